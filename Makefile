@@ -168,6 +168,10 @@ check-format: ## Check the format of the C++ sources
 layers: ## Check that the rooms of src/rooms.txt include only earlier rooms (ARGS=--list for the rooms)
 	@scripts/check-layers.py $(ARGS)
 
+.PHONY: words
+words: ## Check the openings and the words of comments in include and src (ARGS=--count for the counts)
+	@scripts/check-words.py $(ARGS)
+
 .PHONY: tidy
 tidy: setup ## Run clang-tidy over src/ (TIDY_ARGS=src/plan for a part)
 	@scripts/tidy.sh $(TIDY_ARGS)

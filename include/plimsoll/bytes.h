@@ -1,4 +1,4 @@
-// Amounts of memory as people write them.
+// Declares the parser and the formatter of byte amounts.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@ constexpr int64_t KiB = int64_t{1} << 10;
 constexpr int64_t MiB = int64_t{1} << 20;
 constexpr int64_t GiB = int64_t{1} << 30;
 
-/// Reads "8GiB" (2^30), "8GB" (10^9), "512 MiB", "1.5GiB", "4096" (bytes) or "4096B" and means what is written; upper
-/// and lower case are the same, a space before the unit is allowed, a fraction is rounded down to whole bytes. Throws
-/// UserError (naming the text and what is allowed) for anything else, negative amounts and overflow.
+/// Returns the bytes that `text` states: "8GiB" (2^30), "8GB" (10^9), "512 MiB", "1.5GiB", "4096" or "4096B" (bytes).
+/// Case does not count, a space before the unit is allowed, and a fraction is rounded down to whole bytes. Throws
+/// UserError, with the text and what is allowed, for anything else, for negative amounts and for overflow.
 int64_t parse_bytes(std::string_view text);
 
-/// "7.42 GiB", "36.6 MiB", "512 B": binary units with three significant figures or more, the unit always said.
+/// Returns `bytes` as text in binary units, always with the unit and at least three significant figures: "7.42 GiB",
+/// "36.6 MiB", "512 B".
 std::string format_bytes(int64_t bytes);
 
 }  // namespace plimsoll

@@ -1,4 +1,6 @@
-// The ladder from a plain float32 step to the planner's pick: each rung trained for a few steps and measured.
+// Declares `plimsoll compare`: the job trained for a few steps with more and more memory savings, each measured.
+//
+// The rows go from a plain float32 step to the planner's choice.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +12,7 @@
 
 namespace plimsoll {
 
-/// One row of `plimsoll compare`: a set of memory savings, planned and trained for a few steps.
+/// A row of `plimsoll compare`: a set of memory savings, planned and trained for a few steps.
 struct CompareRow {
   std::string name;      ///< "float32", "+ mixed precision", …, "planner's choice"
   std::string settings;  ///< "bf16-mixed, micro batch 4 x 8, 12.1 % recomputed"
@@ -18,22 +20,23 @@ struct CompareRow {
   int64_t budget_bytes = 0;
   int64_t planned_peak_bytes = 0;
   int64_t measured_peak_bytes = 0;
-  int64_t planned_host_bytes = 0;   ///< beside the peak, in host memory
-  int64_t measured_host_bytes = 0;  ///< likewise
-  int64_t planned_disk_bytes = 0;   ///< on disk
-  int64_t measured_disk_bytes = 0;  ///< likewise
+  int64_t planned_host_bytes = 0;   ///< planned bytes in host memory, in addition to the peak on the device
+  int64_t measured_host_bytes = 0;  ///< measured bytes in host memory
+  int64_t planned_disk_bytes = 0;   ///< planned bytes on disk
+  int64_t measured_disk_bytes = 0;  ///< measured bytes on disk
   double predicted_step_seconds = 0;
-  double measured_step_seconds = 0;  ///< median, the first two steps left out
-  double final_loss = 0;             ///< of the last step; all rows have seen the same data
+  double measured_step_seconds = 0;  ///< median without the first two steps
+  double final_loss = 0;             ///< loss of the last step; all rows have seen the same data
 };
 
 /// Options of a comparison.
 struct CompareOptions {
   int64_t steps = 6;
-  double measure_seconds = 5;  ///< for timing the ops of each row before it is planned; 0: plan by what is on file
-  /// Hears which row is worked on: its index, how many there are, and its name.
+  /// Time for timing the ops of each row before it is planned; 0: plan by the times on file.
+  double measure_seconds = 5;
+  /// Receives the row that begins: its index, the number of rows, and its name.
   std::function<void(int index, int count, const std::string& name)> on_row;
-  std::function<bool()> stop;  ///< asked between rows: the rows so far are the answer
+  std::function<bool()> stop;  ///< called between rows; true: return the rows so far
 };
 
 /// Trains the job's rows on this machine, each from the start with the same seed and the same data, at the same

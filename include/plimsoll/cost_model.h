@@ -1,4 +1,4 @@
-// How fast a device is, as far as the planner wants to know.
+// Declares the cost model: rates of a device and its links, and the times that are predicted from them.
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@ struct Op;
 struct Trace;
 enum class Memory : uint8_t;
 
-/// Ops that are alike in what limits them.
+/// A class of ops that are limited by the same resource.
 enum class OpKind : uint8_t {
-  product,      ///< matrix products
-  convolution,  ///< and its backward
+  product,      ///< matrix multiplications
+  convolution,  ///< convolutions and their backward
   attention,    ///< fused attention, forward and backward
   loss_head,    ///< chunked linear cross entropy
-  streaming,    ///< everything that reads and writes each element about once
+  streaming,    ///< ops that read and write each element about once
   reduction,    ///< norms and sums
   random,       ///< dropout and other draws
   update,       ///< fused optimizer steps
@@ -32,83 +32,86 @@ constexpr int kOpKinds = 8;
 /// Returns the name of a kind of op.
 std::string_view name_of(OpKind kind);
 
-/// What ops of one kind and type reach. 0: never limits.
+/// A pair of rates that ops of one kind and type reach. 0: this resource never limits.
 struct OpRate {
   double flops = 0;  ///< arithmetic operations a second
   double bytes = 0;  ///< bytes a second, read and written
 };
 
-/// Types that differ in speed: 64-bit, 32-bit, bfloat16, float16.
+/// Number of types that differ in speed: 64-bit, 32-bit, bfloat16, float16.
 constexpr int kSpeedTypes = 4;
 /// Returns the index of `dtype` in CostModel::rates, from 0 to kSpeedTypes - 1.
 int speed_type_of(DType dtype);
 
-/// Rates of a device and of its links to host memory and disk, from which times of ops and copies are predicted.
+/// A device's rates, and those of its links to host memory and disk. Times of ops and copies are predicted from them.
 struct CostModel {
   std::string device;                                             ///< "this machine, 2 threads"; "NVIDIA RTX A6000"
   std::string source;                                             ///< "measured" | "catalogue" | "typical"
   std::array<std::array<OpRate, kSpeedTypes>, kOpKinds> rates{};  ///< [kind][speed_type_of(dtype)]
-  double overhead_seconds = 0;                                    ///< of each op, whatever it does: launch, dispatch
-  double host_link = 0;        ///< bytes a second between device and host, each way; 0: nothing can be moved
-  double disk_link = 0;        ///< likewise between device and disk; 0: nothing can be moved there
-  double peer_link = 0;        ///< bytes a second that a rank sends to the other ranks while it receives as many
-  double peer_latency = 0;     ///< seconds of an exchange between ranks that moves nothing
-  double host_bytes = 0;       ///< bytes a second that an op on the host reads and writes; 0: none runs there
-  bool copies_overlap = true;  ///< they cost the device's ops nothing; false: an op that starts one takes its time, and
-                               ///< ops on the host theirs, because the device's cores do both
-  bool exchanges_overlap = false;  ///< exchanges between ranks may run beside ops; false: the cores that run the ops
+  double overhead_seconds = 0;                                    ///< fixed seconds of each op: launch, dispatch
+  double host_link = 0;     ///< bytes a second between device and host, each way; 0: nothing can be offloaded there
+  double disk_link = 0;     ///< bytes a second between device and disk, each way; 0: nothing can be offloaded there
+  double peer_link = 0;     ///< bytes a second that a rank sends to the other ranks while it receives as many
+  double peer_latency = 0;  ///< seconds of an exchange between ranks that moves nothing
+  double host_bytes = 0;    ///< bytes a second that an op on the host reads and writes; 0: no op runs on the host
+  /// true: copies cost the device's ops no time. false: the device's cores do both, so the op that starts a copy takes
+  /// the copy's time too, and ops on the host take time of the device's cores.
+  bool copies_overlap = true;
+  bool exchanges_overlap = false;  ///< true: exchanges between ranks may overlap ops. false: the cores that run the ops
                                    ///< make them, or nothing is known of the link
-  /// Seconds of ops that were timed; the others go by the rates. Empty: none were.
+  /// Measured seconds of an op; nullopt: predicted by the rates. Empty: no op was timed.
   std::function<std::optional<double>(const Op&)> timed;
 
-  /// Returns the rates of ops of this kind and dtype.
+  /// Returns the rates of ops of `kind` that compute in `dtype`.
   OpRate& rate(OpKind kind, DType dtype) { return rates[static_cast<int>(kind)][speed_type_of(dtype)]; }
-  /// Returns the rates of ops of this kind and dtype.
+  /// Returns the rates of ops of `kind` that compute in `dtype`.
   const OpRate& rate(OpKind kind, DType dtype) const { return rates[static_cast<int>(kind)][speed_type_of(dtype)]; }
 };
 
-/// What a solid-state disk on four lanes of PCI Express 3 reads and writes for long, in bytes a second: for devices
-/// whose host is not known.
+/// Sustained bytes a second of a solid-state disk on four lanes of PCI Express 3. Used if the device's host is not
+/// known.
 constexpr double kTypicalDiskLink = 2e9;
 
-/// What the processors of a host read and write in a fused update, in bytes a second: about half of what eight channels
-/// of DDR4-3200 reach, most of what two of DDR5 do. For devices whose host is not known.
+/// Bytes a second that a host's processors read and write in a fused update. About half of what eight channels of
+/// DDR4-3200 reach, most of what two channels of DDR5 reach. Used if the device's host is not known.
 constexpr double kTypicalHostBytes = 60e9;
 
-/// Predicted seconds of one run of `op`: as it was timed, or the larger of its arithmetic and its traffic at the rates
-/// of its kind, and the overhead (Williams, Waterman and Patterson, "Roofline", CACM 2009). An exchange between ranks
-/// (Op::link_bytes > 0) takes the overhead and the larger of exchange_seconds() and its traffic in the rank's memory.
+/// Returns the predicted seconds of one run of `op`: its measured time if there is one. Otherwise it is the overhead
+/// plus the larger of its arithmetic and its traffic at the rates of its kind (Williams, Waterman and Patterson,
+/// "Roofline", CACM 2009). An exchange between ranks (Op::link_bytes > 0) takes the overhead plus the larger of
+/// exchange_seconds() and its traffic in the rank's memory.
 double seconds_of(const CostModel& model, const Op& op);
 
-/// Seconds of one copy of so many bytes between device and host.
+/// Returns the seconds of one copy of `bytes` bytes between device and host.
 double copy_seconds(const CostModel& model, int64_t bytes);
-/// The same between the device and `far`.
+/// Returns the seconds of one copy of `bytes` bytes between the device and `far`.
 double copy_seconds(const CostModel& model, int64_t bytes, Memory far);
 
 /// Returns the seconds of one exchange between ranks in which each rank sends `bytes` bytes to the others, without the
-/// work of the ranks on their own memory. 0 without a link (`peer_link` is 0).
+/// work of the ranks on their own memory. Returns 0 without a link (`peer_link` is 0).
 double exchange_seconds(const CostModel& model, int64_t bytes);
 
-/// By op of a segment: seconds from the segment's begin to the op's end, waits for copies included. Empty without it.
+/// Returns for each op of a segment the seconds from the segment's begin to the op's end, waits for copies included.
+/// Empty if the trace does not have the segment.
 std::vector<double> end_times(const CostModel& model, const Trace& trace, std::string_view segment);
 
-/// Predicted seconds of a segment's ops, one after the other, and of waits for copies that run beside them. 0 without
-/// the segment.
+/// Returns the predicted seconds of a segment: its ops one after the other, and waits for copies that overlap them. 0
+/// if the trace does not have the segment.
 double segment_seconds(const CostModel& model, const Trace& trace, std::string_view segment);
 
-/// The exchanges between ranks in one training step, on one rank.
+/// A summary of the exchanges between ranks in one training step, on one rank.
 struct StepExchanges {
-  int64_t count = 0;   ///< exchanges
-  int64_t bytes = 0;   ///< that this rank sends to the others
-  double seconds = 0;  ///< predicted, of the exchanges
-  double waited = 0;   ///< predicted, of these: for which ops wait
+  int64_t count = 0;   ///< number of exchanges
+  int64_t bytes = 0;   ///< bytes that this rank sends to the others
+  double seconds = 0;  ///< predicted seconds of the exchanges
+  double waited = 0;   ///< predicted seconds of these for which ops wait
 };
 
 /// Returns the exchanges of a step of `micro_batches` micro batches, at least 1. `ragged`: the last micro batch, one of
 /// at least two, is smaller than the others. Segments count as in StepTime::step().
 StepExchanges exchanges_of_step(const CostModel& model, const Trace& trace, int64_t micro_batches, bool ragged = false);
 
-/// Round figures of a data centre's GPU, for plans that compare choices where no device is known.
+/// Returns round figures of a data center's GPU. Plans that compare choices use them if no device is known.
 CostModel generic_cost_model();
 
 }  // namespace plimsoll

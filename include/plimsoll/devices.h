@@ -1,5 +1,7 @@
-// The device catalogue: GPUs that a plan can be made for without having one. Figures are those of data sheets and of
-// public reports, each with where it comes from; what this machine's device does is measured instead.
+// Declares the catalogues of devices and links: GPUs that a plan can be made for without having one.
+//
+// The figures are those of data sheets and public reports, each with its source. Rates of this machine's device are
+// measured instead.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +13,14 @@
 
 namespace plimsoll {
 
-/// The most that a device computes, in operations a second, without structured sparsity: upper bounds that kernels
-/// reach 40 to 90 % of. 0: the hardware has no way of its own to compute in that type.
+/// A device's largest arithmetic rates in operations a second, without structured sparsity. They are upper bounds:
+/// kernels reach 40 to 90 %. 0: the hardware does not compute in that type.
 struct DenseRates {
   double fp32 = 0;  ///< full single precision: vector units, or matrix units that keep all bits (AMD Instinct)
   double tf32 = 0;  ///< matrix units, fp32 in memory
-  double fp16 = 0;  ///< matrix units where there are any, sums in fp32: half the advertised figure on GeForce
-  double bf16 = 0;  ///< likewise
-  double fp8 = 0;   ///< likewise
+  double fp16 = 0;  ///< matrix units if there are any, sums in fp32: half the advertised figure on GeForce
+  double bf16 = 0;  ///< matrix units if there are any, sums in fp32: half the advertised figure on GeForce
+  double fp8 = 0;   ///< matrix units if there are any, sums in fp32: half the advertised figure on GeForce
   double int8 = 0;  ///< sums in int32
 };
 
@@ -29,41 +31,42 @@ struct DeviceSpec {
   std::vector<std::string> aliases;  ///< other names that mean this device, unique over all devices
   std::string vendor;                ///< nvidia | amd | apple | intel
   std::string architecture;          ///< "Ampere", "CDNA3 (gfx942)"
-  int year = 0;                      ///< in which it came out
+  int year = 0;                      ///< year of release
   std::string device;                ///< libtorch's name of the backend: cuda | rocm | mps | xpu
 
-  int64_t memory_bytes = 0;             ///< nominal, as sold: a GB of the data sheet is taken as 2^30
-  int64_t usable_bytes = 0;             ///< what one program may have, its context included; the driver keeps the rest
-  int64_t context_bytes = 0;            ///< of it, what the runtime takes before the first tensor
-  int64_t library_workspace_bytes = 0;  ///< of it, what PyTorch's defaults set aside for cuBLAS and its like
-  bool unified_memory = false;          ///< one memory with the host: moving there frees nothing
+  int64_t memory_bytes = 0;   ///< nominal, as sold: 1 GB of the data sheet is counted as 2^30
+  int64_t usable_bytes = 0;   ///< bytes that one program may use, its context included; the driver keeps the rest
+  int64_t context_bytes = 0;  ///< part of usable_bytes that the runtime uses before the first tensor
+  /// Part of usable_bytes that PyTorch's defaults reserve for cuBLAS and similar libraries.
+  int64_t library_workspace_bytes = 0;
+  bool unified_memory = false;  ///< true: device and host share one memory, so offloading frees nothing
 
   double memory_bandwidth = 0;  ///< bytes a second
   DenseRates rates;
-  double host_link = 0;       ///< bytes a second, one way, of the link itself: copies reach 75 to 90 %
+  double host_link = 0;       ///< nominal bytes a second of the link, one way: copies reach 75 to 90 %
   std::string peer_link;      ///< id of the usual link between such devices of one machine (LinkSpec)
   std::string bridge;         ///< id of the NVLink bridge that connects two of them; empty: the device has none
-  double launch_seconds = 0;  ///< from the host's call to the kernel's start, typical
+  double launch_seconds = 0;  ///< typical seconds from the host's call to the kernel's start
 
-  /// "figures: where they come from", one entry for each group. What we worked out begins with "derived", what is a
-  /// judgement with "estimated".
+  /// Sources, "figures: source", one entry for each group of figures. "derived" marks figures that were computed,
+  /// "estimated" those that are estimates.
   std::vector<std::string> sources;
 };
 
-/// All devices, by vendor and line, about as they came out. Built once; the reference stays good.
+/// Returns all devices, by vendor and line, about in the order of their release. Built once; the reference stays valid.
 const std::vector<DeviceSpec>& device_catalogue();
 
-/// The device that is called so, or null. Case, spaces and punctuation do not count, nor do the maker's words in front:
-/// "RTX A6000", "nvidia-a6000" and "A6000" are one, "4090" is the RTX 4090. A name that several sizes share means the
-/// one with least memory ("a100": 40 GB): what fits there fits the others, and drivers give no more.
+/// Returns the device with this name, or nullptr. Case, spaces, punctuation and a vendor's name in front do not count:
+/// "RTX A6000", "nvidia-a6000" and "A6000" are one device, "4090" is the RTX 4090. A name that several sizes share
+/// means the one with least memory ("a100": 40 GB): a plan that fits it fits the others, and drivers report no more.
 const DeviceSpec* find_device(std::string_view name);
 
-/// The device that a person calls so. Throws UserError, naming the nearest known ones, where there is none, and naming
-/// all that it may be where several sizes share the name and are not the same to a plan.
+/// Returns the device with this name. Throws UserError with the nearest names if there is none. Throws UserError with
+/// all candidates if several sizes share the name and differ for a plan.
 const DeviceSpec& require_device(std::string_view name);
 
-/// Devices with `pattern` in their id, name, an alias, the architecture or the vendor, compared as find_device does;
-/// only that one where `pattern` is an id. In the catalogue's order.
+/// Returns the devices with `pattern` in their id, name, an alias, the architecture or the vendor, compared as in
+/// find_device(). If `pattern` is an id, only that device. In the catalogue's order.
 std::vector<const DeviceSpec*> devices_matching(std::string_view pattern);
 
 /// A link over which the devices of a training exchange tensors.
@@ -93,7 +96,7 @@ const LinkSpec& require_link(std::string_view name);
 /// UserError if the device has no NVLink and the name does not say which generation.
 const LinkSpec& require_link(std::string_view name, const DeviceSpec& device);
 
-/// The connections between the ranks of a training.
+/// A description of how the ranks of a training are connected.
 struct PeerTopology {
   int64_t ranks = 1;                       ///< devices in all, at least 1
   std::string link;                        ///< link inside a machine; empty: the usual link of the device
@@ -102,8 +105,8 @@ struct PeerTopology {
 };
 
 /// Sets `peer_link` and `peer_latency` of a cost model. `device` is one of the catalogue; nullptr: ranks are processes
-/// on the CPU of one machine if `on_cpu`, else devices on PCI Express 4.0 x16. Returns the links in words; empty for
-/// one rank, whose `peer_link` is 0.
+/// on the CPU of one machine if `on_cpu`, else devices on PCI Express 4.0 x16. Returns a description of the links;
+/// empty for one rank, whose `peer_link` is 0.
 ///
 /// Each rank sends an equal share of its bytes to each other rank. A bridge carries the shares of its pair, the link of
 /// a machine those of the other devices in the machine, the network the rest. All links work at the same time, so the

@@ -1,4 +1,4 @@
-// The two kinds of error. Tests assert which one a mistake gives and what it says.
+// Declares the two kinds of error: mistakes of the user and bugs of Plimsoll. Tests assert the kind and the message.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace plimsoll {
 
-/// The user's mistake: a wrong key, a missing file, an operator that cannot be recorded. The message says what is
-/// wrong, where (file, key, module, operator), what is allowed and what to do. The command line prints it as it
-/// is, without a stack trace, and exits with 2 (`Kind::usage`: the job file or the arguments), 1 (`failure`: a file, a
-/// disk, a kernel) or 3 (`does_not_fit`: only where it could not be known before the run).
+/// A mistake of the user: a wrong key, a missing file, an operator that cannot be recorded. The message says what is
+/// wrong, where (file, key, module, operator), what is allowed and what to do. The command line prints it unchanged,
+/// without a stack trace. Exit codes: 2 (`Kind::usage`: the job file or the arguments), 1 (`failure`: a file, a disk, a
+/// kernel), 3 (`does_not_fit`: only if that could not be known before the run).
 class UserError : public std::runtime_error {
  public:
   /// The kind of a user's mistake; it decides the exit code.
@@ -24,13 +24,13 @@ class UserError : public std::runtime_error {
   Kind kind_;
 };
 
-/// The machine does not have the memory now that a plan counts on: another program came first. A type of its own, since
-/// a smaller plan mends it and nothing else does.
+/// An error of allocation: another program uses memory that a plan counts on. It has its own type because planning
+/// again for less memory is its only remedy.
 class MemoryUnavailable : public UserError {
  public:
-  /// Whose memory: the machine's, or that of a device with its own.
+  /// Owner of the memory: the machine, or a device with memory of its own.
   enum class Whose : uint8_t { host, device };
-  /// Makes an error whose message is `fact` and `advice`; `asked`: bytes that could not be allocated.
+  /// Makes an error with the message "`fact`; `advice`". `asked`: bytes that could not be allocated.
   MemoryUnavailable(const std::string& fact, int64_t asked,
                     const std::string& advice = "free memory, or give a lower memory_budget", Whose whose = Whose::host)
       : UserError(fact + "; " + advice, Kind::failure), fact_(fact), asked_(asked), whose_(whose) {}
@@ -39,8 +39,8 @@ class MemoryUnavailable : public UserError {
       : MemoryUnavailable(fact, asked, "free memory, or give a lower memory_budget", whose) {}
   /// Returns the owner of the memory.
   Whose whose() const { return whose_; }
-  const std::string& fact() const { return fact_; }  ///< the message without its advice
-  int64_t asked() const { return asked_; }           ///< bytes that could not be had
+  const std::string& fact() const { return fact_; }  ///< reason: the message without its advice
+  int64_t asked() const { return asked_; }           ///< bytes that could not be allocated
 
  private:
   std::string fact_;
@@ -48,10 +48,10 @@ class MemoryUnavailable : public UserError {
   Whose whose_;
 };
 
-/// The disk does not have the room that a plan counts on.
+/// An error of allocation on disk: the folder has less free space than a plan counts on.
 class DiskUnavailable : public UserError {
  public:
-  /// `available` bytes are free where `folder` lies; negative: the system does not say. `why`: in the system's words.
+  /// `available`: free bytes in `folder`; negative: the system does not report them. `why`: the system's message.
   DiskUnavailable(const std::string& folder, int64_t asked, int64_t available, const std::string& why)
       : UserError("'" + folder + "' has no room for " + std::to_string(asked) + " bytes that are to lie on disk" +
                       (available < 0 ? "" : ", " + std::to_string(available) + " are free") + " (" + why +
@@ -59,14 +59,15 @@ class DiskUnavailable : public UserError {
                   Kind::failure),
         asked_(asked),
         available_(available) {}
-  int64_t asked() const { return asked_; }          ///< bytes
-  int64_t available() const { return available_; }  ///< bytes, or negative
+  int64_t asked() const { return asked_; }          ///< bytes that could not be allocated
+  int64_t available() const { return available_; }  ///< free bytes; negative: not known
 
  private:
   int64_t asked_, available_;
 };
 
-/// Our bug: a broken promise between two parts of Plimsoll. Never raised for input that a user could have written.
+/// A bug of Plimsoll: a broken contract between two of its parts. Never thrown for input that a user could have
+/// written.
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -1,5 +1,7 @@
-// A linear layer that can be adapted and quantised: use it in a model of your own in place of torch::nn::Linear, and
-// `lora` and `quantize` (plimsoll/options.h) find it by its name.
+// Declares a linear layer that can be adapted and quantized.
+//
+// Use it in your own model instead of torch::nn::Linear: `lora` and `quantize` (plimsoll/options.h) find it by its
+// name.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -11,37 +13,38 @@
 
 namespace plimsoll {
 
-/// y = x W^T + b. Parameters "weight" [out, in] and "bias" [out]; adapted also "lora_a" [rank, in] and "lora_b" [out,
-/// rank]; quantised buffers "weight_codes" and "weight_scales" in place of the weight.
+/// A linear layer, y = x W^T + b. Parameters: "weight" [out, in] and "bias" [out]. An adapted layer also has "lora_a"
+/// [rank, in] and "lora_b" [out, rank]. A quantized layer has the buffers "weight_codes" and "weight_scales" instead of
+/// the weight.
 class LinearImpl : public torch::nn::Module {
  public:
-  /// The weight from N(0, standard_deviation) and zeros for the bias; without a deviation both uniform within
-  /// 1 / sqrt(in), as torch::nn::Linear has them.
+  /// Initializes the weight from N(0, standard_deviation) and the bias with zeros. Without a deviation both are uniform
+  /// within 1 / sqrt(in), as in torch::nn::Linear.
   LinearImpl(int64_t in, int64_t out, bool bias = true, std::optional<double> standard_deviation = {});
 
-  /// x [..., in] -> [..., out], in the type of x (under autocast in its lower precision).
+  /// Returns y [..., out] for x [..., in], in the dtype of x (under autocast in its lower precision).
   at::Tensor forward(const at::Tensor& x);
 
-  /// Adds an adapter of `dtype`: lora_a uniform within 1 / sqrt(in) (Kaiming, He et al. 2015, as the authors of LoRA
-  /// have it), lora_b zeros, so that at first nothing changes. Throws UserError where rank exceeds in or out.
+  /// Adds an adapter of `dtype`. lora_a is uniform within 1 / sqrt(in) (Kaiming, He et al. 2015, as in the LoRA paper);
+  /// lora_b is zero, so the output does not change at first. Throws UserError if the rank exceeds in or out.
   void add_adapter(const LoraConfig& config, c10::ScalarType dtype);
 
-  /// Puts the weight into blocks; it can be trained no more. The full weight is gone. Throws UserError for nf4 and an
-  /// odd `in`.
+  /// Quantizes the weight in blocks and drops the full weight; the layer's weight is frozen from then on. Throws
+  /// UserError for nf4 and an odd `in`.
   void quantize(const QuantizeConfig& config);
 
-  /// The frozen weight in another type.
+  /// Converts the frozen weight to `dtype`.
   void hold_weight_as(c10::ScalarType dtype);
 
   /// Returns whether the layer has an adapter.
   bool adapted() const { return lora_a_.defined(); }
   /// Returns whether the weight is quantized.
   bool quantized() const { return codes_.defined(); }
-  const at::Tensor& weight() const { return weight_; }  ///< undefined where it is quantised
+  const at::Tensor& weight() const { return weight_; }  ///< undefined if it is quantized
 
  private:
   void forget_weight();
-  at::Tensor product(const at::Tensor& x) const;  ///< without bias and adapter
+  at::Tensor product(const at::Tensor& x) const;  ///< x W^T, without bias and adapter
 
   int64_t in_, out_;
   at::Tensor weight_, bias_;
@@ -49,7 +52,7 @@ class LinearImpl : public torch::nn::Module {
   at::Tensor lora_a_, lora_b_;
   double lora_scale_ = 0, lora_dropout_ = 0;
 };
-/// A shared handle to a LinearImpl, as libtorch's modules have one.
+/// A shared handle to a LinearImpl, as for libtorch's modules.
 TORCH_MODULE(Linear);
 
 }  // namespace plimsoll

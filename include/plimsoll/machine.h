@@ -1,4 +1,4 @@
-// This machine: what it has, and how fast it was measured to be.
+// Declares the report on this machine: its memory, processor, instruction sets and measured rates.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +11,40 @@
 
 namespace plimsoll {
 
-/// Instruction sets that are really used, in the words of whoever uses them; empty where that is not known. Each may be
-/// told to use less by a variable of its own.
+/// A list of the instruction sets in use, each under its library's name for it; empty: not known. The variable in
+/// parentheses restricts the library to a smaller set.
 struct CpuInstructions {
-  std::string plimsoll;           ///< our own kernels: "default", "avx2" or "avx512" (PLIMSOLL_CPU_CAPABILITY)
-  std::string plimsoll_greatest;  ///< the most of these that the processor has
-  std::string libtorch;           ///< libtorch's: "AVX512" (ATEN_CPU_CAPABILITY)
-  std::string onednn;             ///< oneDNN's: "Intel AVX2" (ONEDNN_MAX_CPU_ISA)
-  std::string mkl;                ///< MKL's (MKL_ENABLE_INSTRUCTIONS); only of Intel's processors does it say which
-  std::string bfloat16_product;   ///< oneDNN's kernel that libtorch's products run with; empty: none of oneDNN's
+  std::string plimsoll;           ///< Plimsoll's own kernels: "default", "avx2" or "avx512" (PLIMSOLL_CPU_CAPABILITY)
+  std::string plimsoll_greatest;  ///< largest of these sets that the processor has
+  std::string libtorch;           ///< libtorch: "AVX512" (ATEN_CPU_CAPABILITY)
+  std::string onednn;             ///< oneDNN: "Intel AVX2" (ONEDNN_MAX_CPU_ISA)
+  std::string mkl;                ///< MKL (MKL_ENABLE_INSTRUCTIONS); reported for Intel's processors only
+  std::string bfloat16_product;   ///< oneDNN's kernel for libtorch's bfloat16 matmuls; empty: not one of oneDNN's
   std::string float16_product;
 };
 
-/// Asks our kernels and libtorch, and has oneDNN and MKL say what they run with, which takes a small convolution and
-/// small products with their messages turned on. Once in a process: later calls give what the first one saw. What other
-/// threads write to standard output meanwhile is lost. Throws UserError for a wrong PLIMSOLL_CPU_CAPABILITY
-/// or PLIMSOLL_16BIT_PRODUCTS.
+/// Returns the instruction sets that our kernels, libtorch, oneDNN and MKL use. For oneDNN and MKL it runs a small
+/// convolution and small matmuls with their verbose messages on. Runs once in a process: later calls return the first
+/// result. Text that other threads write to standard output meanwhile is lost. Throws UserError for a wrong
+/// PLIMSOLL_CPU_CAPABILITY or PLIMSOLL_16BIT_PRODUCTS.
 CpuInstructions cpu_instructions();
 
-/// The memory and processor of this machine, and its measured rates.
+/// A report on the memory and the processor of this machine, with measured rates.
 struct MachineReport {
-  std::string processor;                           ///< as the system names it, with libtorch's version
-  std::string instructions;                        ///< what libtorch's kernels use: "AVX512"
-  int cores = 0;                                   ///< that this process may run on
-  int threads = 0;                                 ///< that rates are for
+  std::string processor;                           ///< system's name of the processor, and libtorch's version
+  std::string instructions;                        ///< instruction set of libtorch's kernels: "AVX512"
+  int cores = 0;                                   ///< cores that this process may run on
+  int threads = 0;                                 ///< CPU threads that the rates are for
   std::optional<int64_t> available_memory;         ///< bytes
-  CostModel cost;                                  ///< source: measured
-  bool measured_now = false;                       ///< otherwise the rates are from the file
-  size_t ops_timed = 0;                            ///< distinct ops with a time of their own
-  std::filesystem::path folder;                    ///< of the measurements; empty: there is no place for them
-  bool nvidia_driver = false, amd_driver = false;  ///< a library of theirs is there to be loaded
+  CostModel cost;                                  ///< rates with source "measured"
+  bool measured_now = false;                       ///< false: the rates are from the file
+  size_t ops_timed = 0;                            ///< distinct ops with a measured time
+  std::filesystem::path folder;                    ///< folder of the measurements; empty: they cannot be stored
+  bool nvidia_driver = false, amd_driver = false;  ///< true: a library of the driver can be loaded
 };
 
-/// Measures this machine for `threads` CPU threads (0: all cores), once: what is on file is read, unless `again`. Takes
-/// a few seconds and about 200 MiB where it measures.
+/// Measures this machine for `threads` CPU threads (0: all cores). Measurements on file are read instead, unless
+/// `again`. Measuring takes a few seconds and about 200 MiB.
 MachineReport inspect_machine(int threads = 0, bool again = false);
 
 /// Returns the instruction set of Plimsoll's own kernels: "default", "avx2" or "avx512". Throws UserError (usage) for a

@@ -1,4 +1,4 @@
-// Timing on a machine that others use too: tries are made until two agree.
+// Implements timing on a machine that other programs use too: tries are made until two agree.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +6,11 @@
 
 namespace plimsoll {
 
-/// Tries of one timing, in any unit. A try can only be too long, by what else ran at the time: the two shortest are
-/// believed when they agree. Tries that follow each other at once may be long together; who makes them spreads them
-/// out.
+/// A set of tries of one timing, in any unit. Other work can only make a try too long, so the two shortest are accepted
+/// when they agree. Consecutive tries may be long together; the caller spreads them over time.
 class AgreedTries {
  public:
-  /// The second shortest may be this share longer.
+  /// Largest relative excess of the second shortest try over the shortest.
   static constexpr double kTolerance = 0.15;
 
   void add(double value) {

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-/// The longest part of the target's name that the aside name repeats: both must fit into the 255 bytes of a name.
+/// The longest part of the target's name in the temporary file's name: both must fit into the 255 bytes of a name.
 constexpr size_t kNamePart = 200;
 constexpr int kNameAttempts = 1000;
 
@@ -37,7 +37,8 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), tar
     return;
   }
   if (exists) {
-    // The folder alone decides whether rename may replace a file; a write-protected one is meant to stay.
+    // For rename, only the folder's permissions count. A write-protected file must not be replaced, so it is checked
+    // here.
     if (::faccessat(AT_FDCWD, path_.c_str(), W_OK, AT_EACCESS) != 0) fail(errno);
     std::error_code ignored;
     std::filesystem::path resolved = std::filesystem::canonical(path_, ignored);
@@ -60,7 +61,7 @@ void AtomicFile::open_aside() {
   static std::atomic<uint64_t> counter{0};
   std::string name = target_.filename().string();
   if (name.empty()) fail(EISDIR);
-  // No mkstemp: it makes files that only the owner can read, and the umask cannot be asked without changing it.
+  // No mkstemp: it makes files that only the owner can read, and the umask cannot be read without changing it.
   for (int attempt = 0; attempt < kNameAttempts; ++attempt) {
     std::filesystem::path candidate =
         folder_of(target_) /
@@ -98,10 +99,10 @@ void AtomicFile::commit() {
 
 void AtomicFile::sync_folder() const {
   int folder = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;  // a folder that may be written but not read: the rename stands, its sync cannot be asked for
+  if (folder < 0) return;  // a folder that may be written but not read: the rename is done, but cannot be synced
   int error = ::fsync(folder) == 0 ? 0 : errno;
   ::close(folder);
-  if (error != 0 && error != EINVAL) fail(error);  // EINVAL: a file system without folders to sync
+  if (error != 0 && error != EINVAL) fail(error);  // EINVAL: the file system does not sync folders
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents) {

@@ -1,5 +1,5 @@
-// Files that are whole or absent: written aside, synced, renamed into place. A crash, a kill or a full disk leaves the
-// old file as it was.
+// Declares files that are whole or absent: written to a temporary file, synced, renamed. A crash, a kill or a full disk
+// leaves the old file as it was.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace plimsoll {
 
-/// One file being written. Its bytes go to a hidden file beside the target (".NAME.UNIQUE.tmp": the same folder,
-/// because rename is atomic only inside one file system) and take the target's name in commit(). Without commit() the
+/// A file being written. Its bytes go to a hidden file next to the target (".NAME.UNIQUE.tmp": the same folder, because
+/// rename is atomic only inside one file system) and take the target's name in commit(). Without commit() the
 /// destructor removes them. A kill or a power loss can leave the hidden file behind; nothing ever reads it.
 ///
 /// A target that exists keeps its permissions; a symbolic link is followed. A device or a pipe (/dev/stdout) has no
-/// folder to be renamed in and is written straight.
+/// folder to be renamed in and is written directly.
 ///
 /// All members throw UserError (failure) that names the target and the system's reason: a missing folder, no
 /// permission, no space, an input/output error.
@@ -25,12 +25,12 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Appends `bytes`; InternalError after commit().
+  /// Appends `bytes`. Throws InternalError after commit().
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
-  /// Syncs the bytes to the disk, gives them the target's name and syncs the folder: when it returns, the file
-  /// survives a power loss. To be called once.
+  /// Syncs the bytes to the disk, gives them the target's name and syncs the folder: when it returns, the file survives
+  /// a power loss. To be called once.
   void commit();
 
  private:
@@ -38,7 +38,7 @@ class AtomicFile {
   void open_aside();
   void sync_folder() const;
 
-  std::filesystem::path path_;    ///< as the caller named it: for messages
+  std::filesystem::path path_;    ///< name that the caller passed, for messages
   std::filesystem::path target_;  ///< with symbolic links resolved
   std::filesystem::path aside_;   ///< empty: nothing to rename or remove
   int descriptor_ = -1;

@@ -21,7 +21,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// Takes the digits at the front of `text` off it.
+/// Removes the digits at the front of `text` and returns them.
 std::string_view take_digits(std::string_view& text) {
   size_t count = 0;
   while (count < text.size() && is_digit(text[count])) ++count;
@@ -30,7 +30,7 @@ std::string_view take_digits(std::string_view& text) {
   return digits;
 }
 
-/// Bytes of a unit written in any case; "" is bytes.
+/// Returns the bytes of a unit written in any case; "" is bytes.
 std::optional<int64_t> bytes_of_unit(std::string_view unit) {
   std::string lower;
   for (char c : unit) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -45,7 +45,7 @@ std::optional<int64_t> bytes_of_unit(std::string_view unit) {
   return std::nullopt;
 }
 
-/// "; did you mean 8GiB?" of 8G and 8gig, in which nobody knows whether 1000 or 1024 is meant; of a share, what to do.
+/// Returns "; did you mean 8GiB?" for 8G and 8gig, which may mean 1000 or 1024; for a share, returns the remedy.
 std::string meant_by(std::string_view text) {
   if (text.ends_with('%')) return "; a share is not taken: state the amount";
   std::string_view rest = text;
@@ -96,8 +96,8 @@ int64_t parse_bytes(std::string_view text) {
   for (char digit : whole)
     overflow |= __builtin_mul_overflow(units, 10, &units) || __builtin_add_overflow(units, digit - '0', &units);
   overflow |= __builtin_mul_overflow(units, *unit, &bytes);
-  // From the last digit to the first: floors of whole numbers nest, so this is exact for any number of digits, and
-  // ten times the largest unit is far from overflow.
+  // From the last digit to the first. Floors of whole numbers nest, so this is exact for any number of digits, and ten
+  // times the largest unit is far from overflow.
   int64_t part = 0;
   for (size_t i = fraction.size(); i-- > 0;) part = (part + (fraction[i] - '0') * *unit) / 10;
   overflow |= __builtin_add_overflow(bytes, part, &bytes);

@@ -7,9 +7,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kLargestRead = int64_t{1} << 59;  ///< beyond, format_bytes may write EiB, which is not read
+constexpr int64_t kLargestRead = int64_t{1} << 59;  ///< for larger values format_bytes may write EiB, which parse_bytes
+                                                    ///< does not read
 
-// One in the last place of what format_bytes wrote: "0.01 GiB" of "1.38 GiB".
+// Returns one unit of the last digit that format_bytes wrote: "0.01 GiB" of "1.38 GiB".
 int64_t last_place_of(std::string text) {
   const size_t last = text.find_last_of("0123456789");
   for (size_t i = 0; i <= last; ++i)
@@ -23,7 +24,7 @@ std::string format_bytes_up(int64_t bytes) {
   if (bytes < 0 || bytes > kLargestRead) return fmt::format("{} B", bytes);
   const std::string text = format_bytes(bytes);
   if (parse_bytes(text) >= bytes) return text;
-  // What is rounded to the nearest loses half a place at the most.
+  // Rounding to nearest loses at most half a unit of the last digit.
   return format_bytes(bytes + last_place_of(text));
 }
 

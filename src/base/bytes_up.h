@@ -1,4 +1,4 @@
-// Amounts of memory that people type back: a least budget.
+// Formats amounts of memory that users type back, such as a minimum budget.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-/// As format_bytes, rounded up: parse_bytes reads it as `bytes` or a little more, a hundredth at the most where it has
-/// a unit.
+/// Returns the text of format_bytes, rounded up. parse_bytes reads it as `bytes` or more; if it has a unit, by at most
+/// a hundredth.
 std::string format_bytes_up(int64_t bytes);
 
 }  // namespace plimsoll

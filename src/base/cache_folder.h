@@ -1,11 +1,11 @@
-// Where what was worked out once is kept for the next run.
+// Finds the folder of results that are kept for later runs.
 #pragma once
 
 #include <filesystem>
 
 namespace plimsoll {
 
-/// $XDG_CACHE_HOME/plimsoll, or ~/.cache/plimsoll; empty where neither is known.
+/// Returns $XDG_CACHE_HOME/plimsoll, or ~/.cache/plimsoll; empty if neither is an absolute path.
 std::filesystem::path cache_folder();
 
 }  // namespace plimsoll

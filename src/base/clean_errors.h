@@ -1,4 +1,4 @@
-// Declares the gate through which errors about files and names from outside pass: no message acts on a terminal.
+// Declares the filter for errors about files and names from outside: no message acts on a terminal.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// One wording for what the system refuses: "cannot write run/model.safetensors: No space left on device".
+// Implements one wording for errors of the system: "cannot write run/model.safetensors: No space left on device".
 #pragma once
 
 #include <fmt/format.h>
@@ -15,8 +15,8 @@
 
 namespace plimsoll {
 
-/// Throws UserError (failure): "cannot VERB PATH: REASON", with a hint where the reason has a usual cure. `error` is
-/// an errno value.
+/// Throws UserError (failure): "cannot VERB PATH: REASON", with a hint if the reason has a usual remedy. `error` is an
+/// errno value.
 [[noreturn]] inline void throw_file_error(std::string_view verb, const std::filesystem::path& path, int error) {
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   std::string reason = std::generic_category().message(error);

@@ -1,4 +1,4 @@
-// Hashes and random bits that are the same on every machine and with every standard library.
+// Implements hashes and random bits that are the same on every machine and with every standard library.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): a
+/// Returns the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): a
 /// bijection that spreads every bit of `x` over the whole result.
 constexpr uint64_t mix64(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -14,22 +14,22 @@ constexpr uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// FNV-1a, 64 bits: tells inputs apart, does not guard against an adversary. `seed` chains calls.
+/// Returns FNV-1a, 64 bits: it distinguishes inputs, but does not guard against an adversary. `seed` chains calls.
 constexpr uint64_t hash_bytes(std::string_view bytes, uint64_t seed = 0xcbf29ce484222325u) {
   for (char c : bytes) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return seed;
 }
 
-/// The generator SplitMix64, from the same paper.
+/// The random number generator SplitMix64, from the same paper.
 class SplitMix64 {
  public:
   explicit SplitMix64(uint64_t seed) : state_(seed) {}
 
   uint64_t next() { return mix64(state_ += 0x9e3779b97f4a7c15u); }
 
-  /// Uniform in [0, bound), without the bias of a plain remainder; `bound` is at least 1.
+  /// Returns a uniform number in [0, bound), without the bias of a plain remainder; `bound` is at least 1.
   uint64_t below(uint64_t bound) {
-    const uint64_t uneven = (0 - bound) % bound;  // 2^64 mod bound: as many draws have no equal share
+    const uint64_t uneven = (0 - bound) % bound;  // 2^64 mod bound: the number of draws to reject
     uint64_t draw = next();
     while (draw < uneven) draw = next();
     return draw % bound;

@@ -1,4 +1,4 @@
-// Fields of a JSON object from outside, each of the type that it must have.
+// Reads fields of a JSON object from outside, and checks their types.
 #pragma once
 
 #include <fmt/format.h>

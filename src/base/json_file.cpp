@@ -25,7 +25,7 @@ UserError refused(const std::string& name, const std::string& why) {
 
 nlohmann::json parse_json_object(std::string_view text, const std::string& name) {
   using nlohmann::json;
-  // Of two keys of a name the parser would keep the last in silence.
+  // The parser would silently keep the last of two equal keys.
   std::vector<std::set<std::string>> keys;
   const json::parser_callback_t watch = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth > kDeepest) throw refused(name, fmt::format("is nested deeper than {} levels", kDeepest));
@@ -40,7 +40,7 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& name)
     parsed = json::parse(text, watch);
   } catch (const json::parse_error& error) {
     throw refused(name, fmt::format("is not valid JSON at byte {}", error.byte));
-  } catch (const json::exception& error) {  // a number beyond what a double holds
+  } catch (const json::exception& error) {  // a number beyond the range of double
     throw refused(name, fmt::format("is not JSON that can be read: {}", one_line(error.what())));
   }
   if (!parsed.is_object()) throw refused(name, "is no JSON object");

@@ -1,4 +1,4 @@
-// What goes wrong with a file that a key of the job names is told with the key.
+// Adds the key of the job that names a file to errors about that file.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-/// work(); a UserError of it begins with "KEY: ". Kinds of errors of their own pass as they are.
+/// Returns work(). A UserError that it throws gets the prefix "KEY: "; MemoryUnavailable passes unchanged.
 template <typename Work>
 auto of_key(std::string_view key, Work&& work) -> decltype(work()) {
   try {

@@ -19,7 +19,7 @@ struct MappedFile::Mapping {
   Mapping(std::filesystem::path name, void* begin, size_t bytes)
       : path(std::move(name)), address(begin), size(bytes), guard(std::in_place, begin, bytes) {}
   ~Mapping() {
-    guard.reset();  // before the addresses can be another mapping's
+    guard.reset();  // before another mapping can get the addresses
     ::munmap(address, size);
   }
   Mapping(const Mapping&) = delete;
@@ -32,7 +32,7 @@ struct MappedFile::Mapping {
 };
 
 MappedFile MappedFile::open(const std::filesystem::path& path) {
-  // O_NONBLOCK: a pipe in the file's place is refused below instead of waited for.
+  // O_NONBLOCK: a pipe with the file's name is refused below instead of blocking.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) throw_file_error("read", path, errno);
   struct stat status {};
@@ -69,7 +69,7 @@ void MappedFile::let_go(std::span<const std::byte> part) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
   const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
-  // Of no effect where the system does not take the hint.
+  // Has no effect if the system ignores the hint.
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT: an address
 }
 

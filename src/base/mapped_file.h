@@ -1,4 +1,4 @@
-// A file mapped into memory to be read: safetensors, GGUF.
+// Declares a file mapped into memory for reading: safetensors, GGUF.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-/// Bytes come from the disk as they are touched. A file that AtomicFile replaces stays as it was for those who have it
-/// open. If another program cuts the file short meanwhile, the missing bytes read as 0 (MappingGuard), and
+/// A mapped file, read from the disk when its pages are accessed. If AtomicFile replaces the file, an open mapping
+/// keeps the old contents. If another program cuts the file short, the missing bytes read as 0 (MappingGuard), and
 /// require_whole() throws.
 class MappedFile {
  public:
@@ -24,8 +24,8 @@ class MappedFile {
   /// it after they have read, before they use what they have read.
   void require_whole() const;
 
-  /// Gives the memory of `part` back, but for pages that it shares with what lies beside it; reading it again takes it
-  /// from the disk again.
+  /// Returns the memory pages of `part` to the system, except pages that it shares with neighboring bytes. A later
+  /// access reads them from the disk again.
   static void let_go(std::span<const std::byte> part);
 
  private:

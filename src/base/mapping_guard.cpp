@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// An entry of a list that only grows, so that the handler reads it without a lock. Entries are used again.
+/// An entry of a list that only grows, so that the handler reads it without a lock. Free entries are reused.
 struct MappingGuard::Range {
   std::atomic<uintptr_t> begin = 0, end = 0;  // end 0: free
   std::atomic<bool> writable = false;
@@ -23,11 +23,11 @@ struct BusErrors {
                 "a signal handler takes no lock");
 
   static inline std::atomic<Range*> first = nullptr;
-  static inline std::mutex mutex;  // of those who add and remove entries
+  static inline std::mutex mutex;  // guards adding and removing entries
   static inline struct sigaction before {};
   static inline uintptr_t page = 4096;
 
-  /// Calls only what a signal handler may call: mmap() is one system call on Linux.
+  /// Handles SIGBUS. Calls only functions that a signal handler may call: mmap() is one system call on Linux.
   static void handle(int signal, siginfo_t* info, void* context) {
     const int error = errno;
     const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -46,7 +46,7 @@ struct BusErrors {
     if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr)
       return before.sa_sigaction(signal, info, context);
     if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(signal);
-    // The access is repeated after this, and ends the program as it would have without a guard.
+    // The access is repeated after this, and ends the program as it would without a guard.
     ::signal(SIGBUS, SIG_DFL);
   }
 
@@ -69,7 +69,7 @@ MappingGuard::MappingGuard(const void* address, size_t bytes, bool writable) {
   range_ = BusErrors::first.load();
   while (range_ != nullptr && range_->end.load() != 0) range_ = range_->next;
   const bool is_new = range_ == nullptr;
-  if (is_new) range_ = new Range;  // never freed: a handler may stand on it
+  if (is_new) range_ = new Range;  // never freed: a handler may be reading it
   range_->failed = false;
   range_->writable = writable;
   range_->begin = reinterpret_cast<uintptr_t>(address);

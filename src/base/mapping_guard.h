@@ -7,14 +7,14 @@
 
 namespace plimsoll {
 
-/// Watches a range of addresses that maps a file. If a page of it cannot be read (another program has cut the file
+/// A guard of a range of addresses that maps a file. If a page of it cannot be read (another program has cut the file
 /// short, or its disk fails), the system sends SIGBUS, which ends a program. Here the page and all after it become
 /// zeros, failed() becomes true, and the thread goes on. Every reader checks failed() after it has read, and before it
-/// uses what it has read. The process has one handler, which is set by the first guard; other addresses go to the
-/// handler that was there before. For any thread.
+/// uses the data. The process has one handler, which is set by the first guard; other addresses go to the handler that
+/// was there before. Safe from any thread.
 class MappingGuard {
  public:
-  /// [address, address + bytes) is mapped, from the start of a page on. `writable`: the zeros may be written.
+  /// Guards [address, address + bytes), which is mapped and starts at a page. `writable`: the zeros may be written.
   MappingGuard(const void* address, size_t bytes, bool writable = false);
   ~MappingGuard();
   MappingGuard(const MappingGuard&) = delete;

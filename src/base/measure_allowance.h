@@ -1,4 +1,4 @@
-// Limits of what a plan measures on this machine: memory and time.
+// Declares the limits of measurements for a plan on this machine: memory and time.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace plimsoll {
 
 struct MeasureLimits {
   int64_t bytes = 256 * MiB;  ///< operands, results and scratch of one measurement; one measurement runs at a time
-  double seconds = 3;         ///< of all measurements together
+  double seconds = 3;         ///< limit for all measurements together
 };
 
 /// Clocks of measurements, in seconds; an empty one is the machine's.
@@ -30,19 +30,19 @@ class MeasureAllowance {
   explicit MeasureAllowance(const MeasureLimits& limits = {}, MeasureClocks clocks = {});
 
   const MeasureLimits& limits() const { return limits_; }
-  /// Seconds that are not spent yet; at least 0.
+  /// Returns the seconds that are not spent yet; at least 0.
   double seconds_left() const;
-  /// Returns whether a measurement of at most `bytes` that is expected to take `seconds` keeps the limits.
+  /// Returns true if a measurement of at most `bytes` that is expected to take `seconds` keeps the limits.
   bool allows(int64_t bytes, double seconds) const { return bytes <= limits_.bytes && seconds <= seconds_left(); }
 
-  /// Charges its lifetime to an allowance; nullptr: to none. It is destroyed on the thread that made it.
+  /// A charge of its lifetime to an allowance; nullptr: to none. It must be destroyed on the thread that made it.
   class Charge {
    public:
     explicit Charge(MeasureAllowance* allowance);
     ~Charge();
     Charge(const Charge&) = delete;
     Charge& operator=(const Charge&) = delete;
-    /// Seconds that it would charge now; 0 without an allowance.
+    /// Returns the seconds that it would charge now; 0 without an allowance.
     double seconds() const;
 
    private:
@@ -50,8 +50,8 @@ class MeasureAllowance {
     double processor_ = 0, wall_ = 0;  // at the beginning
   };
 
-  /// Keeps an estimate that stands for a measurement that was not allowed. Another allowance does not have it, so that
-  /// a later command measures.
+  /// Keeps an estimate that replaces a measurement that was not allowed. Another allowance does not have it, so that a
+  /// later command measures.
   void keep_estimate(const std::string& key, int64_t bytes);
   std::optional<int64_t> estimate(const std::string& key) const;
 

@@ -37,7 +37,7 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
     const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
     if (shorter == 0) continue;
     const size_t plausible = std::max<size_t>(1, shorter / 3);
-    // The difference in length is a lower bound; it also keeps a hostile, very long word from costing time.
+    // The difference in length is a lower bound; the check also avoids the cost of a hostile, very long word.
     if (longer - shorter > plausible) continue;
     const size_t distance = edit_distance(word, candidate);
     if (distance > plausible || (best && distance >= best_distance)) continue;

@@ -21,10 +21,10 @@ std::string nearest_file_advice(const std::filesystem::path& path) {
   for (; !error && entries != std::filesystem::directory_iterator() && names.size() < most; entries.increment(error))
     names.push_back(entries->path().filename().string());
   if (error) return "";
-  std::ranges::sort(names);  // the same answer whatever order the system lists them in
+  std::ranges::sort(names);  // the result must not depend on the order in which the system lists them
   const std::string name = path.filename().string();
   if (std::ranges::find(names, name) != names.end()) return "";
-  // The ending counts only where it is another: "base.safetensors" is not nearly "last.safetensors".
+  // The ending is compared only if it differs: "base.safetensors" is not near "last.safetensors".
   std::vector<std::string> stems, others;
   for (const std::string& each : names) {
     const std::filesystem::path file(each);

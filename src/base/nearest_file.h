@@ -1,4 +1,4 @@
-// "Did you mean" for a file that is not there.
+// Finds the file name nearest to a missing one, for "did you mean".
 #pragma once
 
 #include <filesystem>
@@ -6,11 +6,12 @@
 
 namespace plimsoll {
 
-/// "; did you mean 'corpus.txt'?": the nearest name beside `path`, where one is plausibly meant; "" where there is
-/// none, or the folder cannot be read. Looks at no more than 4096 names.
+/// Returns "; did you mean 'corpus.txt'?" with the nearest name in the folder of `path`, if one is plausible. Returns
+/// "" if there is none, or if the folder cannot be read. Reads at most 4096 names.
 std::string nearest_file_advice(const std::filesystem::path& path);
 
-/// The same of a file that a list of them was to name: also for patterns, and for several names in one.
+/// Returns advice for an entry of a list of files that does not exist. For a pattern, or several names in one entry, it
+/// says how to list files; otherwise it is nearest_file_advice().
 std::string absent_file_advice(const std::filesystem::path& path);
 
 }  // namespace plimsoll

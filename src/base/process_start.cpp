@@ -10,7 +10,7 @@ std::optional<int64_t> process_start_of(int64_t pid) {
   std::ifstream stream("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   if (!std::getline(stream, line)) return std::nullopt;
-  // The name in brackets may hold anything, brackets too: fields are counted from the last one on.
+  // The name in brackets may contain any character, brackets too: fields are counted after the last bracket.
   const size_t end = line.rfind(')');
   if (end == std::string::npos) return std::nullopt;
   std::istringstream rest(line.substr(end + 1));

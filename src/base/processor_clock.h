@@ -1,4 +1,4 @@
-// Provides the clock of a thread's processor time.
+// Implements the clock of a thread's processor time.
 #pragma once
 
 #include <time.h>

@@ -1,4 +1,4 @@
-// Text from outside, made fit for a line of an error message.
+// Prepares text from outside for one line of an error message.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace plimsoll {
 /// is cut (between UTF-8 characters) and ends in "...".
 std::string one_line(std::string_view text);
 
-/// The same between single quotes.
+/// Returns one_line() of `text` between single quotes.
 std::string in_quotes(std::string_view text);
 
-/// Returns the first 12 of `names`, each as one_line() has it, with ", " between them; ", ..." stands for the others.
+/// Returns the first 12 of `names`, each through one_line(), separated by ", "; ", ..." replaces the rest.
 std::string few_names(const std::vector<std::string>& names);
 
 }  // namespace plimsoll

@@ -37,7 +37,7 @@ constexpr std::array<Range, 8> kNone = {{{0x0300, 0x036f},
                                          {0xfe00, 0xfe0f},
                                          {0xfe20, 0xfe2f}}};
 
-// Controls, line separators and bidirectional marks. U+202A to U+202E change the direction of what follows them.
+// Controls, line separators and bidirectional marks. U+202A to U+202E change the direction of the following text.
 constexpr std::array<Range, 6> kControls = {
     {{0x00, 0x1f}, {0x7f, 0x9f}, {0x061c, 0x061c}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}}};
 
@@ -61,7 +61,7 @@ CodePoint first_code_point(std::string_view text) {
     if ((next & 0xc0) != 0x80) return {1, lead};
     code = code << 6 | (next & 0x3f);
   }
-  // Longer than it need be, a surrogate or beyond Unicode: no UTF-8.
+  // Overlong, a surrogate or beyond Unicode: not UTF-8.
   constexpr std::array<char32_t, 5> kFirst = {0, 0, 0x80, 0x800, 0x10000};
   if (code < kFirst[bytes] || (code >= 0xd800 && code <= 0xdfff) || code > 0x10ffff) return {1, lead};
   return {bytes, code};

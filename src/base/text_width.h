@@ -1,4 +1,4 @@
-// How wide text stands on a terminal, for columns that line up.
+// Computes the width of text on a terminal, for columns that line up.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace plimsoll {
 
-/// Columns that UTF-8 text takes: combining marks none, CJK and emoji two, everything else one. A byte that is no
-/// UTF-8 counts one. Simple cases only: no grapheme clusters.
+/// Returns the columns of UTF-8 text: combining marks have none, CJK and emoji two, everything else one. A byte that is
+/// not UTF-8 counts one. Grapheme clusters are not supported.
 size_t display_width(std::string_view text);
 
-/// The longest start of `text` that takes at most `columns`, never cut inside a character.
+/// Returns the longest prefix of `text` that takes at most `columns`, never cut inside a character.
 std::string_view fit_width(std::string_view text, size_t columns);
 
-/// Decides if line breaks are replaced like other control characters.
+/// Treatment of line breaks: replaced like other control characters, or kept.
 enum class LineBreaks : uint8_t { replaced, kept };
 
 /// Returns `text` with '?' for each character that acts on a terminal or reorders a line instead of being shown: C0 and

@@ -1,11 +1,11 @@
-// Lines of files from outside, without the blanks around them.
+// Trims lines of files from outside.
 #pragma once
 
 #include <string_view>
 
 namespace plimsoll {
 
-/// `text` without blanks and tabs at its ends, nor the carriage return that Windows' lines end in.
+/// Returns `text` without blanks and tabs at its ends, and without the carriage return of Windows line ends.
 inline std::string_view trimmed(std::string_view text) {
   constexpr std::string_view blanks = " \t\r";
   const size_t first = text.find_first_not_of(blanks);

@@ -83,7 +83,7 @@ bool is_word_character(int32_t code) {
   const bool mark = category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
   return letter || mark || category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
          category == UTF8PROC_CATEGORY_PC || code == 0x200c || code == 0x200d ||
-         // Letters in circles and squares are alphabetic and no letters by category.
+         // Letters in circles and squares are alphabetic, but their category is not a letter.
          (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
          (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);
 }
@@ -94,7 +94,7 @@ std::string lower_case(std::string_view text) {
   while (!text.empty()) {
     const Character first = first_character(text);
     append_character(first.code == 0x130 ? 'i' : utf8proc_tolower(first.code), lower);
-    if (first.code == 0x130) append_character(0x307, lower);  // the one letter whose lower case is two characters
+    if (first.code == 0x130) append_character(0x307, lower);  // the only letter whose lower case is two characters
     text.remove_prefix(first.bytes);
   }
   return lower;

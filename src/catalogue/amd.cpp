@@ -1,4 +1,4 @@
-// AMD's devices, RX 6700 XT to MI355X.
+// Lists AMD's devices, RX 6700 XT to MI355X.
 #include <fmt/format.h>
 
 #include "catalogue/catalogue_tables.h"
@@ -6,13 +6,13 @@
 namespace plimsoll::catalogue {
 namespace {
 
-// What PyTorch sets aside: rocBLAS's workspace and, where hipBLASLt knows the processor, one for it as well.
+// Bytes that PyTorch allocates for workspaces: rocBLAS's and, if hipBLASLt supports the processor, one for it as well.
 constexpr int64_t kRocblas = 32 * MiB, kLargeRocblas = 128 * MiB, kHipblaslt = 76 * MiB;
 constexpr const char* kWorkspaceSource =
     "library workspace: PyTorch 2.11, CublasHandlePool.cpp and CUDABlas.cpp: rocBLAS 32 MiB (128 MiB on gfx94x and "
     "gfx95x), and 76 MiB for hipBLASLt where it knows the processor";
 
-// What the driver keeps hardly depends on the size.
+// Memory that the driver keeps; it is nearly independent of the device's size.
 struct Reserve {
   int64_t bytes;
   const char* source;

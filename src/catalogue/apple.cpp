@@ -1,4 +1,4 @@
-// Apple's devices, M1 to M5: one entry for each chip with all its GPU cores and each size of memory.
+// Lists Apple's devices, M1 to M5: one entry for each chip with all its GPU cores and each size of memory.
 #include <fmt/format.h>
 
 #include <array>
@@ -8,13 +8,13 @@
 namespace plimsoll::catalogue {
 namespace {
 
-// Metal's recommendedMaxWorkingSetSize without a change of iogpu.wired_limit_mb. Later systems give more: macOS 15 was
-// seen to give 11.8 of 16 GiB, macOS 26 107.5 of 128 GiB.
+// Metal's recommendedMaxWorkingSetSize without a change of iogpu.wired_limit_mb. Later systems allow more: 11.8 of 16
+// GiB was observed on macOS 15, 107.5 of 128 GiB on macOS 26.
 constexpr const char* kUsableSource =
     "usable: derived: recommendedMaxWorkingSetSize of macOS 13 and 14, two thirds of the memory up to 32 GiB and three "
     "quarters above (Metal logs of 10.67 GiB of 16, 21.33 of 32, 72 of 96; later systems give up to 84 %)";
 
-// Memory is shared: a gigabyte more in a model is one less for everything else on the machine.
+// Returns the usable bytes. Memory is shared: each gigabyte of a model is missing for the rest of the machine.
 int64_t working_set(int64_t memory) {
   return memory <= 32 * GiB ? memory / 3 * 2 : memory / 4 * 3;
 }
@@ -29,19 +29,19 @@ constexpr const char* kPeerSource =
 constexpr const char* kLaunchSource = "launch: estimated: 10 us are usual with PyTorch's MPS backend";
 constexpr double kLaunchSeconds = 10e-6;
 
-constexpr int kLanes = 128;  // fp32 multiply-adds a core and clock, in all of them
-// M5's neural accelerators: fp16 operations against those of the lanes.
+constexpr int kLanes = 128;  // fp32 multiply-adds in each core and clock, the same in all chips
+// Speed of fp16 operations on M5's neural accelerators, as a multiple of the lanes' speed.
 constexpr double kAcceleratorGain = 4;
 
 struct Row {
   const char* chip;
   int year;
-  int cores;         ///< of the GPU
+  int cores;         ///< number of GPU cores
   double clock;      ///< GHz
   double bandwidth;  ///< GB/s
   bool accelerators;
   const char* sheet;
-  std::vector<int> sizes;  ///< GiB; the first is what the chip's name alone means
+  std::vector<int> sizes;  ///< GiB; the first is the size that the chip's name alone means
 };
 
 const std::vector<Row>& rows() {
@@ -82,7 +82,7 @@ DeviceSpec device_of(const Row& row, int size) {
   DeviceSpec device;
   device.name = fmt::format("Apple {} ({} GB)", row.chip, size);
   for (const char* letter = row.chip; *letter != '\0'; ++letter)
-    device.id += *letter == ' ' ? '-' : static_cast<char>(*letter | 0x20);  // digits stay as they are
+    device.id += *letter == ' ' ? '-' : static_cast<char>(*letter | 0x20);  // digits do not change
   if (size == row.sizes.front()) device.aliases.push_back(device.id);
   device.id += fmt::format("-{}gb", size);
   device.vendor = "apple";

@@ -20,14 +20,15 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kLongestName = 100;  // of a name from outside, in bytes; the longest known has half of it
-constexpr size_t kShown = 6;          // of the names that an error lists
+constexpr size_t kLongestName = 100;  // bytes of a name from outside; the longest known name has half of that
+constexpr size_t kShown = 6;          // number of names that an error lists
 
-// Words that say who made it and what for, and tell no two devices apart. "quadro" and "pro" do.
+// Words for maker and product line, which distinguish no two devices. "quadro" and "pro" do.
 constexpr std::array<std::string_view, 12> kMakersWords = {"nvidia", "geforce",  "tesla", "rtx",   "gtx", "amd",
                                                            "radeon", "instinct", "rx",    "intel", "arc", "apple"};
 
-// Letters and digits in lower case, without what drivers add: "Intel(R) Arc(TM) A770 Graphics" is "intelarca770".
+// Returns letters and digits in lower case, without additions of drivers: "Intel(R) Arc(TM) A770 Graphics" is
+// "intelarca770".
 std::string letters_of(std::string_view name) {
   std::string letters;
   for (const char c : name.substr(0, kLongestName))
@@ -39,7 +40,7 @@ std::string letters_of(std::string_view name) {
   return letters;
 }
 
-// letters_of without the maker's words in front. Never empty where the name has a letter: "rtx" stays "rtx".
+// Returns letters_of() without the maker's words in front. Never empty if the name has a letter: "rtx" stays "rtx".
 std::string key_of(std::string_view name) {
   std::string key = letters_of(name);
   for (bool again = true; again;) {
@@ -55,7 +56,7 @@ std::string key_of(std::string_view name) {
 
 using Index = std::map<std::string, const DeviceSpec*, std::less<>>;
 
-// Every name's key. A name of two devices is a mistake in the tables.
+// Returns the index of all names' keys. Two devices with one name are an error in the tables.
 Index index_of(const std::vector<DeviceSpec>& devices) {
   Index index;
   const auto add = [&index](const std::string& name, const DeviceSpec& device) {
@@ -89,8 +90,8 @@ size_t common_beginning(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-// The names at the least distance that nearest() finds, those that begin as `key` does first: of "a600" "a6000" lacks a
-// figure, and "7600" is one letter off as well.
+// Returns the names at the smallest distance that nearest() finds, those that begin like `key` first. For "a600",
+// "a6000" lacks a digit, and "7600" differs in one letter as well.
 std::vector<std::string> nearest_names(const std::string& key) {
   std::vector<std::string> known;
   for (const auto& [other, device] : names()) known.push_back(other);
@@ -103,7 +104,7 @@ std::vector<std::string> nearest_names(const std::string& key) {
   return known;
 }
 
-// What is likeliest meant, best first: the nearest spellings, then what has the word in its name.
+// Returns the likeliest ids, best first: the nearest spellings, then names that contain the word.
 std::vector<std::string> suggestions(std::string_view name) {
   std::vector<std::string> ids;
   const auto add = [&ids](const DeviceSpec& device) {
@@ -116,8 +117,8 @@ std::vector<std::string> suggestions(std::string_view name) {
   return ids;
 }
 
-// The ids that `device` may have been meant by, which has a name of that key. Its id and its full name mean it alone,
-// and so do names that drivers give: those are no table's shorthand.
+// Returns the ids that the name with key `key` of `device` may mean. The device's id and full name mean only this
+// device. So do names that drivers report, because they are no shorthand of a table.
 std::vector<std::string> variants_meant(const DeviceSpec& device, const std::string& key) {
   const auto is_shorthand = [](const std::string& alias) {
     return std::ranges::none_of(alias, [](unsigned char c) { return std::isupper(c) != 0 || c == ' '; });
@@ -183,7 +184,8 @@ std::vector<const DeviceSpec*> devices_matching(std::string_view pattern) {
   if (key.empty()) return found;
   for (const DeviceSpec& device : device_catalogue())
     if (key_of(device.id) == key) return {&device};
-  // As written before without the maker's words: "rx 7900" is no W7900, "nvidia" alone is a vendor.
+  // The pattern as written comes before the one without the maker's words: "rx 7900" does not match W7900, "nvidia"
+  // alone is a vendor.
   for (const std::string& part : {letters_of(pattern), key}) {
     for (const DeviceSpec& device : device_catalogue())
       if (matches(device, part)) found.push_back(&device);

@@ -9,14 +9,14 @@ CostModel cost_model_of(const DeviceSpec& device, const KernelEfficiency& effici
   model.device = device.name;
   model.source = "catalogue";
   model.overhead_seconds = device.launch_seconds;
-  // Where device and host share their memory, moving from one to the other frees nothing.
+  // If device and host share their memory, offloading to the host frees nothing.
   model.host_link = device.unified_memory ? 0 : device.host_link * efficiency.link;
-  if (model.host_link > 0) {  // of the host nothing is known
+  if (model.host_link > 0) {  // the host's properties are not known
     model.disk_link = kTypicalDiskLink;
     model.host_bytes = kTypicalHostBytes;
   }
   const double bytes = device.memory_bandwidth * efficiency.bandwidth;
-  // Without units of its own for a 16-bit type a device computes in float32.
+  // A device without units for a 16-bit type computes in float32.
   const double half = device.rates.fp16 > 0 ? device.rates.fp16 : device.rates.fp32;
   const double brain = device.rates.bf16 > 0 ? device.rates.bf16 : device.rates.fp32;
   const auto fill = [&](OpKind kind, double share) {

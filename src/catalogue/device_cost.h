@@ -1,4 +1,4 @@
-// What a catalogue device costs per op: its data sheet's rates, less what kernels do not reach.
+// Declares the cost of ops on a catalogue device: its data sheet's rates, reduced to the shares that kernels reach.
 #pragma once
 
 #include "plimsoll/cost_model.h"
@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-/// Shares of the data sheet's rates that libtorch's kernels typically reach on sizes that fill a device. Judged from
-/// published model FLOP utilisation (torchtitan and LLMQ report 33 to 70 % for whole steps), not measured here.
+/// Shares of the data sheet's rates that libtorch's kernels typically reach on sizes that fill a device. Estimated from
+/// published model FLOP utilization (torchtitan and LLMQ report 33 to 70 % for whole steps), not measured here.
 struct KernelEfficiency {
   double product = 0.70;
   double convolution = 0.50;

@@ -1,4 +1,4 @@
-// Intel's devices: Arc and the Data Center GPU Max.
+// Lists Intel's devices: Arc and the Data Center GPU Max.
 #include <fmt/format.h>
 
 #include "catalogue/catalogue_tables.h"

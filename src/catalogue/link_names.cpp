@@ -1,4 +1,4 @@
-// Names of links.
+// Finds links by name.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,9 +14,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kMaxLinkName = 100;  // of a name from outside, in bytes
+constexpr size_t kMaxLinkName = 100;  // bytes of a name from outside
 
-// Letters and digits in lower case: "PCIe 4.0 x16" is "pcie40x16".
+// Returns letters and digits in lower case: "PCIe 4.0 x16" is "pcie40x16".
 std::string link_key(std::string_view name) {
   std::string key;
   for (const char c : name.substr(0, kMaxLinkName))

@@ -1,4 +1,4 @@
-// The links of the catalogue.
+// Lists the links of the catalogue.
 #include "plimsoll/devices.h"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ constexpr double kNvlinkStep = 3.4e-6, kPcieStep = 5.7e-6, kNetworkStep = 9.6e-6
 constexpr const char* kStepSource =
     "latency: one step of a ring, simple protocol, in NCCL's cost model (src/graph/tuning.cc)";
 
-// NCCL's cost model counts on at most 235 of the 300 GB/s of an A100.
+// NCCL's cost model assumes at most 235 of the 300 GB/s of an A100.
 constexpr double kNvlinkReach = 235.0 / 300;
 constexpr const char* kNvlinkReachSource =
     "reach: derived: 235 of 300 GB/s, the limit for an A100 in NCCL's cost model (src/graph/tuning.cc)";

@@ -1,4 +1,4 @@
-// NVIDIA's devices, GTX 1060 to GB200.
+// Lists NVIDIA's devices, GTX 1060 to GB200.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,13 +12,13 @@ namespace {
 
 struct Generation {
   const char* name;
-  int threads_per_sm;  ///< resident at most (CUDA C++ Programming Guide, "Compute Capabilities")
+  int threads_per_sm;  ///< maximum resident threads (CUDA C++ Programming Guide, "Compute Capabilities")
   int64_t workspace;   ///< bytes
   int pcie;            ///< generation of PCI Express
-  int nvlink;          ///< generation of NVLink, where a form or a bridge has it
+  int nvlink;          ///< generation of NVLink, if a form factor or a bridge has it
 };
 
-// PyTorch's default workspace, one for each thread and stream that multiplies matrices; cuBLASLt shares it.
+// PyTorch's default workspace, one for each thread and stream that runs matmuls; cuBLASLt shares it.
 constexpr int64_t kOldWorkspace = 8 * MiB + 128 * KiB;  // ":4096:2:16:8": two of 4 MiB, eight of 16 KiB
 constexpr int64_t kNewWorkspace = 32 * MiB;
 constexpr const char* kWorkspaceSource =
@@ -36,9 +36,9 @@ constexpr Generation kHopper = {"Hopper", 2048, kNewWorkspace, 5, 4};
 constexpr Generation kBlackwell = {"Blackwell", 1536, kNewWorkspace, 5, 5};       // GB202 to GB206
 constexpr Generation kLargeBlackwell = {"Blackwell", 2048, kNewWorkspace, 5, 5};  // GB100
 
-// The context: what the runtime, loaded kernels and cuBLAS's tables take, and a stack for every thread that the device
-// can hold, of cudaLimitStackSize's default. It gives 512 MiB for an RTX 4090 and 584 MiB for an H200, where processes
-// that had allocated next to nothing were seen to hold 470 MiB and 612 MiB.
+// The context: memory of the runtime, loaded kernels and cuBLAS's tables, and a stack of cudaLimitStackSize's default
+// for every thread that the device can hold. The formula yields 512 MiB for an RTX 4090 and 584 MiB for an H200.
+// Processes with almost no allocations were observed to hold 470 MiB and 612 MiB there.
 constexpr int64_t kContextBase = 320 * MiB;
 constexpr int64_t kStack = 1 * KiB;
 constexpr const char* kContextSource =
@@ -67,7 +67,7 @@ const char* source_of(Usable usable) {
   return "";
 }
 
-// How the rates follow from the sheet.
+// Rules that derive the rates from the data sheet.
 enum class Rates : uint8_t { sheet, halved, scalar, packed };
 
 const char* source_of(Rates rates) {
@@ -280,13 +280,13 @@ const std::vector<Row>& server_rows() {
   return rows;
 }
 
-// Modules on a board with NVLink between all of them.
+// Returns true for modules on a board with NVLink between all of them.
 bool is_on_nvlink_board(std::string_view id) {
   if (id.find("sxm") != std::string_view::npos) return true;
   return id == "h20" || id == "h200" || id == "gh200" || id == "b200" || id == "gb200";
 }
 
-// Cards that two of which a bridge connects.
+// Returns the bridge that connects two cards of this kind.
 std::string bridge_of(std::string_view id) {
   const auto is_one_of = [id](std::initializer_list<std::string_view> ids) {
     return std::ranges::find(ids, id) != ids.end();

@@ -1,4 +1,4 @@
-// The cost of exchanges between ranks, from the links that connect them.
+// Computes the cost of exchanges between ranks from the links that connect them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,13 +11,13 @@
 namespace plimsoll {
 namespace {
 
-// The ranks that a link connects: groups of `inner` ranks become groups of `outer` ranks.
+// A link and the ranks that it connects: groups of `inner` ranks become groups of `outer` ranks.
 struct Level {
   const LinkSpec* link;
   int64_t inner, outer;
 };
 
-// Doublings from 1 to `count`.
+// Returns the number of doublings from 1 to `count`.
 int64_t doublings(int64_t count) {
   return count <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(count - 1));
 }
@@ -26,11 +26,11 @@ void require_positive(const char* what, int64_t value) {
   if (value < 1) throw UserError(fmt::format("{} is {}; allowed: at least 1", what, value));
 }
 
-// From the smallest group to all ranks.
+// Returns the levels from the smallest group to all ranks.
 std::vector<Level> levels_of(const LinkSpec& link, const LinkSpec& usual, const PeerTopology& topology) {
   if (link.between_machines) return {{&link, 1, topology.ranks}};  // every rank on a machine of its own
   const int64_t machines = (topology.ranks + topology.devices_per_machine - 1) / topology.devices_per_machine;
-  // The rank of the smallest machine sends most over the network.
+  // The rank of the smallest machine sends the most bytes over the network.
   const int64_t in_machine = topology.ranks / machines;
   std::vector<Level> levels;
   int64_t inner = 1;

@@ -11,7 +11,7 @@
 namespace plimsoll::catalogue {
 namespace {
 
-/// Forms of a data centre's card, as the ids write them: a digit may follow ("sxm4").
+/// Form factors of a data center's card, as the ids write them: a digit may follow ("sxm4").
 constexpr std::array<std::string_view, 3> kForms = {"sxm", "pcie", "nvl"};
 
 bool is_digit(char c) {
@@ -22,7 +22,7 @@ bool is_size(std::string_view word) {
   return word.size() > 2 && word.ends_with("gb") && std::all_of(word.begin(), word.end() - 2, is_digit);
 }
 
-/// "sxm" of "sxm4"; "" of what is no form.
+/// Returns "sxm" for "sxm4"; "" if the word is not a form factor.
 std::string_view form_of(std::string_view word) {
   for (const std::string_view form : kForms)
     if (word.starts_with(form) &&
@@ -31,11 +31,11 @@ std::string_view form_of(std::string_view word) {
   return "";
 }
 
-/// "a100-40gb-sxm": a family, and what tells its members apart.
+/// Parts of a name: "a100-40gb-sxm" has a family, and the properties that distinguish its members.
 struct Name {
   std::string family;     ///< "a100"
-  std::string_view size;  ///< "40gb"; empty: not said
-  std::string_view form;  ///< "sxm"; likewise
+  std::string_view size;  ///< "40gb"; empty: not given
+  std::string_view form;  ///< "sxm"; empty: not given
 };
 
 Name parts_of(std::string_view name) {
@@ -80,7 +80,7 @@ std::vector<const DeviceSpec*> variants_called(const DeviceSpec& device, std::st
   for (const DeviceSpec& each : device_catalogue()) {
     const Name name = parts_of(each.id);
     if (name.family != family.family || (!asked.form.empty() && name.form != asked.form)) continue;
-    // An id without a size has one all the same.
+    // An id without a size still has one memory size.
     if (!asked.size.empty() && asked.size != std::to_string(each.memory_bytes / GiB) + "gb") continue;
     found.push_back(&each);
   }

@@ -1,4 +1,4 @@
-// Devices that share a name: sizes of memory and forms of one card.
+// Declares devices that share a name: memory sizes and form factors of one card.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,9 @@
 
 namespace plimsoll::catalogue {
 
-/// The devices that an alias of `device`, as the tables write it, may mean: of "a100", of "m2" every size and form
-/// there is, of "a100-80gb" those of 80 GB, in the catalogue's order. Only `device` where all of these are the same to
-/// a plan
-/// ("a100-40gb").
+/// Returns the devices that an alias of `device`, as the tables write it, may mean, in the catalogue's order. "a100"
+/// and "m2" mean every size and form; "a100-80gb" means those of 80 GB. Returns only `device` if all of these are equal
+/// for a plan ("a100-40gb").
 std::vector<const DeviceSpec*> variants_called(const DeviceSpec& device, std::string_view alias);
 
 }  // namespace plimsoll::catalogue

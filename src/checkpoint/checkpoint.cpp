@@ -25,10 +25,10 @@ namespace plimsoll {
 namespace {
 
 constexpr const char* kMetadataKey = "plimsoll.checkpoint";
-constexpr const char* kHeaderHashKey = "hash:__metadata__";  // SafetensorsWriter's
-// 2: codes of 8-bit optimizer state lie by vectors (place_of_bits8).
+constexpr const char* kHeaderHashKey = "hash:__metadata__";  // key that SafetensorsWriter writes
+// Version 2: codes of 8-bit optimizer state are ordered by vectors (place_of_bits8).
 constexpr int64_t kFormatVersion = 2;
-constexpr int64_t kMostCounted = int64_t{1} << 62;  // steps and windows: sums of two stay in range
+constexpr int64_t kMostCounted = int64_t{1} << 62;  // largest number of steps and windows: sums of two stay in range
 // Counters and settings of a job take a few kilobytes.
 constexpr int64_t kMaxDescriptionBytes = int64_t{16} << 20;
 constexpr size_t kDifferencesShown = 8;
@@ -95,7 +95,8 @@ CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& pa
   return info;
 }
 
-/// Of the keys that count. Some are said only where they are not the default: one that a side lacks is a difference.
+/// Returns the differences in keys for which `counts` is true. Some keys are stored only if they are not the default,
+/// so a key that one side lacks is a difference.
 std::vector<std::string> origin_differences(const std::map<std::string, std::string>& theirs,
                                             const std::map<std::string, std::string>& ours,
                                             const std::function<bool(const std::string& key)>& counts) {
@@ -115,7 +116,7 @@ std::vector<std::string> origin_differences(const std::map<std::string, std::str
 }
 
 /// Throws UserError if the checkpoint is of an earlier or later revision of the job's model: no setting of the job can
-/// mend that.
+/// fix that.
 void require_same_revision(const std::map<std::string, std::string>& theirs,
                            const std::map<std::string, std::string>& ours, const std::filesystem::path& checkpoint) {
   const auto revision = [](const std::map<std::string, std::string>& origin) {
@@ -134,7 +135,7 @@ void require_same_revision(const std::map<std::string, std::string>& theirs,
 
 std::vector<std::string> setting_differences(const std::map<std::string, std::string>& theirs,
                                              const std::map<std::string, std::string>& ours) {
-  // Converted as far as can be, or of no effect on what is stored.
+  // Keys whose state is converted as far as possible, or that do not affect the stored data.
   static const std::set<std::string> told{"optimizer.state_dtype", "optimizer.weight_update",
                                           "gradient_accumulation_dtype"};
   return origin_differences(theirs, ours, [](const std::string& key) { return !told.contains(key); });
@@ -179,7 +180,7 @@ void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& i
 
 void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state,
                       const SlicedState& sliced) {
-  // Large elements first, so that every tensor is aligned in the file.
+  // Tensors with large elements come first, so that every tensor is aligned in the file.
   const NamedTensors tensors = in_file_order(state);
   std::vector<TensorDeclaration> declarations;
   for (const auto& [name, tensor] : tensors) {
@@ -225,7 +226,8 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
 
 namespace {
 
-// Half of a checkpoint is zeros, which look like weights; not-a-number ends every training that goes on.
+// Overwrites a partly read state. Its rest may be zeros, which look like weights; not-a-number ends every training that
+// continues.
 void make_unusable(const NamedTensors& state) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : state) {
@@ -236,14 +238,14 @@ void make_unusable(const NamedTensors& state) {
   }
 }
 
-// `state` with a stand-in without memory, of the whole tensor's sizes, for each slice.
+// Returns `state` with a tensor without memory, of the whole tensor's sizes, for each slice.
 NamedTensors with_whole_sizes(NamedTensors state, const SlicedState& sliced) {
   for (auto& [name, tensor] : state)
     if (sliced.is_slice(name)) tensor = at::empty(sliced.sizes_of(name, tensor), tensor.options().device(at::kMeta));
   return state;
 }
 
-// Conversions of slices become refusals.
+// Returns the conversions without those of slices, which become refusals.
 std::vector<StateConversion> without_slices(std::vector<StateConversion> conversions, const SlicedState& sliced,
                                             std::vector<std::string>& refused) {
   size_t count = 0;
@@ -288,7 +290,7 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
   std::ranges::copy(refused, std::back_inserter(found));
   if (const std::vector<std::string> tensors = tensor_differences(file, state, conversions, sliced);
       !found.empty() || !tensors.empty()) {
-    // Settings that differ explain tensors that differ: one of these is enough as an example.
+    // Different settings explain different tensors, so one tensor is enough as an example.
     const size_t shown = std::min(tensors.size(), found.empty() ? kDifferencesShown : 1);
     found.insert(found.end(), tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(shown));
     if (const size_t more = tensors.size() - shown; more > 0)
@@ -300,7 +302,7 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
                     path.string(), fmt::join(found, "\n  ")));
   }
   if (accept) accept(info);
-  // From here on only a file that another program cuts can fail: verify() has read all of it.
+  // After verify() has read the whole file, only a file that another program cuts can fail.
   std::set<std::string> converted;
   for (const StateConversion& conversion : conversions) converted.insert(conversion.to.begin(), conversion.to.end());
   for (const auto& [name, tensor] : state) {

@@ -1,4 +1,4 @@
-// Which checkpoints a folder holds: names, the newest, and how many are kept.
+// Lists the checkpoints of a folder: names, the newest, and the number to keep.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -16,7 +16,8 @@ namespace {
 constexpr std::string_view kStepPrefix = "step-", kSuffix = ".safetensors";
 constexpr size_t kDigits = 8, kMostDigits = 18;
 
-/// The step in a checkpoint's name. Hidden files, among them those that a killed run left half-written, have none.
+/// Returns the step in a checkpoint's name. Hidden files have none, for example those that a killed run left
+/// half-written.
 std::optional<int64_t> step_in(std::string_view name) {
   if (!name.starts_with(kStepPrefix) || !name.ends_with(kSuffix)) return {};
   name.remove_prefix(kStepPrefix.size());
@@ -46,7 +47,7 @@ std::string checkpoint_advice(const std::filesystem::path& folder) {
   try {
     if (const auto existing = checkpoints_in(folder); !existing.empty())
       return fmt::format("name a checkpoint in it, such as the newest: {}", existing.rbegin()->second.string());
-  } catch (const UserError&) {  // one that cannot be listed: nothing to name
+  } catch (const UserError&) {  // the folder cannot be listed: there is no checkpoint to name
   }
   return "name a checkpoint that plimsoll train wrote, a .safetensors file";
 }
@@ -90,7 +91,7 @@ std::filesystem::path save_checkpoint(const CheckpointConfig& config, const Chec
     auto existing = checkpoints_in(config.directory);
     for (auto oldest = existing.begin();
          oldest->first<info.step&& static_cast<int64_t>(existing.size())> config.keep;) {
-      std::error_code ignored;  // one that cannot be deleted takes space, and is no reason to stop training
+      std::error_code ignored;  // a checkpoint that cannot be deleted uses space, but is no reason to stop training
       std::filesystem::remove(oldest->second, ignored);
       oldest = existing.erase(oldest);
     }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kOptimizerPrefix = "optimizer.", kScales = "_scales";
 
-/// "optimizer.exp_avg.layers.0.weight": "exp_avg" and "layers.0.weight".
+/// The parts of "optimizer.exp_avg.layers.0.weight": "exp_avg" and "layers.0.weight".
 struct StateName {
   std::string kind, parameter;
   std::string of(const std::string& other_kind) const {
@@ -34,7 +34,7 @@ std::optional<StateName> state_name(const std::string& name) {
   return StateName{name.substr(kOptimizerPrefix.size(), dot - kOptimizerPrefix.size()), name.substr(dot + 1)};
 }
 
-// Lives as long as what it makes.
+// A converter that lives as long as the conversions that it makes.
 class Converter : public std::enable_shared_from_this<Converter> {
  public:
   Converter(const SafetensorsFile& file, const NamedTensors& state, std::vector<std::string>& refusals)
@@ -60,7 +60,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
           "the weights have more bits in the checkpoint (optimizer.weight_update was {}) than in the job ({}; {}); set "
           "optimizer.weight_update as it was, or to master",
           updates.second, updates.first, refused.text()));
-    // They read through this object.
+    // The conversions read through this object, so they keep it alive.
     for (StateConversion& each : conversions_)
       if (each.apply) each.apply = [self = shared_from_this(), apply = std::move(each.apply)] { apply(); };
     return std::move(conversions_);
@@ -76,7 +76,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
            found->second.sizes == wanted->second.sizes().vec();
   }
 
-  /// A copy of a tensor of the file, whose bytes are aligned to nothing.
+  /// Returns a copy of a tensor of the file, whose bytes have no alignment.
   at::Tensor read(const std::string& name) const {
     const StoredTensor& stored = file_.tensors().at(name);
     at::Tensor tensor = at::empty(stored.sizes, at::TensorOptions().dtype(scalar_type_of(stored.dtype)));
@@ -84,7 +84,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
     return tensor;
   }
 
-  /// What the file has of a mean: "float32", "8 bits", ...
+  /// Returns the format of a mean in the file: "float32", "8 bits", ...
   std::string format_in_file(const StateName& name) const {
     const DType dtype = file_.tensors().at(name.of(name.kind)).dtype;
     if (!stored(name.of(name.kind + std::string(kScales)))) return std::string(name_of(dtype));
@@ -126,16 +126,16 @@ class Converter : public std::enable_shared_from_this<Converter> {
         static_cast<int64_t>(codes.bytes.size()) != (eight ? count : ops::bytes_of_bits4(count)) ||
         static_cast<int64_t>(stored_scales.bytes.size()) != ops::scales_of(format, count) ||
         (eight && codes.sizes != target.sizes().vec()))
-      return;  // of another parameter: the sizes say so
+      return;  // the sizes show that it belongs to another parameter
     if (target.scalar_type() != at::kFloat &&
         (target.scalar_type() != at::kBFloat16 || !bfloat16_holds(read(scales), eight, squares)))
       return refuse();
     conversions_.push_back({{mean, scales}, {mean}, [=, this] {
                               at::Tensor codes_in_memory = read(mean);
-                              const at::Tensor like =  // by the host
+                              const at::Tensor like =  // the host converts
                                   target.device().is_cpu() ? target : at::empty_like(target, at::device(at::kCPU));
                               if (eight) {
-                                // In the order of indices in the file; scales belong to the order of memory.
+                                // Codes are in the order of indices in the file; scales are in the order of memory.
                                 const at::Tensor ordered = at::empty_like(like, like.options().dtype(at::kByte));
                                 codes_in_memory = ordered.copy_(codes_in_memory);
                               }
@@ -143,7 +143,8 @@ class Converter : public std::enable_shared_from_this<Converter> {
                             }});
   }
 
-  /// The smallest numbers of a block are its scale times a power of two; bfloat16 ends at 2^-133.
+  /// Returns true if bfloat16 holds the smallest values: the scale of a block times a power of two. The smallest value
+  /// of bfloat16 is 2^-133.
   static bool bfloat16_holds(const at::Tensor& scales, bool eight, bool squares) {
     const int smallest = eight ? (squares ? -17 : -9) : (squares ? -3 : -1);
     const auto* bytes = scales.const_data_ptr<uint8_t>();
@@ -162,7 +163,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
     const StateName name{"", parameter};
     const std::string here = companion_in(wanted_, name), there = companion_in(file_.tensors(), name);
     if (here == there || !same(parameter)) return;
-    // A companion that cannot be the parameter's is no state to convert: it counts as the file's alone.
+    // A companion that does not fit the parameter is not converted: it counts as a tensor of the file only.
     if (!there.empty()) {
       const StoredTensor& companion = file_.tensors().at(name.of(there));
       if (!companion_fits(there, weights.sizes(), weights.scalar_type(), companion.sizes,
@@ -189,7 +190,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
     const at::Tensor target = wanted_.at(name.of(here));
     conversion.apply = [=, this] {
       const at::Tensor whole = whole_weights(read(parameter), there.empty() ? at::Tensor() : read(name.of(there)));
-      // Without more bits in the file the parameter is what it stands for, and stays as it is read.
+      // Without a companion in the file, the parameter is the exact value, and stays as read.
       if (here == "compensation")
         at::Tensor(target).zero_();
       else if (here == "master")
@@ -205,19 +206,19 @@ class Converter : public std::enable_shared_from_this<Converter> {
     return at::equal(exact.to(at::kFloat).to(at::kDouble), exact);
   }
 
-  /// Tensors that are refused for one reason: their number and the first name.
+  /// The tensors that are refused for one reason: their number and the first name.
   struct Refused {
     size_t count = 0;
     std::string first = {};
     void add(const std::string& name) {
       if (++count == 1) first = name;
     }
-    /// "40 tensors, first 'optimizer.exp_avg.embedding'"
+    /// Returns "40 tensors, first 'optimizer.exp_avg.embedding'".
     std::string text() const {
       return count == 1 ? fmt::format("1 tensor, '{}'", first) : fmt::format("{} tensors, first '{}'", count, first);
     }
   };
-  using Difference = std::pair<std::string, std::string>;  // in the job, in the checkpoint
+  using Difference = std::pair<std::string, std::string>;  // text for the job, text for the checkpoint
 
   const SafetensorsFile& file_;
   std::vector<std::string>& refusals_;

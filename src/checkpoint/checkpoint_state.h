@@ -1,5 +1,5 @@
-// Optimizer state of a checkpoint that was written with another state_dtype or weight_update: which of it can be turned
-// into the job's without changing a number, and how.
+// Declares conversions of optimizer state from a checkpoint with another state_dtype or weight_update: those that
+// change no value, and how they are made.
 #pragma once
 
 #include <functional>
@@ -11,16 +11,17 @@
 
 namespace plimsoll {
 
-/// Tensors of the job that are made from tensors of the file, where name, type and size do not all agree.
+/// A group of tensors of the job that are made from tensors of the file, because name, type or size differ.
 struct StateConversion {
-  std::vector<std::string> from;  ///< names in the file; none where zeros, or the weights, are what is wanted
+  std::vector<std::string> from;  ///< names in the file; none if zeros, or the weights, are the source
   std::vector<std::string> to;    ///< names in the job
   std::function<void()> apply;    ///< writes the job's tensors, once the parameters are loaded; cannot fail
 };
 
-/// Exact are: 8 and 4 bits to float32, to bfloat16 where no number is too small for it, 16 bits to float32; a remainder
-/// to a master and back; a compensation to either where float32 holds the sum; from no companion to any. Everything
-/// else is named in `refusals` with what would do, and left out. Both `file` and `state` must outlive the answer.
+/// Returns the conversions that are exact: 8 and 4 bits to float32; 8 and 4 bits to bfloat16 if no value is too small
+/// for it; 16 bits to float32; a remainder to a master and back; a compensation to either if float32 holds the sum; no
+/// companion to any. `refusals` gets all others, with the setting that would work; they are not converted. Both `file`
+/// and `state` must outlive the result.
 std::vector<StateConversion> state_conversions(const SafetensorsFile& file, const NamedTensors& state,
                                                std::vector<std::string>& refusals);
 

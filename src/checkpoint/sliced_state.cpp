@@ -25,7 +25,7 @@ std::vector<int64_t> SlicedState::sizes_of(const std::string& name, const at::Te
 void for_each_piece(const std::string& name, const at::Tensor& tensor, const SlicedState& sliced,
                     const std::function<void(std::span<const std::byte>)>& take) {
   if (!sliced.is_slice(name)) {
-    // For layouts of the channels_last kind and for what lies on a device a copy, one at a time.
+    // Copies layouts such as channels_last, and tensors on a device, one at a time.
     take(bytes_of(tensor.cpu().contiguous()));
     return;
   }
@@ -46,7 +46,7 @@ void for_each_piece(const std::string& name, const at::Tensor& tensor, const Sli
 }
 
 void send_slices(const NamedTensors& state, const SlicedState& sliced) {
-  // Twice, as they are written: for the checksums, and for the file.
+  // Sent twice, because the writer needs them twice: for the checksums, and for the file.
   for (int pass = 0; pass < 2; ++pass)
     for (const auto& [name, tensor] : in_file_order(state))
       if (sliced.is_slice(name)) for_each_piece(name, tensor, sliced, [](std::span<const std::byte>) {});

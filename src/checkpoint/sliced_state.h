@@ -1,4 +1,4 @@
-// Writes and reads the state of a training of which each rank has slices.
+// Writes and reads the state of a training if each rank has slices of it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ namespace plimsoll {
 
 /// The tensors of a state that are slices, and the ranks that have them. Without an exchange no tensor is a slice.
 struct SlicedState {
-  std::map<std::string, std::vector<int64_t>> whole_sizes;  ///< by name, of slices: NamedView::whole_sizes
+  std::map<std::string, std::vector<int64_t>> whole_sizes;  ///< sizes of the whole tensor, by name of a slice:
+                                                            ///< NamedView::whole_sizes
   Exchange* exchange = nullptr;
 
   bool is_slice(const std::string& name) const { return exchange && whole_sizes.contains(name); }

@@ -27,7 +27,7 @@ at::Tensor whole_weights(const at::Tensor& parameter, const at::Tensor& companio
 void put_whole_weights(const at::Tensor& whole, const std::string& kind, const at::Tensor& parameter,
                        const at::Tensor& companion) {
   if (kind == "remainder") {
-    // The parameter is the upper half rounded to nearest, ties away from zero: a copy would round them to even.
+    // The parameter is the upper half rounded to nearest, ties away from zero. copy_() would round ties to even.
     const at::Tensor bits = whole.view(at::kInt);
     const at::Tensor upper = at::bitwise_right_shift(bits + 0x8000, 16);
     parameter.copy_(upper.to(at::kShort).view(at::kBFloat16));

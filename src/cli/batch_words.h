@@ -1,4 +1,4 @@
-// The effective batch in words: what a step learns from, whatever the keys of the job file were.
+// Formats the effective batch as text: the samples of a step, whichever keys of the job file set them.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace plimsoll::cli {
 
-/// "effective batch 32: micro batch 16 x 2"; with a schedule also what later epochs have: "effective batch 40: micro
-/// batch 10 x 4; from epoch 4 on 20 (x 2), from epoch 8 on 10 (x 1)". With several devices "effective batch 256: micro
-/// batch 16 x 2 x 8 devices".
+/// Returns "effective batch 32: micro batch 16 x 2". With a schedule it has later epochs too: "effective batch 40:
+/// micro batch 10 x 4; from epoch 4 on 20 (x 2), from epoch 8 on 10 (x 1)". With several devices it is "effective batch
+/// 256: micro batch 16 x 2 x 8 devices".
 std::string effective_batch_in_words(const JobSettings& settings);
 
-/// Samples of a step of the first epoch, on all devices together.
+/// Returns the samples of a step of the first epoch, on all devices together.
 int64_t effective_batch_of(const JobSettings& settings);
 
 }  // namespace plimsoll::cli

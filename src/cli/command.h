@@ -1,4 +1,4 @@
-// The subcommands, and what they share: exit codes, where results go.
+// Declares the subcommands, their exit codes and the output of results.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ enum ExitCode : int {
   kDoesNotFit = 3,  ///< the budget, or the capacity, is too small
 };
 
-/// What the chosen subcommand does, once every argument has been read; the exit code.
+/// Runs the chosen subcommand after all arguments were read; returns the exit code.
 using Action = std::function<int()>;
 
-/// Each adds its subcommand to `app`. Choosing it there sets `action`, which must outlive the parsing.
+/// Add a subcommand to `app`. If it is chosen there, it sets `action`, which must outlive the parsing.
 void add_plan(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
@@ -30,15 +30,16 @@ void add_place(CLI::App& app, Action& action);
 void add_gpus(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_monitor(CLI::App& app, Action& action);
-/// Its output is of all commands of `app`, which must live until the action has run.
+/// Adds the subcommand that writes completion scripts and the manual page. They contain all commands of `app`, which
+/// must live until the action has run.
 void add_completion(CLI::App& app, Action& action);
 
 /// Returns "plimsoll VERSION" and a line each for commit, libtorch, CUDA, FFmpeg, compiler and instruction sets;
 /// without a newline at the end.
 std::string version_text();
 
-/// Writes `text` to standard output and throws UserError (failure) where that is refused: results that got lost on a
-/// full disk must not end in exit code 0.
+/// Writes `text` to standard output. Throws UserError (failure) if that fails: results that got lost on a full disk
+/// must not end in exit code 0.
 void print_result(const std::string& text);
 
 }  // namespace plimsoll::cli

@@ -1,4 +1,4 @@
-// plimsoll compare: the ladder from float32 to the planner's choice, measured.
+// Implements plimsoll compare: measures the steps from float32 to the planner's choice.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -112,7 +112,7 @@ int run_compare(const CompareArguments& arguments) {
   };
   const std::vector<CompareRow> rows = compare_job(job, options);
   progress.finish();
-  // A reader who has left keeps nothing from the other one; nor is a signal lost by either.
+  // If one output fails, the other is still written, and a received signal is not lost.
   std::exception_ptr failed;
   for (const std::function<void()>& hand_out :
        {std::function<void()>([&] { arguments.job.output.write(json_of_rows(rows)); }),

@@ -1,4 +1,4 @@
-// plimsoll doctor: what this machine has, and how fast plans take it to be.
+// Implements plimsoll doctor: the properties of this machine, and the speed that plans assume.
 #include <fmt/format.h>
 #include <unistd.h>
 

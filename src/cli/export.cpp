@@ -1,4 +1,4 @@
-// plimsoll export: the weights of a checkpoint, as a safetensors file that other programs read.
+// Implements plimsoll export: writes the weights of a checkpoint as a safetensors file that other programs read.
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>

@@ -1,4 +1,4 @@
-// plimsoll gpus: the device catalogue, as a table, or one device with every figure and where it comes from.
+// Implements plimsoll gpus: the device catalogue as a table, or one device with every figure and its source.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -43,14 +43,15 @@ constexpr std::array<const char*, 4> kVendors = {"nvidia", "amd", "apple", "inte
 using Devices = std::vector<const DeviceSpec*>;
 
 struct GpusArguments {
-  std::vector<std::string> patterns;  ///< none: all
-  std::string vendor;                 ///< empty: all
-  int64_t min_memory = 0;             ///< nominal bytes
+  std::vector<std::string> patterns;  ///< empty: all devices
+  std::string vendor;                 ///< empty: all vendors
+  int64_t min_memory = 0;             ///< bytes of nominal memory
   bool links = false;                 ///< list links instead
   Output output;
 };
 
-// In the catalogue's order, each once. A pattern that nothing matches is a name: known by another spelling, or unknown.
+// Returns the devices in the catalogue's order, each once. A pattern without a match is a name: known by another
+// spelling, or unknown.
 Devices named(const std::vector<std::string>& patterns) {
   std::set<const DeviceSpec*> wanted;
   for (const std::string& pattern : patterns) {
@@ -218,7 +219,7 @@ int run_gpus(const GpusArguments& arguments) {
     arguments.output.write({{"links", links_json()}});
     return kDone;
   }
-  // Every device has so much: whoever writes 24 means GiB.
+  // Every device has that many bytes, so a number without a unit is meant in GiB.
   if (arguments.min_memory > 0 && arguments.min_memory < MiB)
     throw UserError(fmt::format("--min-memory is {0} bytes; did you mean {0}GiB?", arguments.min_memory));
   const Devices devices = chosen(arguments);

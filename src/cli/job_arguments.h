@@ -1,4 +1,4 @@
-// JOB.yaml [key.path=value ...] [--json FILE|-]: what plan, train and trace take.
+// Declares JOB.yaml [key.path=value ...] [--json FILE|-]: the arguments that plan, train and trace share.
 #pragma once
 
 #include <string>
@@ -19,21 +19,23 @@ struct JobArguments {
 
   void add_to(CLI::App& command);
 
-  /// The job as file, flags and overrides say, the later before the earlier; other programs' names in it are answered
-  /// on standard error. Throws UserError as read_job does.
+  /// Returns the job from file, flags and overrides. Overrides have priority over flags, and flags over the file. Names
+  /// of other programs in it are reported on standard error. Throws UserError as read_job does.
   Job read() const;
-  /// The same without a word on standard error, where say_notes() puts what read() says; `more` overrides come last.
+  /// Returns the job as read() does, without output on standard error; say_notes() prints the notes there. `more`
+  /// overrides have priority over all others.
   Job read_silently(const std::vector<std::string>& more = {}) const;
   static void say_notes(const Job& job);
 
-  /// Throws UserError (usage) where what is written, the JSON and `outputs`, is what `job` reads, or is written twice.
+  /// Throws UserError (usage) if an output, the JSON or one of `outputs`, is a file that `job` reads, or is written
+  /// twice.
   void require_outputs_apart(const Job& job, std::vector<OutputFile> outputs = {}) const;
 
-  /// Flags and overrides, as read_job takes them.
+  /// Returns flags and overrides, in the form that read_job takes.
   std::vector<std::string> all_overrides() const;
 };
 
-/// The job keys with most effect on memory, for the end of `--help`.
+/// Returns the help of the job keys with most effect on memory, for the end of `--help`.
 std::string memory_keys_help();
 
 }  // namespace plimsoll::cli

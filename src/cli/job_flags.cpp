@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kGroup = "The usual flags (each sets a key of the job file; with its effect on memory)";
 
-// "--batch-size" is also "--batch_size"; "--no-use-amp" is "--no_use_amp" and, as Python's argparse writes it,
-// "--no-use_amp".
+// Returns all spellings of an option. "--batch-size" is also "--batch_size". "--no-use-amp" is "--no_use_amp" and, in
+// the style of Python's argparse, "--no-use_amp".
 std::string all_spellings(const std::string& name) {
   std::string spellings = name;
   for (const size_t kept : {size_t{2}, std::string_view("--no-").size()}) {
@@ -36,14 +36,14 @@ void add(CLI::App& command, const char* name, Switch& value, const char* meaning
   value.option = command.add_flag(all_spellings(name), value.value, meaning)->group(kGroup);
 }
 
-// A value as YAML: quoted, so that nothing in it is syntax.
+// Returns a value as YAML: quoted, so that nothing in it is syntax.
 std::string quoted(const std::string& value) {
   std::string text = "'";
   for (const char c : value) text += c == '\'' ? std::string("''") : std::string(1, c);
   return text + "'";
 }
 
-// Of a flag and its opposite: what they say together; nothing where neither is given.
+// Returns the value of a flag and its opposite together; nullopt if neither is given.
 std::optional<bool> said(const Switch& yes, const Switch& no, const char* name) {
   const std::optional<bool> is = yes.said(), is_not = no.said();
   if (is && is_not && *is == *is_not) {
@@ -105,7 +105,7 @@ std::vector<std::string> JobFlags::overrides() const {
                             compile = said(compile_, no_compile_, "--compile-model"),
                             checkpointing = said(checkpointing_, no_checkpointing_, "--gradient-checkpointing");
   const std::optional<bool> bf16 = bf16_.said(), fp16 = fp16_.said();
-  // Of flags none comes last: what a key after the other may say is a contradiction here.
+  // Flags have no order, so no flag overrides another: contradictions are errors.
   if (amp == false && (bf16 == true || fp16 == true))
     throw UserError(fmt::format("{} and --no-use-amp contradict each other; leave one of them out",
                                 bf16 == true ? "--bf16" : "--fp16"));
@@ -113,7 +113,7 @@ std::vector<std::string> JobFlags::overrides() const {
   const auto put = [&](const char* key, const std::string& value) {
     if (!value.empty()) overrides.push_back(fmt::format("{}={}", key, quoted(value)));
   };
-  // A recipe first: what is said beside it goes before it.
+  // A recipe comes first, so that other flags override it.
   if (recipe_ == "saving")
     overrides.insert(overrides.end(),
                      {"precision=bf16-true", "optimizer.state_dtype=8bit", "optimizer.weight_update=stochastic",
@@ -121,7 +121,7 @@ std::vector<std::string> JobFlags::overrides() const {
   if (recipe_ == "balanced") overrides.insert(overrides.end(), {"precision=bf16-mixed", "gradient_checkpointing=auto"});
   if (recipe_ == "speed") overrides.insert(overrides.end(), {"precision=bf16-mixed", "gradient_checkpointing=false"});
   if (amp) overrides.emplace_back(*amp ? "precision=bf16-mixed" : "precision=32-true");
-  // As words of their own, whose false means not that: what contradicts the other is refused there.
+  // Passed as keys of their own, whose false means "not that"; the reader of the job refuses contradictions.
   if (bf16) overrides.emplace_back(*bf16 ? "bf16=true" : "bf16=false");
   if (fp16) overrides.emplace_back(*fp16 ? "fp16=true" : "fp16=false");
   if (checkpointing)

@@ -1,4 +1,4 @@
-// Flags that people know from other training programs, as overrides of the job file.
+// Declares flags that are known from other training programs, as overrides of the job file.
 #pragma once
 
 #include <optional>
@@ -12,20 +12,21 @@ class Option;
 
 namespace plimsoll::cli {
 
-/// `--use-amp=false` is false, and says as much as --no-use-amp; one that is not given says nothing.
+/// A boolean flag. `--use-amp=false` is false, which is the same as --no-use-amp; a flag that is not given has no
+/// value.
 struct Switch {
   bool value = false;
   CLI::Option* option = nullptr;
   std::optional<bool> said() const;
 };
 
-/// --batch-size, --gradient-checkpointing, --use-amp, ...: with dashes or underscores.
+/// Flags --batch-size, --gradient-checkpointing, --use-amp, ...: with dashes or underscores.
 class JobFlags {
  public:
   void add_to(CLI::App& command);
 
-  /// What was given, as overrides: "micro_batch_size='4'". Throws UserError (usage) for flags that contradict each
-  /// other.
+  /// Returns the given flags as overrides: "micro_batch_size='4'". Throws UserError (usage) for flags that contradict
+  /// each other.
   std::vector<std::string> overrides() const;
 
  private:

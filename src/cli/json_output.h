@@ -1,4 +1,4 @@
-// The machine's copy of a result: --json FILE, or - for standard output.
+// Declares the output of a result: as text, and as JSON with --json FILE, or - for standard output.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,37 +12,37 @@ class App;
 
 namespace plimsoll::cli {
 
-/// Keys keep the order in which they were set.
+/// JSON whose keys keep the order in which they were set.
 using Json = nlohmann::ordered_json;
 
-/// {"parameters": bytes, "gradients": …, …, "fragmentation": …}
+/// Returns {"parameters": bytes, "gradients": …, …, "fragmentation": …}.
 Json json_of(const Breakdown& breakdown);
-/// [{"label", "role", "bytes"}, …]
+/// Returns [{"label", "role", "bytes"}, …].
 Json json_of(const std::vector<Resident>& residents);
 
-/// One result, in words and as JSON. With `--json -` standard output holds the JSON and nothing else.
+/// An output of one result, as text and as JSON. With `--json -` standard output has the JSON and nothing else.
 class Output {
  public:
   void add_option_to(CLI::App& command);
 
   bool json_wanted() const { return !target_.empty(); }
-  /// As given: a file, -, or nothing.
+  /// Returns the target as given: a file, -, or nothing.
   const std::string& target() const { return target_; }
 
-  /// Throws UserError (failure) where the JSON file could not be written: to be called before work that takes long.
+  /// Throws UserError (failure) if the JSON file could not be written. Called before work that takes long.
   void require_writable() const;
 
-  /// Prints `text` to standard output, unless that is for JSON.
+  /// Prints `text` to standard output, unless that is reserved for JSON.
   void print(const std::string& text) const;
 
-  /// Writes the JSON, whole or not at all. Numbers that are not finite become null, bytes that are no UTF-8 the
+  /// Writes the JSON, whole or not at all. Numbers that are not finite become null; bytes that are not UTF-8 become the
   /// replacement character.
   void write(const Json& json) const;
 
  private:
   bool to_standard_output() const { return target_ == "-"; }
 
-  std::string target_;  ///< as given; empty: no JSON
+  std::string target_;  ///< value of --json; empty: no JSON
 };
 
 }  // namespace plimsoll::cli

@@ -1,4 +1,5 @@
-// plimsoll: the command line. Arguments in, exit code out; every error ends here, as one message.
+// Implements the command line of plimsoll: reads arguments and returns an exit code. Every error ends here, as one
+// message.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -35,7 +36,8 @@ constexpr const char* kFooter =
     "kernels.\n"
     "plimsoll COMMAND --help shows the options of a command.";
 
-// Names of files and keys come from outside: nothing in them may reach the terminal as a command. Lines stay.
+// Prints a message. Names of files and keys come from outside, so controls are removed and cannot act on the terminal.
+// Line breaks stay.
 void say(std::string_view message) {
   const std::string clean = without_controls(message, LineBreaks::kept);
   const size_t columns = is_terminal(STDERR_FILENO) ? screen_of(STDERR_FILENO).columns : kAnyWidth;
@@ -74,7 +76,7 @@ int run(int argc, char** argv) {
     say(words_for(app, error, {argv + 1, argv + argc}));
     return kUsage;
   }
-  own_instructions();  // a wrong variable is said before the work, and not by the first kernel
+  own_instructions();  // reports a wrong variable before the work, instead of in the first kernel
   return action();
 }
 
@@ -99,7 +101,7 @@ int run_and_report(int argc, char** argv) {
   } catch (const InternalError& error) {
     say(fmt::format("internal error: {}, please report", error.what()));
   } catch (const std::exception& error) {
-    // libtorch's messages carry a stack trace behind their first line.
+    // libtorch's messages have a stack trace after their first line.
     const std::string_view message = error.what();
     say(message.substr(0, message.find('\n')));
   }
@@ -111,7 +113,7 @@ int run_and_report(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   plimsoll::cli::open_closed_streams();
-  // A write beyond the limit of the user (ulimit -f) fails, and is told as any other, instead of ending the program.
+  // A write beyond the user's limit (ulimit -f) fails and is reported as an error, instead of ending the program.
   std::signal(SIGXFSZ, SIG_IGN);
   const int code = plimsoll::cli::run_and_report(argc, argv);
   // All that the program holds is released. Without the destructors of libtorch's registries a command of 0.27 s takes

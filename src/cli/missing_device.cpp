@@ -12,7 +12,7 @@ void require_device_of(const Job& job) {
   try {
     require_usable_device(job.device);
   } catch (const UserError& error) {
-    // A plan of a large job for the CPU takes seconds, and whoever asked for a GPU may not want it.
+    // The job is not planned for the CPU here: that takes seconds for a large job, and the user may not need it.
     throw UserError(
         fmt::format("{}; 'plimsoll plan JOB.yaml device=cpu' says whether and how fast it trains on the CPU",
                     error.what()),

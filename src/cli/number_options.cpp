@@ -25,7 +25,7 @@ CLI::Option* add_bytes_option(CLI::App& command, const std::string& name, int64_
 
 CLI::Option* add_number_option(CLI::App& command, const std::string& name, int64_t least, int64_t& target,
                                const std::string& meaning) {
-  // CLI11 would read "010" as 8 and take what is too large for the largest there is.
+  // CLI11 would read "010" as 8, and a number out of range as the largest one.
   const auto read = [&target, name, least](const std::string& text) {
     int64_t value = 0;
     const char* const end = text.data() + text.size();

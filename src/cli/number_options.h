@@ -1,4 +1,5 @@
-// Options whose value is an amount: read as strictly as the job file's, refused in the same words.
+// Declares options whose value is an amount. They are parsed as strictly as the job file's values, with the same
+// messages.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -7,10 +8,10 @@
 
 namespace plimsoll::cli {
 
-/// "1MiB", "4096": 1 byte or more. `target` keeps its value where the option is not given.
+/// Adds an option for bytes: "1MiB", "4096", at least 1 byte. `target` keeps its value if the option is not given.
 CLI::Option* add_bytes_option(CLI::App& command, const std::string& name, int64_t& target, const std::string& meaning);
 
-/// A whole number in decimal, at least `least`.
+/// Adds an option for a whole number in decimal, at least `least`.
 CLI::Option* add_number_option(CLI::App& command, const std::string& name, int64_t least, int64_t& target,
                                const std::string& meaning);
 

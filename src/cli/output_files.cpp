@@ -27,7 +27,7 @@ bool are_one_file(const std::filesystem::path& a, const std::filesystem::path& b
   return !error && !whole.empty() && whole == std::filesystem::weakly_canonical(b, error) && !error;
 }
 
-// Weights may be a folder: what is in it is read.
+// Returns true if the file is in a folder of weights, because all files in it are read.
 bool is_in_weights(const JobInput& input, const std::filesystem::path& file) {
   std::error_code error;
   return input.name.ends_with(".weights") && std::filesystem::is_directory(input.file, error) &&
@@ -41,7 +41,7 @@ void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::fi
                            const Job& job) {
   std::vector<OutputFile> given;
   std::ranges::copy_if(outputs, std::back_inserter(given), [](const OutputFile& output) {
-    std::error_code error;  // what is no file on a disk is not overwritten: a pipe, /dev/null
+    std::error_code error;  // only regular files are overwritten, not a pipe or /dev/null
     return !output.file.empty() && output.file != "-" &&
            (!std::filesystem::exists(output.file, error) || std::filesystem::is_regular_file(output.file, error));
   });
@@ -65,7 +65,7 @@ void require_folder_apart(const OutputFile& folder, bool (*is_written)(const std
                           const Job& job) {
   if (folder.file.empty()) return;
   std::error_code error;
-  std::vector<std::filesystem::path> written;  // those of its files that are there
+  std::vector<std::filesystem::path> written;  // files of the option that exist already
   for (auto entry = std::filesystem::directory_iterator(folder.file, error);
        !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
     if (is_written(entry->path().filename().string())) written.push_back(entry->path());
@@ -85,7 +85,7 @@ void require_folder_apart(const OutputFile& folder, bool (*is_written)(const std
 void require_writable(const OutputFile& output) {
   if (output.file.empty() || output.file == "-") return;
   std::error_code ignored;
-  // A named pipe would see a writer come and go, and take that for the end.
+  // A named pipe's reader would see a writer open and close it, and take that for the end.
   if (std::filesystem::exists(output.file, ignored) && !std::filesystem::is_regular_file(output.file, ignored) &&
       !std::filesystem::is_directory(output.file, ignored))
     return;

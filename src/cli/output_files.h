@@ -10,7 +10,7 @@
 
 namespace plimsoll::cli {
 
-/// An option that names a file, as given: "--html", "plan.html". An empty one was not given.
+/// An option that names a file, as given: "--html", "plan.html". An empty file: the option was not given.
 struct OutputFile {
   std::string option;
   std::filesystem::path file;

@@ -1,4 +1,4 @@
-// plimsoll place: the placement solver on its own, from a CSV of buffers to the same CSV with offsets.
+// Implements plimsoll place: the placement solver alone, from a CSV of buffers to the same CSV with offsets.
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -29,7 +29,7 @@ constexpr const char* kPlaceExamples =
     "[lower, upper) and takes size bytes. The output has the same rows and a column\n"
     "offset. It goes to --output or to standard output.";
 
-// Whoever names a capacity wants it met: a few seconds of search where it is hard.
+// Effort of the search for a given capacity: a few seconds for a hard problem.
 constexpr int64_t kEffort = 4'000'000;
 
 struct PlaceArguments {

@@ -132,7 +132,7 @@ class Parser {
   const std::string& name_;
   int64_t line_ = 0;
   PlacementTable table_;
-  size_t id_ = 0, lower_ = 0, upper_ = 0, size_ = 0;  ///< places of the columns
+  size_t id_ = 0, lower_ = 0, upper_ = 0, size_ = 0;  ///< indices of the columns
   std::unordered_map<std::string, int64_t> line_of_id_;
 };
 

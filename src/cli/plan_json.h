@@ -1,4 +1,4 @@
-// What was chosen and why, as JSON: the same under `plan` and `train`.
+// Formats choices and their reasons as JSON, for both `plan` and `train`.
 #pragma once
 
 #include "cli/json_output.h"
@@ -6,15 +6,15 @@
 
 namespace plimsoll::cli {
 
-/// Micro batches of a step of the first epoch.
+/// Returns the number of micro batches of a step of the first epoch.
 int64_t first_accumulation(const JobSettings& settings);
 
-/// {"micro_batch_size", "gradient_accumulation_steps", "last_micro_batch", "gradient_checkpointing",
-/// "offload_saved_bytes", "offload_state_bytes", "offload_gradient_bytes",
-/// "offload_parameter_bytes", "host_updates", "precision"}
+/// Returns {"micro_batch_size", "gradient_accumulation_steps", "last_micro_batch", "gradient_checkpointing",
+/// "offload_saved_bytes", "offload_state_bytes", "offload_gradient_bytes", "offload_parameter_bytes", "host_updates",
+/// "precision"}.
 Json choices_json(const PlannedJob& planned);
 
-/// [{"decision", "why"}, …]
+/// Returns [{"decision", "why"}, …].
 Json reasons_json(const Plan& plan);
 
 }  // namespace plimsoll::cli

@@ -15,7 +15,7 @@ std::string verdict_of(const Plan& plan) {
   if (plan.budget.device_bytes() == 0) return fmt::format("needs {}; no budget is set", peak);
   const std::string budget = format_bytes(plan.budget.device_bytes());
   if (plan.fits) return fmt::format("fits: {} of {}", peak, budget);
-  // Rounded for people, two may read the same: the bytes tell.
+  // Two amounts may be equal after rounding; then the bytes are printed too.
   const auto exactly = [&](const std::string& text, int64_t bytes) {
     return peak == budget ? fmt::format("{} ({} bytes)", text, bytes) : text;
   };
@@ -47,7 +47,7 @@ std::string percent_of(int64_t part, int64_t whole) {
 
 namespace {
 
-// Three significant figures.
+// Returns three significant digits.
 std::string figures(double value) {
   return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 }

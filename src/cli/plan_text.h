@@ -1,4 +1,4 @@
-// Plans in words.
+// Formats plans as text.
 #pragma once
 
 #include <string>
@@ -8,26 +8,26 @@
 
 namespace plimsoll::cli {
 
-/// How many of the largest buffers at the peak are named, in words and in JSON.
+/// Number of the largest buffers at the peak that text and JSON name.
 constexpr size_t kResidentsShown = 8;
 
-/// "fits: 7.42 GiB of 8.00 GiB" or "does not fit: …" with the least budget that does; one line.
+/// Returns "fits: 7.42 GiB of 8.00 GiB" or "does not fit: …" with the minimum budget; one line.
 std::string verdict_of(const Plan& plan);
 
-/// What is known before the fastest plan is: "fits: 42.6 GiB of 47.4 GiB are enough; looking for the fastest plan"; one
-/// line.
+/// Returns the verdict that is known before the fastest plan is: "fits: 42.6 GiB of 47.4 GiB are enough; looking for
+/// the fastest plan"; one line.
 std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes);
 
-/// Where the plan does not fit: the verdict and what fills the memory at the peak, by name and bytes.
+/// Returns, for a plan that does not fit, the verdict and the memory at the peak, by name and bytes.
 std::string explanation_of_misfit(const Plan& plan, const Screen& screen);
 
-/// "12.3 %"; "-" where the whole is nothing.
+/// Returns "12.3 %"; "-" if `whole` is 0.
 std::string percent_of(int64_t part, int64_t whole);
 
-/// "1.20 M", "12.3 k", "812".
+/// Returns "1.20 M", "12.3 k", "812".
 std::string short_count(double count);
 
-/// "1.25 s", "12.3 ms", "0.5 us"
+/// Returns "1.25 s", "12.3 ms", "0.5 us".
 std::string short_seconds(double seconds);
 
 /// Calls `visit("parameters", &Breakdown::parameters)` and so on for every part.

@@ -12,8 +12,8 @@ namespace plimsoll::cli {
 void open_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // Of the numbers that are free open() takes the least, and the lesser ones are taken. Messages may get lost,
-    // results may not: writing to what is open for reading is refused.
+    // open() returns the lowest free number, which is `stream`, because lower numbers are in use. Messages may get
+    // lost, results may not: writing to a stream that is open for reading fails.
     (void)!::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
   }
 }

@@ -1,20 +1,20 @@
-// The three files that every process begins with, whatever whoever started it has done with them.
+// Prepares the three standard streams of a process, in whatever state its parent left them.
 #pragma once
 
 #include <string_view>
 
 namespace plimsoll::cli {
 
-/// Standard input, output and error that are closed (2>&-) are opened on /dev/null: the next file that is opened would
-/// take their number, and messages would be written into it. A result that goes to a closed standard output is refused
-/// as before. To be called first of all.
+/// Opens standard input, output and error on /dev/null if they are closed (2>&-). Otherwise the next opened file would
+/// take their number, and messages would be written into it. A result for a closed standard output is refused as
+/// before. Must be called before anything else.
 void open_closed_streams();
 
-/// Writing to a pipe that nobody reads any more (| head) fails from now on, instead of ending the process: for commands
-/// whose work must not be lost with their output.
+/// Makes a write to a pipe without readers (| head) fail instead of ending the process: for commands whose work must
+/// not be lost with their output.
 void outlive_broken_pipes();
 
-/// Writes to standard error. A message that cannot be written there has nobody to be told to: it is no failure.
+/// Writes to standard error. A failed write is ignored, because there is no other place for the message.
 void tell(std::string_view text) noexcept;
 
 }  // namespace plimsoll::cli

@@ -1,4 +1,4 @@
-// Reads the clock that never goes back, in seconds.
+// Reads the steady clock in seconds.
 #pragma once
 
 #include <chrono>

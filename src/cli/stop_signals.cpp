@@ -20,14 +20,14 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
 constexpr int64_t kSameNanoseconds = 200'000'000;
 constexpr size_t kLongestAnswer = 200;
 
-// What a signal handler may touch.
+// Data that a signal handler may access.
 struct Answer {
   std::array<char, kLongestAnswer + 16> text{};
   size_t bytes = 0;
 };
 std::atomic<int> received_signal = 0;
 std::atomic<int64_t> received_at = 0;
-std::atomic<pid_t> only_sender = 0;  ///< 0: anybody
+std::atomic<pid_t> only_sender = 0;  ///< 0: any process
 std::array<Answer, 2> answers;
 std::atomic<const Answer*> answer = nullptr;
 static_assert(std::atomic<const Answer*>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free &&
@@ -47,14 +47,14 @@ void end_by(int signal) {
 void ask_to_stop(int signal, siginfo_t* info, void*) {
   const int error = errno;
   if (const pid_t sender = only_sender; sender != 0 && (info == nullptr || info->si_pid != sender)) return;
-  // Two threads may be here at once: the first is whose time stands, before anybody can compare with it.
+  // Two threads may be here at the same time. The first one sets the time, before another can compare with it.
   int64_t none = 0;
   if (received_at.compare_exchange_strong(none, nanoseconds_now())) {
     received_signal = signal;
     request_stop();
     if (const Answer* line = answer; line != nullptr) (void)!::write(STDERR_FILENO, line->text.data(), line->bytes);
   } else if (signal != SIGHUP && nanoseconds_now() - received_at > kSameNanoseconds) {
-    end_by(signal);  // once this handler has returned
+    end_by(signal);  // takes effect after this handler has returned
   }
   errno = error;
 }
@@ -73,7 +73,7 @@ StopSignals::StopSignals(std::string_view answer, pid_t only_from) {
   for (const int signal : kSignals) sigaddset(&action.sa_mask, signal);
   for (const int signal : kSignals) {
     struct sigaction before {};
-    // A parent that ignores a signal for us (nohup, a shell's background job) keeps its will.
+    // A parent that ignores a signal for us (nohup, a shell's background job) is respected.
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
   }
 }
@@ -93,7 +93,7 @@ void StopSignals::answer_with(std::string_view text) {
     return;
   }
   Answer& next = answer == &answers[0] ? answers[1] : answers[0];
-  // On a terminal the line takes the place of the progress line, or of "^C".
+  // On a terminal the line replaces the progress line, or "^C".
   const std::string line =
       fmt::format("{}{}\n", is_terminal(STDERR_FILENO) ? "\r\x1b[K" : "", text.substr(0, kLongestAnswer));
   next.bytes = static_cast<size_t>(std::ranges::copy(line, next.text.begin()).out - next.text.begin());

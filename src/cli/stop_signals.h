@@ -1,5 +1,5 @@
-// Ctrl-C, kill and a terminal that closes: the first ends the run at the next step, with a checkpoint; the second ends
-// the process.
+// Declares the handling of Ctrl-C, kill and a terminal that closes: the first ends the run at the next step, with a
+// checkpoint; the second ends the process.
 #pragma once
 
 #include <sys/types.h>
@@ -8,27 +8,27 @@
 
 namespace plimsoll::cli {
 
-/// While it lives, the first SIGINT, SIGTERM or SIGHUP asks the running training to stop (request_stop) and is answered
-/// on standard error at once; the next SIGINT or SIGTERM has its usual effect. One that follows within a fifth of a
-/// second is taken for the same: `timeout` and shells send theirs to a process and to its group. A later SIGHUP is
-/// ignored: whoever lost the terminal cannot have asked twice. One at a time.
+/// A signal handler for its lifetime; only one may exist at a time. The first SIGINT, SIGTERM or SIGHUP makes the
+/// running training stop (request_stop) and is answered on standard error immediately. The next SIGINT or SIGTERM has
+/// its default effect. A signal within a fifth of a second of the first counts as the same one: `timeout` and shells
+/// send theirs to a process and to its group. A later SIGHUP is ignored, because a lost terminal is no second request.
 class StopSignals {
  public:
-  /// `answer`: the line that the first signal is answered with; empty: none. Cut at 200 bytes.
-  /// `only_from`: the process whose signals count; those of others, and of the terminal, are ignored. 0: all count.
+  /// `answer`: line that answers the first signal, cut at 200 bytes; empty: none. `only_from`: the process whose
+  /// signals count; those of others, and of the terminal, are ignored. 0: all count.
   explicit StopSignals(std::string_view answer = {}, pid_t only_from = 0);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Another answer from now on. By one thread.
+  /// Replaces the answer. To be called by one thread only.
   void answer_with(std::string_view answer);
 
-  /// The signal that came; 0: none.
+  /// Returns the signal that was received; 0: none.
   int received() const;
 
-  /// Ends the process by the signal that came, if one did: whoever waits for us is to see that we were interrupted, as
-  /// a shell's loop has to.
+  /// Ends the process by the received signal, if there was one: the parent must see the interruption, as a shell's loop
+  /// does.
   void end_as_received() const;
 };
 

@@ -27,14 +27,14 @@ bool is_override(const std::string& word) {
   return equals != std::string::npos && equals > 0;
 }
 
-/// What words[at] was probably meant to be; "" where nobody knows.
+/// Returns the probable meaning of words[at]; "" if there is none.
 std::string advice_for(const std::string& file, const std::vector<std::string>& words, size_t at) {
   const std::string& word = words[at];
   const std::string next = at + 1 < words.size() ? words[at + 1] : "";
   if (is_yaml(word) || is_file(word))
     return fmt::format("the job file is {}, and there is one at a time", in_quotes(file));
   if (word == "true" || word == "false") return "a flag takes no value: leave it out";
-  // "memory_budget 4GiB", "memory_budget = 4GiB", "memory_budget =4GiB", "memory_budget= 4GiB" of which 4GiB is left
+  // "memory_budget 4GiB", "memory_budget = 4GiB", "memory_budget =4GiB", "memory_budget= 4GiB", of which 4GiB remains
   if (names_a_key(word)) {
     std::string value = next == "=" && at + 2 < words.size() ? words[at + 2] : next;
     if (value.starts_with('=')) value.erase(0, 1);

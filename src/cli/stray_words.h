@@ -1,4 +1,4 @@
-// Words of a command line that are neither the job file, nor KEY=VALUE, nor an option.
+// Refuses arguments of a command line that are neither the job file, nor KEY=VALUE, nor an option.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace plimsoll::cli {
 
-/// Throws UserError for the first word of `overrides` that is no KEY=VALUE, and for a job file that is one: what was
-/// probably meant, and how it is written.
+/// Throws UserError for the first item of `overrides` that is not KEY=VALUE, and for a job file that is KEY=VALUE. The
+/// message has the probable intention and its syntax.
 void refuse_stray_words(const std::string& file, const std::vector<std::string>& overrides);
 
 }  // namespace plimsoll::cli

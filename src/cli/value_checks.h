@@ -1,4 +1,4 @@
-// What values of options must be, whatever the command.
+// Implements checks of option values, for all commands.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,13 +17,13 @@
 
 namespace plimsoll::cli {
 
-/// Of an option whose value may not be empty: a script's variable that was to hold it is not set.
+/// Returns a check that the value is not empty: in a script, the variable for it may not be set.
 inline CLI::Validator not_empty() {
   return {[](std::string& given) { return given.empty() ? std::string("an empty value; write one") : std::string(); },
           ""};
 }
 
-/// Of an option that names a file: neither empty nor -, which is standard output for --json alone.
+/// Returns a check that the value names a file: neither empty nor -, which is standard output for --json only.
 inline CLI::Validator names_a_file() {
   return {[](std::string& given) {
             if (given.empty()) return std::string("an empty value; name a file");
@@ -32,7 +32,7 @@ inline CLI::Validator names_a_file() {
           ""};
 }
 
-/// Of an option that is one of some words.
+/// Returns a check that the value is one of `words`.
 inline CLI::Validator one_of(std::vector<std::string> words) {
   return {[words = std::move(words)](std::string& given) {
             if (std::ranges::find(words, given) != words.end()) return std::string();
@@ -43,7 +43,7 @@ inline CLI::Validator one_of(std::vector<std::string> words) {
           ""};
 }
 
-/// Of an option that is a number, whole where `Number` is, between two bounds that are allowed too.
+/// Returns a check that the value is a number in [least, most]; a whole number if `Number` is an integer type.
 template <typename Number>
 CLI::Validator between(Number least, Number most) {
   return {[=](std::string& given) {

@@ -18,7 +18,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// Commands of other programs, and what people try.
+// Commands of other programs, and likely guesses.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kOtherCommands = {{
     {"bench", "compare"},  {"benchmark", "compare"}, {"check", "plan"},    {"convert", "export"}, {"devices", "gpus"},
     {"dry-run", "plan"},   {"env", "doctor"},        {"estimate", "plan"}, {"finetune", "train"}, {"fit", "train"},
@@ -53,7 +53,7 @@ bool is_job_file(const std::string& word) {
   return word.ends_with(".yaml") || word.ends_with(".yml") || std::filesystem::is_regular_file(word, error);
 }
 
-/// The value that was typed for an option: behind its =, or the next word.
+/// Returns the value that was typed for an option: after its =, or the next word.
 std::string value_of(const std::string& word, const std::vector<std::string>& words) {
   if (const size_t equals = word.find('='); equals != std::string::npos) return word.substr(equals + 1);
   const auto found = std::ranges::find(words, word);
@@ -113,7 +113,7 @@ std::string unknown_option(const CLI::App& app, const CLI::App& place, const std
   if (!elsewhere.empty()) message += fmt::format("; it is one of plimsoll {}", fmt::join(elsewhere, " and "));
   if (!job || !option.starts_with("--")) return message;
   if (const std::vector<std::string> keys = keys_meant_by(name); keys.size() == 1) {
-    // A word alone that names a section is most often its kind: --optimizer adamw.
+    // A section's name alone usually means its kind: --optimizer adamw.
     const std::string key = !is_job_key(keys.front()) ? keys.front() + ".name" : keys.front();
     if (!is_job_key(key)) return message;
     const std::string value = value_of(word, words);
@@ -123,7 +123,7 @@ std::string unknown_option(const CLI::App& app, const CLI::App& place, const std
   return message;
 }
 
-/// "--gpu" of "--gpu: 1 required NAME missing"; the rest is left in `message`.
+/// Returns "--gpu" for "--gpu: 1 required NAME missing"; the rest stays in `message`.
 std::string option_in_front_of(std::string& message) {
   const size_t colon = message.find(": ");
   if (colon == std::string::npos) return "";
@@ -145,7 +145,7 @@ std::string wrong_count(const CLI::App& place, std::string message) {
   return whole;
 }
 
-/// "A requires B", "A excludes B".
+/// Returns both options of "A requires B", "A excludes B".
 std::optional<std::pair<std::string, std::string>> both_of(const std::string& message, const std::string& between) {
   const size_t at = message.find(between);
   if (at == std::string::npos) return std::nullopt;
@@ -172,7 +172,7 @@ std::string what_is_wrong(const CLI::App& app, const CLI::App& place, const CLI:
     if (const std::vector<std::string> left = place.remaining(); !left.empty())
       return left.front().starts_with('-') ? unknown_option(app, place, left.front(), words)
                                            : unknown_command(place, left.front());
-    // What stands before the command is the program's own.
+    // Options before the command belong to the program itself.
     if (!at_top)
       for (const std::string& word : words)
         if (word.starts_with('-') && has(app.remaining(), word))
@@ -181,7 +181,7 @@ std::string what_is_wrong(const CLI::App& app, const CLI::App& place, const CLI:
     return at_top ? fmt::format("a command is needed: {}", fmt::join(command_names(app), ", ")) : message;
   }
   if (required) {
-    // What is missing may be there by a wrong name.
+    // A missing option may have been given by a wrong name.
     for (const std::string& word : place.remaining())
       if (word.starts_with('-'))
         return fmt::format("{}; {}", unknown_option(app, place, word, words), missing(place, message));

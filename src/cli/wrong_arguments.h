@@ -1,4 +1,4 @@
-// What the parser of the command line refuses, in the words of whoever typed it.
+// Describes errors of the command-line parser in terms of the typed arguments.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -7,8 +7,8 @@
 
 namespace plimsoll::cli {
 
-/// One message, without the program's name: what is wrong, what was probably meant, where to read more. `words` are the
-/// arguments as they were typed, without the program.
+/// Returns one message, without the program's name: the error, the probable intention, and where to read more. `words`
+/// are the arguments as typed, without the program.
 std::string words_for(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
 
 }  // namespace plimsoll::cli

@@ -19,7 +19,7 @@ namespace plimsoll {
 namespace {
 
 constexpr auto kAbortPatience = std::chrono::seconds(2);
-constexpr int64_t kAligned = 256;  // elements: landing places begin where vector loads can
+constexpr int64_t kAligned = 256;  // elements: landing ranges begin at addresses for vector loads
 
 using at::Tensor;
 
@@ -127,7 +127,7 @@ class DeviceExchange final : public Exchange {
     check(source.numel() <= most, "reduce_scatter: the source has more elements than all slices");
   }
 
-  /// Connects on a thread of its own, which is left behind if another rank fails meanwhile.
+  /// Connects on a thread of its own. If another rank fails during that time, the thread is abandoned.
   void connect() {
     auto connected = std::make_shared<std::promise<void>>();
     std::future<void> result = connected->get_future();
@@ -182,7 +182,7 @@ class DeviceExchange final : public Exchange {
     }
   }
 
-  /// Aborts the group, on a thread that is left behind if the library hangs.
+  /// Aborts the group, on a thread that is abandoned if the library hangs.
   void abort() noexcept {
     if (std::exchange(aborted_, true)) return;
     try {
@@ -206,7 +206,7 @@ class DeviceExchange final : public Exchange {
     const int64_t total = source.numel();
     if (total == 0) return;
     Tensor landing;
-    int64_t piece = slice, stride = 0;  // elements of a part, and between the landing places of two parts
+    int64_t piece = slice, stride = 0;  // elements of a part, and from one landing range to the next
     if (size_ > 1) {
       landing = at::empty({ops::device_landing_bytes(static_cast<int64_t>(source.nbytes()))},
                           source.options().dtype(at::kByte))

@@ -18,7 +18,7 @@ struct Factories {
 };
 
 Factories& factories() {
-  static auto* all = new Factories;  // a library may be unloaded during static destruction
+  static auto* all = new Factories;  // never destroyed: a library may be unloaded during static destruction
   return *all;
 }
 

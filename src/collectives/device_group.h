@@ -1,4 +1,4 @@
-// Interface to a library of collectives between devices, such as NCCL.
+// Declares the interface to a library of collectives between devices, such as NCCL.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,8 +13,9 @@
 
 namespace plimsoll {
 
-/// The devices of all ranks. Tensors are flat, contiguous and on the device of this rank. Functions that move bytes put
-/// the work into the current stream of the calling thread and return immediately; they throw what the library throws.
+/// A group of the devices of all ranks. Tensors are flat, contiguous and on the device of this rank. Functions that
+/// move bytes put the work into the current stream of the calling thread and return immediately. They throw the
+/// library's exceptions.
 class DeviceGroup {
  public:
   virtual ~DeviceGroup() = default;

@@ -1,4 +1,4 @@
-// Exchange of tensors between the ranks of a training. Ranks call the same functions in the same order.
+// Declares the exchange of tensors between the ranks of a training. Ranks call the same functions in the same order.
 //
 // Sums are made in rank order: R ranks with one micro batch each get the bits that one rank gets with R micro batches.
 #pragma once
@@ -49,7 +49,7 @@ class Exchange {
   /// at most once in 250 ms, so that the executor can call it between operators.
   virtual void require_others() {}
 
-  /// Returns false if the cores that run operators make the exchanges, which then gain nothing beside operators.
+  /// Returns false if the cores that run operators make the exchanges, so that overlapping the two gains nothing.
   virtual bool runs_beside_operators() const { return true; }
 
   /// Publishes the work of this rank for messages of other ranks: "step 12", "plimsoll::reduce_scatter_ of
@@ -71,7 +71,7 @@ Exchange* current_exchange();
 
 /// Returns the seconds that exchange operators have taken on this thread so far, with waits for other ranks.
 double exchange_seconds();
-/// Adds its lifetime to exchange_seconds().
+/// A timer that adds its lifetime to exchange_seconds().
 class ExchangeTimer {
  public:
   ExchangeTimer();
@@ -83,13 +83,13 @@ class ExchangeTimer {
   std::chrono::steady_clock::time_point begin_;
 };
 
-/// Tells the current exchange the place and the operator that runs: "step 12, plimsoll::gather_".
+/// Publishes the place and the operator that runs through the current exchange: "step 12, plimsoll::gather_".
 void note_operator(std::string_view name);
 
-/// Returns what ExchangeScope was given on this thread: "step 12".
+/// Returns the place that ExchangeScope set on this thread: "step 12".
 const std::string& current_place();
 
-/// Makes `exchange` the current one of this thread for its lifetime. `place`: "step 12".
+/// A scope that makes `exchange` the current one of this thread for its lifetime. `place`: "step 12".
 class ExchangeScope {
  public:
   ExchangeScope(Exchange* exchange, std::string place);

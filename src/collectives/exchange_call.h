@@ -1,4 +1,5 @@
-// Description of a call of Exchange. Ranks compare descriptions to notice that they do not make the same call.
+// Declares the description of a call of Exchange. Ranks compare descriptions to notice that they do not make the same
+// call.
 #pragma once
 
 #include <cstdint>

@@ -120,7 +120,7 @@ TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("gather_", check_gather);
   m.impl("broadcast_", check_broadcast);
 }
-// The exchange knows the device.
+// The CPU and CUDA share these functions: the exchange handles the device.
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("reduce_scatter_", run_reduce_scatter);
   m.impl("all_reduce_", run_all_reduce);

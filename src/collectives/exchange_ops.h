@@ -1,4 +1,4 @@
-// Exchanges between ranks as operators, which are recorded and planned like other operators.
+// Declares exchanges between ranks as operators, which are recorded and planned like other operators.
 //
 //     plimsoll::reduce_scatter_(Tensor(a!) sum, Tensor source, bool first) -> ()
 //     plimsoll::all_reduce_(Tensor(a!) sum, Tensor source, bool first) -> ()
@@ -24,7 +24,7 @@ void reduce_scatter_(const at::Tensor& sum, const at::Tensor& source, bool first
 void all_reduce_(const at::Tensor& sum, const at::Tensor& source, bool first);
 /// Fills in the slices of the other `ranks` - 1 ranks.
 void all_gather_(const at::Tensor& whole, int64_t ranks);
-/// Copies the slices of all ranks to `whole`, in rank order. `slice`, that of this rank, is in memory of its own.
+/// Copies the slices of all ranks to `whole`, in rank order. `slice` is this rank's, in memory of its own.
 void gather_(const at::Tensor& whole, const at::Tensor& slice);
 /// Copies the tensor of rank `root` to every rank.
 void broadcast_(const at::Tensor& tensor, int64_t root);

@@ -1,4 +1,4 @@
-// Helpers for the arguments of Exchange: flat tensors on the CPU and slices of them.
+// Implements helpers for the arguments of Exchange: flat tensors on the CPU and slices of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

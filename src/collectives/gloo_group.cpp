@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #ifndef USE_C10D_GLOO
-#define USE_C10D_GLOO  // libtorch_cpu.so has it; its headers ask for the word
+#define USE_C10D_GLOO  // libtorch_cpu.so has Gloo; its headers need this macro
 #endif
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -13,7 +13,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_group(const StorePointer& store, int
                                                   const std::string& address, std::chrono::milliseconds patience) {
   using c10d::ProcessGroupGloo;
   const auto options = ProcessGroupGloo::Options::create(patience);
-  options->threads = 1;  // of collectives; sends and receives run on the thread of the device
+  options->threads = 1;  // threads for collectives; sends and receives run on the thread of the device
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
   if (interface != nullptr && *interface != '\0') {
     options->devices.push_back(ProcessGroupGloo::createDeviceForInterface(interface));

@@ -59,7 +59,7 @@ HostBlock::HostBlock(int64_t bytes, std::filesystem::path folder) {
     file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   } while (file < 0 && errno == EEXIST);
   if (file < 0) throw_file_error("write", std::exchange(path_, {}), errno);
-  // Memory that is reserved now cannot run out in the middle of the training, which the kernel answers with SIGBUS.
+  // Memory that is reserved now cannot run out during the training; the kernel would answer that with SIGBUS.
   const int result = ::posix_fallocate(file, 0, bytes);
   ::close(file);
   if (result == 0) return;

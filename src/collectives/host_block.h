@@ -1,4 +1,4 @@
-// The memory that the processes of one host share for their exchange.
+// Declares the memory that the processes of one host share for their exchange.
 #pragma once
 
 #include <cstdint>

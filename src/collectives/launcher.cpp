@@ -25,7 +25,7 @@ std::optional<int64_t> whole_number_in(std::string_view text) {
   return number;
 }
 
-/// The variables of a launcher, read as what they are.
+/// The variables of a launcher, parsed as text or numbers.
 class Variables {
  public:
   explicit Variables(const VariableLookup& lookup) : lookup_(lookup) {}
@@ -37,7 +37,7 @@ class Variables {
   }
   bool has(const char* name) const { return !text(name).empty(); }
 
-  /// Returns a number in [min, max]; throws UserError that names the variable if it is missing or something else.
+  /// Returns a number in [min, max]. Throws UserError that names the variable if it is missing or invalid.
   int number(const char* name, int min, int max) const {
     const std::string value = text(name);
     const std::string allowed =
@@ -60,7 +60,7 @@ class Variables {
   const VariableLookup& lookup_;
 };
 
-/// Fills in the ranks by four variables; `local_size` is used if the fourth is not set.
+/// Fills in the ranks from four variables; `local_size_unknown` is used if the fourth is not set.
 Rendezvous ranks_of(const Variables& variables, const char* rank, const char* size, const char* local_rank,
                     const char* local_size, int local_size_unknown) {
   Rendezvous found;
@@ -72,7 +72,7 @@ Rendezvous ranks_of(const Variables& variables, const char* rank, const char* si
   return found;
 }
 
-/// Takes MASTER_ADDR and MASTER_PORT; returns whether there is an address.
+/// Reads MASTER_ADDR and MASTER_PORT; returns true if there is an address.
 bool take_address(const Variables& variables, Rendezvous& found, int port = kDefaultPort) {
   if (!variables.has("MASTER_ADDR")) return false;
   found.address = variables.text("MASTER_ADDR");
@@ -100,7 +100,7 @@ bool is_this_host(std::string_view address) {
 
 Rendezvous of_torchrun(const Variables& variables) {
   const int size = variables.number("WORLD_SIZE", 1, kMaxRanks);
-  // PyTorchJob has a process in each container, and says nothing of others beside it.
+  // PyTorchJob has one process in each container, and does not count containers on the same host.
   const int local = is_this_host(variables.text("MASTER_ADDR")) ? size : 1;
   Rendezvous found = ranks_of(variables, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", local);
   if (!take_address(variables, found))
@@ -116,7 +116,7 @@ Rendezvous of_torchrun(const Variables& variables) {
   return found;
 }
 
-/// A file for ranks of one host that know the same name of their run.
+/// Returns a store file for ranks of one host that know the same name of their run.
 std::filesystem::path store_of(const Variables& variables, std::string name) {
   std::ranges::replace_if(
       name, [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '.'; }, '_');
@@ -148,7 +148,7 @@ Rendezvous of_pmi(const Variables& variables) {
   return found;
 }
 
-/// The tasks on node `node` by "4(x2),3": four on the first two, three on the third.
+/// Returns the number of tasks on node `node` from "4(x2),3": four on the first two, three on the third.
 int tasks_on_node(const Variables& variables, int node, int size) {
   constexpr const char* kName = "SLURM_STEP_TASKS_PER_NODE";
   const std::string list = variables.text(kName);
@@ -182,12 +182,12 @@ Rendezvous of_slurm(const Variables& variables) {
     found.local_size = tasks_on_node(variables, variables.number_or("SLURM_NODEID", 0, kMaxRanks, 0), found.size);
   else
     found.local_size = variables.number_or("SLURM_STEP_NUM_NODES", 1, kMaxRanks, 0) == 1 ? found.size : 1;
-  // SLURM_LOCALID is right where the number of its neighbours is not known.
+  // SLURM_LOCALID is valid even if the number of local ranks is not known.
   const int local_ranks = variables.has("SLURM_STEP_TASKS_PER_NODE") ? found.local_size : found.size;
   found.local_rank = variables.number("SLURM_LOCALID", 0, local_ranks - 1);
   constexpr int kMaxId = std::numeric_limits<int>::max();
   const int job = variables.number("SLURM_JOB_ID", 0, kMaxId);
-  // Steps that srun did not number have ids beyond an int (batch, interactive): all of them are one.
+  // Steps that srun did not number have ids beyond an int (batch, interactive): all of them count as one.
   const int step = static_cast<int>(whole_number_in(variables.text("SLURM_STEP_ID")).value_or(0) % kSlurmPorts);
   found.run_id = fmt::format("slurm-{}.{}/{}", job, step, variables.number_or("SLURM_RESTART_COUNT", 0, kMaxId, 0));
   const int port = kFirstSlurmPort + (job % kSlurmPorts + step) % kSlurmPorts;
@@ -199,7 +199,7 @@ Rendezvous of_slurm(const Variables& variables) {
   return found;
 }
 
-/// Refuses a rank whose launcher did not say of how many: the process would train alone, and so would the others.
+/// Throws for a rank whose launcher did not set the number of ranks: each process would train alone.
 void require_size(const Variables& variables) {
   if (!variables.has("RANK")) return;
   throw UserError(fmt::format(
@@ -212,9 +212,9 @@ enum class Launcher : uint8_t { none, own, torchrun, open_mpi, pmi, slurm };
 
 constexpr const char* kSlurmSize = "SLURM_STEP_NUM_TASKS";
 
-/// The launcher whose processes these are, and the variable with their number. Launchers are started by others
-/// (torchrun and mpirun within a step of Slurm), so the inner ones come first. SLURM_NTASKS is of a whole allocation,
-/// in which a program may well be started once.
+/// Returns the launcher of these processes, and the variable with their number. Launchers may be nested (torchrun and
+/// mpirun within a step of Slurm), so the inner ones come first. SLURM_NTASKS belongs to a whole allocation, in which a
+/// program may be started only once.
 std::pair<Launcher, const char*> launcher_of(const Variables& variables) {
   if (variables.has(kRanksVariable)) return {Launcher::own, kRanksVariable};
   if (variables.has("WORLD_SIZE")) return {Launcher::torchrun, "WORLD_SIZE"};
@@ -231,7 +231,7 @@ std::optional<Rendezvous> rendezvous_of(const VariableLookup& lookup) {
   const Variables variables(lookup);
   const auto [launcher, size] = launcher_of(variables);
   if (launcher == Launcher::none) require_size(variables);
-  // One process needs nobody to meet, whatever else its launcher leaves out.
+  // One process needs no other rank, whatever else its launcher omits.
   if (launcher == Launcher::none || variables.number(size, 1, kMaxRanks) == 1) return std::nullopt;
   switch (launcher) {
     case Launcher::own:
@@ -287,7 +287,7 @@ std::string first_host_of(std::string_view hosts, std::string_view variable) {
 int64_t threads_of_rank(int64_t asked, const Rendezvous& rendezvous, int64_t cores, const VariableLookup& lookup) {
   if (asked > 0) return asked;
   const Variables variables(lookup);
-  // "4,2" is of nested teams, whose first number is ours.
+  // "4,2" is for nested teams; the first number is ours.
   const std::string text = variables.text("OMP_NUM_THREADS");
   const auto said = whole_number_in(std::string_view(text).substr(0, text.find(',')));
   const bool by_torchrun = said == 1 && variables.has("TORCHELASTIC_RUN_ID");

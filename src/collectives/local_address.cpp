@@ -20,7 +20,7 @@ std::string address_towards(const std::string& host, int port) {
     if (socket < 0) continue;
     sockaddr_storage own{};
     socklen_t size = sizeof(own);
-    // Of a datagram socket, connect() only chooses the way.
+    // For a datagram socket, connect() only chooses the route.
     const bool known = ::connect(socket, address->ai_addr, address->ai_addrlen) == 0 &&
                        ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) == 0;
     ::close(socket);

@@ -14,11 +14,11 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kSumGrain = 1 << 15;     // elements that are worth a thread
-constexpr int64_t kSumBlock = 2048;        // elements that stay in the first cache while all terms are added
-constexpr int64_t kCopyGrain = 256 << 10;  // bytes that are worth a thread
+constexpr int64_t kSumGrain = 1 << 15;     // minimum elements for a thread
+constexpr int64_t kSumBlock = 2048;        // elements that stay in the first-level cache while all terms are added
+constexpr int64_t kCopyGrain = 256 << 10;  // minimum bytes for a thread
 
-// bfloat16 as bits: GCC turns these lines into vector instructions, and c10's with their branch not.
+// bfloat16 as bits: GCC vectorizes these lines, but not c10's, which have a branch.
 struct BFloat16Bits {
   uint16_t bits;
 };
@@ -68,7 +68,7 @@ void set_term(Sum* sum, const Term* term, int64_t count) {
 template <class Sum, class Term>
 void add_terms(void* sum, std::span<const void* const> terms, int64_t elements, bool first) {
   at::parallel_for(0, elements, kSumGrain, [&](int64_t begin, int64_t end) {
-    Sum block_sum[kSumBlock];  // not in `sum`, which may be one of the terms
+    Sum block_sum[kSumBlock];  // a copy, because `sum` may be one of the terms
     for (int64_t block = begin; block < end; block += kSumBlock) {
       const int64_t count = std::min(kSumBlock, end - block);
       Sum* to = static_cast<Sum*>(sum) + block;

@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// Exchanges take from 20 microseconds on: the thread first asks without a pause.
+// Exchanges take 20 microseconds or more: the thread first polls without a pause.
 constexpr auto kEager = std::chrono::microseconds(300);
 constexpr auto kPause = std::chrono::microseconds(50);
 

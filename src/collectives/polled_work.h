@@ -1,4 +1,4 @@
-// Work of a device whose wait polls the device, so that a rank that fails ends the wait.
+// Declares work of a device whose wait polls the device, so that a rank that fails ends the wait.
 #pragma once
 
 #include <atomic>

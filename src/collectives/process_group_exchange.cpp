@@ -19,8 +19,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMaxPiece = 1 << 20;     // bytes of a message that lands in planned memory
-constexpr int64_t kMaxLanding = 16 << 20;  // bytes of all landing places, if pieces stay above kMinPiece
+constexpr int64_t kMaxPiece = 1 << 20;     // bytes of a message that is received in planned memory
+constexpr int64_t kMaxLanding = 16 << 20;  // bytes of all landing ranges, if pieces stay above kMinPiece
 constexpr int64_t kMinPiece = 64 << 10;
 
 class ProcessGroupExchange final : public Exchange {
@@ -121,7 +121,8 @@ class ProcessGroupExchange final : public Exchange {
     check(source.numel() <= most, "reduce_scatter: the source has more elements than all slices");
   }
 
-  // Messages of the same round have the same tag on both sides, and no other round of the next billion has it.
+  // Returns the next tag. Messages of the same round have the same tag on both sides; no other of the next billion
+  // rounds has it.
   int next_tag() { return tag_ = (tag_ + 1) & 0x3fffffff; }
 
   void send(Works& works, const void* data, int64_t bytes, int to, int tag) {
@@ -134,7 +135,7 @@ class ProcessGroupExchange final : public Exchange {
     std::vector<at::Tensor> message{at::from_blob(data, {bytes}, at::kByte)};
     works.push_back(started([&] { return group_->recv(message, from, tag); }));
   }
-  // A connection may be known to be broken: then the message does not start.
+  // Starts a message. If the connection is known to be broken, the message does not start.
   template <class Start>
   c10::intrusive_ptr<c10d::Work> started(const Start& start) {
     const SigpipeBlocked blocked;
@@ -152,7 +153,7 @@ class ProcessGroupExchange final : public Exchange {
     works.clear();
   }
 
-  /// Exchanges the calls of all ranks: what follows fits together.
+  /// Exchanges the calls of all ranks and checks that they are equal.
   void agree(ExchangeCall call) {
     call.number = count_++;
     calls_[static_cast<size_t>(rank_)] = call;
@@ -160,7 +161,7 @@ class ProcessGroupExchange final : public Exchange {
     check_calls(calls_);
   }
 
-  /// Slices of `slice` bytes, the last ones shorter or empty, in place.
+  /// Gathers slices of `slice` bytes in place; the last ones may be shorter or empty.
   void gather_slices(std::byte* whole, int64_t slice, int64_t bytes, bool counted = true) {
     Works works;
     const int tag = next_tag();
@@ -178,7 +179,7 @@ class ProcessGroupExchange final : public Exchange {
     return bytes_of(landing_) + (which * (size_ - 1) + from - (from > rank_ ? 1 : 0)) * piece_;
   }
 
-  /// Adds the slices `rank_` of all sources to `target`, piece by piece, while the next piece is on its way.
+  /// Adds the slices `rank_` of all sources to `target`, piece by piece, while the next piece is in transfer.
   void scatter_sums(std::byte* target, const at::Tensor& sum, const at::Tensor& source, int64_t slice, bool first) {
     const int64_t width = source.element_size(), piece = piece_ / width, total = source.numel();
     Works in[2], out[2];

@@ -1,4 +1,4 @@
-// Messages about ranks that fail, for every transport.
+// Declares messages about ranks that fail, for every transport.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-/// The data of a rank that the others know.
+/// Data of a rank that the other ranks know.
 struct RankPlace {
   int rank = 0;
   std::string host;   ///< empty: not known

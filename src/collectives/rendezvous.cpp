@@ -36,7 +36,7 @@ std::string who_key(int rank) {
   return fmt::format("who/{}", rank);
 }
 
-/// What a rank publishes about itself.
+/// Data that a rank publishes about itself.
 struct Who {
   int size = 0;
   bool serves = false;
@@ -63,7 +63,7 @@ std::string listed(const std::vector<int>& ranks) {
   return text;
 }
 
-/// One meeting: the store, and how long this rank waits in all.
+/// One rendezvous: the store, and the total time that this rank waits.
 class Meeting {
  public:
   explicit Meeting(const Rendezvous& rendezvous)
@@ -77,7 +77,7 @@ class Meeting {
       throw;
     } catch (const InternalError&) {
       throw;
-    } catch (const std::exception& error) {  // of c10d
+    } catch (const std::exception& error) {  // exceptions of c10d
       throw_failure(fmt::format("{} has closed or does not answer any more: {}", store_name(rendezvous_),
                                 first_line(error.what())));
     }
@@ -141,7 +141,7 @@ class Meeting {
 
   std::shared_ptr<Exchange> through_memory() {
     const int64_t bytes = SharedBlock::bytes(rendezvous_.size);
-    std::unique_ptr<HostBlock> file;  // removed when all have mapped it, and whatever happens before
+    std::unique_ptr<HostBlock> file;  // removed when all ranks have mapped it, or by any exception
     if (rendezvous_.rank == 0) {
       file = std::make_unique<HostBlock>(bytes);
       set_text(*store_, kBlock, file->path().string());
@@ -160,7 +160,7 @@ class Meeting {
     return kept(std::move(exchange));
   }
 
-  /// Devices exchange tensors, the hosts everything else.
+  /// Makes an exchange in which devices exchange tensors, and the hosts everything else.
   std::shared_ptr<Exchange> through_devices() {
     const ProcessGroupOptions options = options_of_group();
     DeviceExchangeParts parts;
@@ -189,7 +189,7 @@ class Meeting {
     return options;
   }
 
-  /// Waits until every rank has its exchange: none is silent from then on.
+  /// Waits until every rank has its exchange. From then on every rank gives signs of life.
   void attach() {
     store_->add(kAttached, 1);
     wait_until([&] { return store_->add(kAttached, 0) >= rendezvous_.size; },
@@ -200,7 +200,7 @@ class Meeting {
     return fmt::format("{} after {}", what, seconds_text(rendezvous_.patience));
   }
 
-  /// The store lives as long as the exchange: this process may serve it.
+  /// Returns the exchange with the store, which must live as long, because this process may serve it.
   std::shared_ptr<Exchange> kept(std::unique_ptr<Exchange> exchange) const {
     return {exchange.release(), [store = store_](Exchange* e) { delete e; }};
   }
@@ -217,19 +217,19 @@ class Meeting {
     }
   }
 
-  /// Tells the others why this rank gives up. One that serves the store stays until they have read it.
+  /// Publishes why this rank gives up. A rank that serves the store stays until the others have read it.
   void leave(const std::string& why) noexcept {
     try {
       if (!told_) set_text(*store_, kFault, why);
       if (rendezvous_.serves) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    } catch (const std::exception&) {  // the store has gone: nothing can be told
+    } catch (const std::exception&) {  // the store has gone: nothing can be published
     }
   }
 
   const Rendezvous& rendezvous_;
   Clock::time_point end_;
   StorePointer store_;
-  std::vector<Who> others_;  // of all ranks
+  std::vector<Who> others_;  // data of all ranks
   bool told_ = false;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 int64_t buffers_offset(int size) {
   const int64_t head = static_cast<int64_t>(sizeof(BlockHead) + sizeof(RankRecord) * static_cast<size_t>(size));
-  const int64_t unit = int64_t{4096} * size;  // pages, and as many for every rank
+  const int64_t unit = int64_t{4096} * size;  // whole pages, the same number for every rank
   return (head + unit - 1) / unit * unit;
 }
 

@@ -1,4 +1,5 @@
-// Layout of the memory that the ranks of one host share: a barrier, and a record and two buffers for each rank.
+// Declares the layout of the memory that the ranks of one host share: a barrier, and a record and two buffers for each
+// rank.
 //
 //     | BlockHead | RankRecord 0 | … | RankRecord R-1 | rank 0: buffer 0, buffer 1 | rank 1: … |
 #pragma once

@@ -8,8 +8,8 @@
 #include "plimsoll/error.h"
 
 namespace plimsoll {
-// Every rank writes what the others need of the next piece, waits for them, and adds. A buffer is written again two
-// pieces later: all ranks have passed the barrier in between, so they have read it.
+// Every rank writes the parts of the next piece that the others need, waits for them, and adds. A buffer is written
+// again two pieces later. All ranks have passed the barrier between the two, so they have read it.
 void SharedMemoryExchange::reduce_scatter(const at::Tensor& sum, const at::Tensor& source, bool first) {
   begin(call_of(ExchangeKind::reduce_scatter, sum, source, first));
   check(can_sum(sum.scalar_type(), source.scalar_type()), "reduce_scatter: dtypes that cannot be summed");
@@ -46,8 +46,8 @@ void SharedMemoryExchange::reduce_scatter(const at::Tensor& sum, const at::Tenso
   } while (from < slice);
 }
 
-// A piece has a part for each rank. The first half of a buffer takes the parts for the others, the second half the sum
-// of the own part. Parts of the next piece are written before the barrier that makes the sums of this piece visible.
+// A piece has a part for each rank. The first half of a buffer has the parts for the others, the second half the sum of
+// the own part. Parts of the next piece are written before the barrier that makes the sums of this piece visible.
 void SharedMemoryExchange::all_reduce(const at::Tensor& sum, const at::Tensor& source, bool first) {
   begin(call_of(ExchangeKind::all_reduce, sum, source, first));
   check(can_sum(sum.scalar_type(), source.scalar_type()), "all_reduce: dtypes that cannot be summed");

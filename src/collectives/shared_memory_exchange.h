@@ -1,4 +1,4 @@
-// Exchange between the CPU ranks of one host, through shared memory.
+// Declares the exchange between the CPU ranks of one host, through shared memory.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace plimsoll {
 
 /// Settings of a SharedMemoryExchange.
 struct SharedMemoryOptions {
-  /// A rank that gives no sign of life for this time counts as hanging if another one waits for it.
+  /// Longest time without a sign of life; after it, a rank that another one waits for counts as hanging.
   std::chrono::milliseconds silence = std::chrono::seconds(3);
   std::string host;  ///< name of this host for messages; empty: host_name()
 };
@@ -78,7 +78,7 @@ class SharedMemoryExchange final : public Exchange {
   std::mutex mutex_;
   std::condition_variable ending_changed_;
   bool ending_ = false;
-  std::mutex text_mutex_;  // note() and fail() of several threads
+  std::mutex text_mutex_;  // guards note() and fail() of several threads
   std::thread heart_;
 };
 

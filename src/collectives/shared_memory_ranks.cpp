@@ -1,4 +1,4 @@
-// The part of SharedMemoryExchange that has to do with other ranks: barrier, records, ranks that fail.
+// Implements the part of SharedMemoryExchange that observes other ranks: barrier, records, ranks that fail.
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
@@ -15,10 +15,11 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr auto kHeartbeat = milliseconds(250);
-constexpr int kLookMilliseconds = 100;                 // a waiting rank looks at the others so often
-constexpr auto kSpin = std::chrono::microseconds(30);  // before a rank sleeps, if every rank has a core
+constexpr int kLookMilliseconds = 100;                 // interval in which a waiting rank checks the others
+constexpr auto kSpin = std::chrono::microseconds(30);  // time before a rank sleeps, if every rank has a core
 
-// One for each rank, so that none waits for the core of another one. Threads of a rank are not known here.
+// Returns true if there is a core for each rank, so that no rank waits for another one's core. Threads of a rank are
+// not known here.
 bool has_core_for_each(int ranks) {
 #ifdef __linux__
   cpu_set_t cores;
@@ -48,7 +49,7 @@ SharedMemoryExchange::SharedMemoryExchange(std::shared_ptr<void> block, int rank
   own.pid = static_cast<int32_t>(::getpid());
   own.host.write(options_.host.empty() ? host_name() : options_.host);
   own.state.store(RankState::running, std::memory_order_release);
-  // Signals are for the threads of the program.
+  // Signals must be handled by the threads of the program.
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -142,7 +143,7 @@ void SharedMemoryExchange::wait_for_generation(uint32_t before) {
     --head.sleepers;
     if (complete()) return;
     const auto now = Clock::now();
-    // Not more than two looks: if this rank was stopped itself, the others need not have been silent.
+    // At most two intervals count: if this rank was stopped itself, the others need not have been silent.
     look_at_ranks(
         std::min(std::chrono::duration_cast<milliseconds>(now - looked), milliseconds(2 * kLookMilliseconds)));
     looked = now;
@@ -151,7 +152,7 @@ void SharedMemoryExchange::wait_for_generation(uint32_t before) {
 
 void SharedMemoryExchange::look_at_ranks(milliseconds since_last_look) {
   throw_known_fault();
-  // A rank that failed is the reason for others that end: it is named first.
+  // A rank that failed may be the reason why others end, so it is named first.
   for (int r = 0; r < size(); ++r)
     if (block_.record(r).state.load(std::memory_order_acquire) == RankState::failed)
       throw_fault(failed_text(place_of(r), block_.record(r).why.read()));

@@ -8,7 +8,8 @@
 
 namespace plimsoll {
 
-/// Blocks SIGPIPE on this thread, and on threads that start meanwhile. A write to a closed connection is an error then.
+/// A scope that blocks SIGPIPE on this thread, and on threads that start during it. A write to a closed connection is
+/// an error then.
 class SigpipeBlocked {
  public:
   SigpipeBlocked() {
@@ -20,7 +21,7 @@ class SigpipeBlocked {
     if (::sigismember(&before_, SIGPIPE)) return;
 #ifdef __linux__
     const timespec now{};
-    ::sigtimedwait(&pipe_, nullptr, &now);  // one that came meanwhile
+    ::sigtimedwait(&pipe_, nullptr, &now);  // consumes a signal that arrived in the scope
 #endif
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }

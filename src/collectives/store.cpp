@@ -31,7 +31,7 @@ std::string system_text(int error) {
   return std::generic_category().message(error);
 }
 
-/// A socket that listens on `port` of every address of this host. c10d would also print what it refuses.
+/// Opens a socket that listens on `port` of every address of this host. c10d would also print the errors.
 int listening_socket(const Rendezvous& rendezvous) {
   const int both = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int socket = both >= 0 ? both : ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -63,7 +63,7 @@ int listening_socket(const Rendezvous& rendezvous) {
                             rendezvous.port, host_name(), system_text(error)));
 }
 
-/// Whether a program listens at the address. `problem`: why not.
+/// Returns true if a program listens at the address; otherwise sets `problem` to the reason.
 bool answers(const Rendezvous& rendezvous, std::string& problem) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -77,7 +77,7 @@ bool answers(const Rendezvous& rendezvous, std::string& problem) {
     const int socket = ::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (socket < 0) continue;
     const timeval limit{2, 0};
-    ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));  // also of connect()
+    ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));  // also the limit of connect()
     const bool connected = ::connect(socket, address->ai_addr, address->ai_addrlen) == 0;
     problem = connected ? "" : system_text(errno == EINPROGRESS ? ETIMEDOUT : errno);
     ::close(socket);
@@ -112,7 +112,7 @@ StorePointer tcp_store(const Rendezvous& rendezvous) {
 }
 
 StorePointer file_store(const Rendezvous& rendezvous) {
-  // c10d tries for five minutes to open a file that it cannot open.
+  // Checked here, because c10d retries for five minutes to open a file that it cannot open.
   const int file = ::open(rendezvous.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) throw_file_error("write", rendezvous.file, errno);
   ::close(file);

@@ -18,8 +18,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr auto kBeat = milliseconds(500);
-constexpr auto kUrgentBeat = milliseconds(100);    // while a fault is looked for
-constexpr auto kLostSilence = milliseconds(1600);  // three beats: after a broken connection, that is the end of a rank
+constexpr auto kUrgentBeat = milliseconds(100);    // while a rank looks for a fault
+constexpr auto kLostSilence = milliseconds(1600);  // three beats: after a broken connection, silence for this time
+                                                   // means the end of a rank
 constexpr auto kForever = std::chrono::hours(24 * 365);  // the watch aborts the wait earlier if a rank fails
 
 const std::string kFirstFault = "first_fault", kNoFault = "none";
@@ -42,7 +43,7 @@ StoreWatch::StoreWatch(const StorePointer& store, const ProcessGroupOptions& opt
 }
 
 void StoreWatch::start() {
-  sigset_t all, before;  // signals are for the threads of the program
+  sigset_t all, before;  // signals must be handled by the threads of the program
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([self = shared_from_this()] { self->run(); });
@@ -57,7 +58,8 @@ void StoreWatch::stop() {
   urgent_ = true;
   changed_.notify_all();
   if (options_.store_rank == options_.rank) {
-    // The others read from this rank's store who failed: it stays until they have ended too, or do not answer.
+    // The others read from this rank's store which rank failed. The store stays until they have ended too, or do not
+    // answer.
     changed_.wait_for(lock, options_.silence, [&] {
       const bool failed = !fault_.empty();
       return !store_fault_.empty() || std::ranges::all_of(lives_, [&](const Life& life) {
@@ -67,7 +69,8 @@ void StoreWatch::stop() {
   }
   ending_ = true;
   changed_.notify_all();
-  // c10d may wait for an answer of a stopped store without limit: that thread is left behind, with what it needs.
+  // c10d may wait without limit for an answer of a stopped store: that thread is then abandoned, with the data that it
+  // needs.
   const bool ended = changed_.wait_for(lock, options_.silence, [&] { return run_ended_ || !store_fault_.empty(); });
   const bool joins = ended && (run_ended_ || !talking_);
   lock.unlock();
@@ -79,7 +82,7 @@ void StoreWatch::stop() {
   }
 }
 
-// c10d gives no limit for the answers of a store whose process is stopped.
+// Watches for a store whose process is stopped, because c10d has no time limit for its answers.
 void StoreWatch::guard() {
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kUrgentBeat, [&] { return ending_; })) {
@@ -90,7 +93,7 @@ void StoreWatch::guard() {
   }
 }
 
-// The store may block: the lock is given up meanwhile, and taken again whatever happens.
+// Calls `talk` without the lock, because the store may block; takes the lock again afterwards, even after an exception.
 template <class Talk>
 void StoreWatch::talk(std::unique_lock<std::mutex>& lock, const Talk& talk) {
   talking_ = true;
@@ -163,7 +166,7 @@ void StoreWatch::run() {
       try {
         publish(lock);
         if (!last) read_others(lock);
-      } catch (const std::exception&) {  // c10d's; the lock is held again
+      } catch (const std::exception&) {  // exceptions of c10d; the lock is held again
         if (store_fault_.empty()) store_fault_ = store_fault(Clock::now() - begin < options_.silence / 2);
       }
     }
@@ -199,7 +202,7 @@ void StoreWatch::read_others(std::unique_lock<std::mutex>& lock) {
   for (int r = 0; r < options_.size; ++r) keys.push_back(life_key(r));
   std::vector<std::vector<uint8_t>> values;
   talk(lock, [&] { values = store_->multiGet(keys); });
-  // Not more than two beats: if this rank was stopped itself, the others need not have been silent.
+  // At most two beats count: if this rank was stopped itself, the others need not have been silent.
   const auto now = Clock::now();
   const auto passed = std::min(std::chrono::duration_cast<milliseconds>(now - last_read_), 2 * kBeat);
   last_read_ = now;
@@ -220,7 +223,7 @@ void StoreWatch::read_others(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Looks only if the caller waits: a rank that ends or is late is no fault before another one needs it.
+// Looks for a fault only if the caller waits: a rank that ends or is late is no fault until another one needs it.
 void StoreWatch::find_fault() {
   const bool waiting = current_ || connection_lost_;
   if (waiting && fault_.empty() && found_.empty()) {
@@ -237,7 +240,7 @@ void StoreWatch::find_fault() {
 std::string StoreWatch::fault_of(int rank) const {
   const Life& life = lives_[static_cast<size_t>(rank)];
   if (life.state == State::finished) {
-    // A rank that has finished has sent what others wait for; the connection breaks if it has not.
+    // A rank that has finished has sent everything that others wait for; otherwise the connection breaks.
     return connection_lost_ ? finished_text(place_of(rank), {options_.rank, "", place_}) : std::string();
   }
   if (life.identity == identity_ && process_is_gone(life.pid)) return ended_text(place_of(rank));

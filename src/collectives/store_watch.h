@@ -17,8 +17,8 @@
 
 namespace plimsoll {
 
-/// A thread writes this rank's heartbeat, place and state to the store every 0.5 s and reads those of all ranks. The
-/// first fault that a rank finds goes to the store, so that all report the same one.
+/// A thread that writes this rank's heartbeat, place and state to the store every 0.5 s and reads those of all ranks.
+/// The first fault that a rank finds goes to the store, so that all report the same one.
 class StoreWatch : public std::enable_shared_from_this<StoreWatch> {
  public:
   /// Publishes the first sign of life.
@@ -28,9 +28,9 @@ class StoreWatch : public std::enable_shared_from_this<StoreWatch> {
   /// Publishes that the rank has finished. The rank that serves the store waits for the others, for at most `silence`.
   void stop();
 
-  void note(std::string_view place);         ///< as Exchange::note()
+  void note(std::string_view place);         ///< same as Exchange::note()
   void fail(std::string_view why) noexcept;  ///< returns when the others can read it, or after 2 s
-  /// Waits for a send or a receive. Throws UserError (failure) if a rank fails meanwhile.
+  /// Waits for a send or a receive. Throws UserError (failure) if a rank fails during the wait.
   void wait(const c10::intrusive_ptr<c10d::Work>& work);
   /// Throws UserError (failure) that names the rank that is the reason for a broken connection.
   [[noreturn]] void throw_broken(const std::string& problem);

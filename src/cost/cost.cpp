@@ -99,13 +99,13 @@ double copy_seconds(const CostModel& model, int64_t bytes, Memory far) {
 }
 
 double seconds_of(const CostModel& model, const Op& op) {
-  if (op.copy == CopyStage::wait) return 0;  // by itself: what it waits for is up to what runs before it
+  if (op.copy == CopyStage::wait) return 0;  // a wait takes no time by itself; its delay depends on the ops before it
   if (op.copy == CopyStage::start)
     return model.overhead_seconds + (model.copies_overlap ? 0 : copy_seconds(model, op.bytes_moved / 2, op.far));
   if (op.on_host && model.copies_overlap)
     return model.host_bytes > 0 ? model.overhead_seconds + static_cast<double>(op.bytes_moved) / model.host_bytes
                                 : std::numeric_limits<double>::infinity();
-  if (op.exchange == CopyStage::wait) return 0;  // likewise
+  if (op.exchange == CopyStage::wait) return 0;  // as for copies
   if (op.exchange == CopyStage::start) return model.overhead_seconds;
   if (op.link_bytes > 0) return seconds_of_exchange(model, op);
   if (model.timed)

@@ -1,4 +1,4 @@
-// By what an op's cost is told (cost_model.h): its kind and its type.
+// Declares the classification of ops for the cost model (cost_model.h): their kind and their dtype.
 #pragma once
 
 #include "plimsoll/cost_model.h"
@@ -6,10 +6,10 @@
 
 namespace plimsoll {
 
-/// The kind that an op's operator belongs to. Views and other ops that move nothing are `streaming`.
+/// Returns the kind of an op's operator. Views and other ops that move no data are `streaming`.
 OpKind kind_of(const Op& op);
 
-/// The type that an op computes in: of its first floating-point operand.
+/// Returns the dtype that an op computes in: that of its first floating-point operand.
 DType compute_type_of(const Op& op);
 
 }  // namespace plimsoll

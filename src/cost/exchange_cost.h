@@ -1,4 +1,4 @@
-// Predicts seconds of exchanges between ranks.
+// Declares the prediction of the seconds of exchanges between ranks.
 #pragma once
 
 #include "plimsoll/cost_model.h"
@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-/// Returns the seconds of `op`, an exchange: the overhead, and the larger of exchange_seconds() and the op's traffic in
-/// the rank's own memory at the streaming rate. Times of the op that were measured without other ranks do not count.
+/// Returns the seconds of `op`, an exchange: the overhead plus the larger of exchange_seconds() and the op's traffic in
+/// the rank's own memory at the streaming rate. Times of the op that were measured without other ranks are ignored.
 double seconds_of_exchange(const CostModel& model, const Op& op);
 
 }  // namespace plimsoll

@@ -25,14 +25,15 @@ double convolution_flops(const View* output, const View* weight) {
   return 2.0 * static_cast<double>(output->elements()) * static_cast<double>(weight->elements() / weight->sizes[0]);
 }
 
-// Two products of [T, D] x [D, T] and [T, T] x [T, D] a head; five in backward (scores again, dV, dP, dQ, dK).
+// Two matmuls a head, [T, D] x [D, T] and [T, T] x [T, D]; five in backward (scores again, dV, dP, dQ, dK).
 double attention_flops(const View* query, const View* key, double products) {
   if (!query || !key || query->sizes.size() != 4) return 0;
   return products * 2.0 * static_cast<double>(query->elements()) * static_cast<double>(key->sizes[2]);
 }
 
-// Products within chunks of L positions, [L, N] x [N, L] a group and [L, L] x [L, P] a head, and [N, P] states in and
-// out of each; in backward two more products of each kind, the states a second time, and their gradients.
+// Matmuls within chunks of L positions: [L, N] x [N, L] for each group and [L, L] x [L, P] for each head, and those of
+// the [N, P] states in and out of each chunk. Backward has two more matmuls of each kind, the states a second time, and
+// their gradients.
 double scan_flops(const Op& op, size_t x_at, bool backward) {
   const View *x = operand(op, x_at), *b = operand(op, x_at + 3);
   if (!x || !b || x->sizes.size() != 4 || b->sizes.size() != 4 || op.results.empty()) return 0;
@@ -49,7 +50,8 @@ std::string_view without_overload(const Op& op) {
   return std::string_view(op.name).substr(0, op.name.find('.'));
 }
 
-// Arithmetic of the update operators, alone or in groups, for an element, formats aside; 0 for other operators.
+// Returns the operations of an update operator, single or grouped, for one element, without conversions of formats. 0
+// for other operators.
 double update_flops(std::string_view operator_name) {
   const std::string_view name = single_name(operator_name);
   if (name == "plimsoll::adamw_") return 14;
@@ -98,7 +100,7 @@ double flops_of(const Op& op) {
 }
 
 int64_t bytes_moved_by(const Op& op) {
-  // What is updated in place is read and written.
+  // An operand that is updated in place is read and written.
   const int64_t written_times = update_flops(without_overload(op)) > 0 ? 2 : 1;
   int64_t bytes = 0;
   for_each_view(op, [&](const View& view, bool written) {

@@ -37,7 +37,7 @@ void SegmentClock::run_exchange(const Op& op) {
       if (const auto found = exchanged_.find(target_of(op)); found != exchanged_.end())
         now_ = std::max(now_, found->second);
       break;
-    case CopyStage::none:  // after those that are under way
+    case CopyStage::none:  // an exchange without overlap runs after those in progress
       now_ = std::max(now_, exchanges_free_) + seconds_of_exchange(model_, op);
       break;
   }

@@ -1,4 +1,4 @@
-// Walks through a segment's ops in order and predicts when each is done, copies and exchanges beside them included.
+// Declares a clock that predicts when each op of a segment ends, overlapping copies and exchanges included.
 #pragma once
 
 #include <map>
@@ -8,19 +8,19 @@
 
 namespace plimsoll {
 
-/// Ops run one after another. Copies run beside them, one at a time in each direction; exchanges that were started run
-/// beside them too, one at a time.
+/// A clock for ops that run one after another. Copies overlap ops, one at a time in each direction. Exchanges that were
+/// started also overlap ops, one at a time.
 class SegmentClock {
  public:
-  /// Both live as long as the clock.
+  /// Keeps references to both arguments.
   SegmentClock(const CostModel& model, const Trace& trace) : model_(model), trace_(trace) {}
 
-  /// Runs the next op.
+  /// Advances the clock by the next op.
   void run(const Op& op);
 
-  /// Seconds from the segment's begin to the end of the last op.
+  /// Returns the seconds from the segment's begin to the end of the last op.
   double now() const { return now_; }
-  /// Seconds of these in which ops waited for exchanges.
+  /// Returns the part of now() in which ops waited for exchanges, in seconds.
   double waited() const { return waited_; }
 
  private:
@@ -29,10 +29,10 @@ class SegmentClock {
   const CostModel& model_;
   const Trace& trace_;
   double now_ = 0, waited_ = 0;
-  double copies_free_[2] = {0, 0};        // out, in
-  double exchanges_free_ = 0;             // the last exchange that was started is done
-  std::map<BufferId, double> copied_;     // by target
-  std::map<BufferId, double> exchanged_;  // by target
+  double copies_free_[2] = {0, 0};        // seconds at which the link is free: out, in
+  double exchanges_free_ = 0;             // seconds at which the last started exchange is done
+  std::map<BufferId, double> copied_;     // seconds at which a copy is done, by target
+  std::map<BufferId, double> exchanged_;  // seconds at which an exchange is done, by target
 };
 
 }  // namespace plimsoll

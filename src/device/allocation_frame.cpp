@@ -64,8 +64,8 @@ void AllocationFrame::taken_outside(void* address, size_t bytes) {
   add_block({find_gap(rounded(bytes)), rounded(bytes), address, /*outside=*/true});
 }
 
-// Scratch is laid out first-fit in an imaginary region without end: how far it reaches is what the op should have been
-// planned with.
+// Places scratch first-fit in an imaginary region without end. The end of the last block is the workspace that the op's
+// plan should have had.
 int64_t AllocationFrame::find_gap(int64_t bytes) const {
   int64_t offset = 0;
   for (const Block& block : blocks_) {

@@ -1,5 +1,6 @@
-// What one op's kernel asks an allocator for, and what it is given: outputs their planned places, scratch the op's
-// planned workspace. What was not planned is counted. Each device's allocator asks the frame first.
+// Declares the frame that an allocator asks while one op's kernel runs. Outputs get their planned addresses, scratch
+// gets the op's planned workspace. Allocations that were not planned are counted. Each device's allocator asks the
+// frame first.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,9 @@
 
 namespace plimsoll {
 
-/// Limits the scratch that each op of this thread takes outside the arena while it lives: an allocation beyond it
-/// throws, and the op fails. Scratch that a kernel's other threads allocate does not count. The innermost limit holds.
+/// A limit on the scratch that each op of this thread allocates outside the arena, for its lifetime. An allocation
+/// beyond it throws, and the op fails. Scratch that a kernel's other threads allocate does not count. The innermost
+/// limit holds.
 class ScratchLimit {
  public:
   explicit ScratchLimit(int64_t bytes);
@@ -17,7 +19,7 @@ class ScratchLimit {
   ScratchLimit(const ScratchLimit&) = delete;
   ScratchLimit& operator=(const ScratchLimit&) = delete;
 
-  /// Whether an op asked for more. A kernel may catch what an allocation throws, and take another way.
+  /// Returns true if an op requested more. A kernel may catch what an allocation throws and use another algorithm.
   bool exceeded() const { return exceeded_; }
 
   /// Throws std::runtime_error if a limit of this thread is less than `bytes`.
@@ -37,27 +39,30 @@ class AllocationFrame {
     bool taken = false;
   };
 
-  /// What one op took beyond its outputs.
+  /// Memory that one op allocated in addition to its outputs.
   struct Usage {
-    int64_t workspace_bytes = 0;  ///< scratch, laid out first-fit: the planned workspace that would have held it all
-    int64_t outside_bytes = 0;    ///< the part of it that came from elsewhere than the arena, at the op's peak
-    int64_t beside_bytes = 0;     ///< the most that other threads took elsewhere at a time meanwhile
-    bool escaped = false;         ///< some of it outlived the op, outside the arena: a kernel keeps it
-    bool escaped_arena = false;   ///< the same in the arena, where others will write over it
+    int64_t workspace_bytes = 0;  ///< scratch, placed first-fit: bytes of the planned workspace that would have held it
+                                  ///< all
+    int64_t outside_bytes = 0;    ///< the part of it allocated outside the arena, at the op's peak
+    int64_t beside_bytes = 0;     ///< the largest number of bytes that other threads allocated outside the arena at one
+                                  ///< time during the op
+    bool escaped = false;         ///< scratch outside the arena outlived the op: a kernel keeps it
+    bool escaped_arena = false;   ///< scratch in the arena outlived the op; other buffers will overwrite it
   };
 
-  /// Forgets the op before. `alignment`: of scratch, bytes.
+  /// Begins an op and forgets the previous one. `alignment` of scratch is in bytes.
   void begin(const std::vector<Output>& outputs, std::byte* workspace, int64_t workspace_bytes, int64_t alignment = 64);
-  /// Without beside_bytes, which only the allocator knows.
+  /// Returns the op's usage, except beside_bytes, which only the allocator knows.
   Usage end() const;
 
-  /// The place for a request: an output's, recognised by its exact size, or planned scratch. nullptr: there is none;
-  /// the caller takes memory elsewhere and says so. Throws where a ScratchLimit forbids that.
+  /// Returns an address for a request: an output's, recognized by its exact size, or planned scratch. Returns nullptr
+  /// if there is none; the caller then allocates memory outside the arena and reports it with taken_outside(). Throws
+  /// if a ScratchLimit forbids that.
   void* place_for(size_t bytes);
   void taken_outside(void* address, size_t bytes);
-  /// Scratch is given back. False: it is none of the frame's.
+  /// Frees scratch. Returns false if the address is not the frame's.
   bool release(void* address);
-  /// Whether an address was given by place_for().
+  /// Returns true if place_for() returned the address.
   bool lent(void* address) const;
 
  private:

@@ -1,4 +1,4 @@
-// One range of a device's memory that tensors are placed in.
+// Declares Arena: one range of a device's memory that tensors are placed in.
 #pragma once
 
 #include <cstddef>
@@ -6,20 +6,22 @@
 
 namespace plimsoll {
 
-/// Memory taken at the start of a run. Growing keeps the contents and, where the arena has addresses, these.
+/// A range of memory that is allocated at the start of a run. Growing keeps the contents and, if the arena has
+/// addresses, these.
 class Arena {
  public:
   virtual ~Arena() = default;
 
-  /// Its first byte, for those who may do arithmetic with it: a device's kernels, and the host where that can reach it.
+  /// Returns the first byte, for code that may do arithmetic with it: a device's kernels, and the host if it can reach
+  /// the memory.
   virtual std::byte* data() const = 0;
   virtual int64_t bytes() const = 0;
 
-  /// Makes the arena at least `bytes` large. Throws MemoryUnavailable if the device does not give them.
+  /// Makes the arena at least `bytes` large. Throws MemoryUnavailable if the device does not have that memory.
   virtual void grow(int64_t bytes) = 0;
 
-  /// The highest byte that anybody has written to, plus one: a fresh arena is a pattern that reads as NaN in every
-  /// floating type. Whoever reads what was never written makes himself felt.
+  /// Returns the end of the highest byte that was ever written. A fresh arena has a pattern that reads as NaN in every
+  /// floating type, so a read of memory that was never written shows in the results.
   virtual int64_t touched_bytes() const = 0;
 };
 

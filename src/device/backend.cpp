@@ -15,7 +15,7 @@ namespace {
 
 struct Found {
   Backend* backend = nullptr;
-  std::string missing;  ///< why there is none
+  std::string missing;  ///< reason why there is none
 };
 
 std::mutex added_mutex;
@@ -35,7 +35,7 @@ Found look_for(const std::string& device) {
     found.backend = backend_library::open_cuda(found.missing);
     return found;
   }
-  if (device == "rocm") {  // libtorch built for ROCm calls its devices CUDA's
+  if (device == "rocm") {  // libtorch built for ROCm names its devices as CUDA's
     Found found;
     if (backend_library::load_hip(found.missing)) found.backend = generic_backend(c10::kCUDA);
     if (!found.backend && found.missing.empty()) found.missing = "the HIP runtime shows no device to this program";
@@ -48,7 +48,7 @@ Found look_for(const std::string& device) {
   return {nullptr, "there is no such device; allowed are cpu, cuda, rocm, mps"};
 }
 
-// As what cudaMalloc gives: cuBLASLt chooses a kernel by its operands' alignment, up to so many bytes.
+// Alignment of addresses from cudaMalloc: cuBLASLt chooses a kernel by its operands' alignment, up to this many bytes.
 constexpr int64_t kCudaAlignment = 256;
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace {
 constexpr const char* kLibrary = "libplimsoll_cuda.so.0";
 constexpr const char* kSymbol = "plimsoll_open_backend";
 
-// Stays loaded: kernels are registered by it. nullptr, and the loader's reason.
+// Loads a library, which stays loaded because its kernels are registered. Returns nullptr and sets `reason` to the
+// loader's if that fails.
 void* load(const std::string& library, std::string& reason) {
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -24,7 +25,8 @@ void* load(const std::string& library, std::string& reason) {
   return handle;
 }
 
-// A file beside the library that a function is in, or where the system looks.
+// Returns the path of a file next to the library that contains `function`, or only its name, for the system's search
+// path.
 std::string beside(const void* function, const std::string& name) {
   Dl_info library{};
   if (::dladdr(const_cast<void*>(function), &library) == 0 || library.dli_fname == nullptr) return name;
@@ -34,7 +36,7 @@ std::string beside(const void* function, const std::string& name) {
 
 Backend* open(std::string& missing) {
   std::string reason;
-  // Asked first: without a driver, loading gigabytes of kernels comes to nothing, and its message says less.
+  // Checked first: without a driver, loading gigabytes of kernels is useless, and its error message says less.
   if (load("libcuda.so.1", reason) == nullptr) {
     missing = "there is no NVIDIA driver on this machine (libcuda.so.1)";
     return nullptr;

@@ -1,5 +1,5 @@
-// The backend for NVIDIA's devices is a library of its own, loaded when it is asked for: whoever has no such device
-// needs neither it nor what it is linked with.
+// Loads the backends that are libraries of their own, on first use. The backend for NVIDIA devices is one: machines
+// without such a device need neither it nor the libraries that it links.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace plimsoll::backend_library {
 
-/// The backend of "cuda", opened on first use; nullptr, and why, where it cannot be had: no driver, no device, no
-/// library.
+/// Returns the backend of "cuda", opened on first use. Returns nullptr and sets `missing` to the reason if there is no
+/// driver, no device or no library.
 Backend* open_cuda(std::string& missing);
 
-/// Loads libtorch's kernels for ROCm, which stand beside libtorch where it is built for that. False, and why, where
-/// they are not or cannot be loaded.
+/// Loads libtorch's kernels for ROCm, which are installed next to libtorch if it is built for ROCm. Returns false and
+/// sets `missing` to the reason if they do not exist or cannot be loaded.
 bool load_hip(std::string& missing);
 
-/// What libplimsoll_cuda gives: its entry point is `extern "C" plimsoll_open_backend`, of this type.
+/// Type of libplimsoll_cuda's entry point, `extern "C" plimsoll_open_backend`.
 using OpenBackend = Backend* (*)(std::string& missing);
 
 }  // namespace plimsoll::backend_library

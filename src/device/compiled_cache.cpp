@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// Before the code; the key, which is long, by two hashes and its length.
+// Header before the code. The key is long, so it is stored as two hashes and its length.
 struct Header {
   char magic[16] = "plimsoll code 1";
   uint64_t key_hash = 0;
@@ -57,7 +57,7 @@ bool is_private(const Descriptor& open, mode_t kind) {
          (status.st_uid == ::geteuid() || status.st_uid == 0) && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/// Takes the right to write from the group and others; false if the system refuses.
+/// Removes the right to write from the group and others; returns false if the system refuses.
 bool without_others(const Descriptor& open) {
   struct stat status {};
   if (::fstat(open.value, &status) != 0) return false;
@@ -83,7 +83,7 @@ std::filesystem::path CompiledCache::file_of(std::string_view key) const {
 
 std::optional<std::vector<std::byte>> CompiledCache::find(std::string_view key) const {
   if (folder_.empty()) return std::nullopt;
-  // The file is opened in the folder that was checked, whatever takes the folder's name meanwhile.
+  // The file is opened in the checked folder, even if another folder gets its name in between.
   const Descriptor folder{::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (!is_private(folder, S_IFDIR)) return std::nullopt;
   const Descriptor file{
@@ -95,7 +95,7 @@ std::optional<std::vector<std::byte>> CompiledCache::find(std::string_view key) 
   Header header;
   if (size < static_cast<int64_t>(sizeof header) || !read_all(file, std::as_writable_bytes(std::span(&header, 1))))
     return std::nullopt;
-  // What the file says of itself is believed only as far as the file goes.
+  // The header's size is untrusted: it must match the size of the file.
   if (header.code_bytes > kMostCodeBytes || header.code_bytes != static_cast<uint64_t>(size) - sizeof header)
     return std::nullopt;
   std::vector<std::byte> code(header.code_bytes);
@@ -109,7 +109,7 @@ void CompiledCache::keep(std::string_view key, const std::vector<std::byte>& cod
   if (folder_.empty()) return;
   try {
     std::filesystem::create_directories(folder_);
-    // Under a umask of 002 the folder and its files would be the group's too.
+    // Under a umask of 002 the group could write the folder and its files.
     const Descriptor folder{::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     if (folder.value < 0 || !without_others(folder) || !is_private(folder, S_IFDIR)) return;
     AtomicFile file(file_of(key));

@@ -15,20 +15,20 @@ namespace plimsoll {
 
 class CompiledCache {
  public:
-  /// An empty folder: nothing is kept.
+  /// `folder` empty: nothing is kept.
   explicit CompiledCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Returns what was kept under `key` (everything that the code depends on, of any length). Returns nullopt if there
-  /// is nothing, if the file is damaged, cut off, a link or another key's, or if another user may write the file or the
-  /// folder.
+  /// Returns the code that was kept under `key` (everything that the code depends on, of any length). Returns nullopt
+  /// if there is none, if the file is damaged, cut off, a link or another key's, or if another user may write the file
+  /// or the folder.
   std::optional<std::vector<std::byte>> find(std::string_view key) const;
 
-  /// Keeps `code` under `key`: written aside, synced, renamed; group and others lose the right to write folder and
-  /// file. A file that cannot be written, or a folder that another user owns, is no error: the next run compiles the
-  /// code again.
+  /// Keeps `code` under `key`: written to a temporary file, synced, renamed; group and others lose the right to write
+  /// folder and file. A file that cannot be written, or a folder that another user owns, is no error: the next run
+  /// compiles the code again.
   void keep(std::string_view key, const std::vector<std::byte>& code) const;
 
-  /// The file of `key`.
+  /// Returns the file of `key`.
   std::filesystem::path file_of(std::string_view key) const;
 
  private:

@@ -42,7 +42,7 @@ void CopyThread::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return ending_ || !queue_.empty(); });
-    if (queue_.empty()) return;  // what was begun is finished first
+    if (queue_.empty()) return;  // copies that were started are finished first
     const Copy copy = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();

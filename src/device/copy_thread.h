@@ -1,4 +1,4 @@
-// Copies between two arenas of one machine on a thread of its own, in order: what a device's copy engine does.
+// Declares a copy engine that is a thread: it copies between two arenas of one machine, in order.
 #pragma once
 
 #include <condition_variable>

@@ -15,7 +15,7 @@ thread_local AllocationFrame* current_frame = nullptr;
 thread_local int64_t beside_at_start = 0;
 std::atomic<int> running_ops{0};
 
-// Bytes now, and the most there were.
+// A number of bytes, and its maximum so far.
 struct Counter {
   std::atomic<int64_t> live{0}, peak{0};
   void add(int64_t bytes) {
@@ -26,15 +26,15 @@ struct Counter {
   }
   void reset_peak() { peak = live.load(); }
 };
-Counter outside;  // on the heap, while ops run
+Counter outside;  // bytes on the heap while ops run
 std::atomic<int64_t> heap_requests{0};
-Counter beside;  // of these, by threads that run no op themselves: a kernel's workers
+Counter beside;  // the part of `outside` by threads that run no op themselves: a kernel's workers
 
-// Requests made while no op runs go to the allocator that was there before.
+// An allocator that passes requests to the previous allocator while no op runs.
 class CountingAllocator final : public c10::Allocator {
  public:
   static CountingAllocator& get() {
-    static auto* allocator = new CountingAllocator;  // kernels may free during static destruction
+    static auto* allocator = new CountingAllocator;  // never destroyed: kernels may free during static destruction
     return *allocator;
   }
 
@@ -72,13 +72,13 @@ class CountingAllocator final : public c10::Allocator {
     return address;
   }
 
-  // Outputs and planned scratch: the arena keeps the memory, the frame only wants to know.
+  // Deleter of outputs and planned scratch: the arena keeps the memory, and only the frame is notified.
   static void keep(void* address) {
     if (current_frame) current_frame->release(address);
   }
 
   static void release(void* address) {
-    // Through raw_allocate and raw_deallocate, memory that was only lent comes back here as well.
+    // Memory of the frame comes here too, through raw_allocate and raw_deallocate.
     if (current_frame && current_frame->lent(address)) {
       current_frame->release(address);
       return;
@@ -104,7 +104,7 @@ class CountingAllocator final : public c10::Allocator {
     size_t bytes = 0;
     bool by_worker = false;
   };
-  std::unordered_map<void*, HeapBlock> heap_blocks_;  // taken while an op ran
+  std::unordered_map<void*, HeapBlock> heap_blocks_;  // allocated while an op ran
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Stands in for libtorch's CPU allocator while an op runs, and answers what its kernel asks for from the op's frame.
+// Declares the replacement of libtorch's CPU allocator: while an op runs, the op's frame answers its kernel's requests.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,21 @@
 
 namespace plimsoll::cpu_allocator {
 
-/// Puts our allocator in libtorch's place, once in a process.
+/// Replaces libtorch's allocator, once in a process.
 void install();
 
-/// From here to end_op(), this thread's requests belong to the op. What other threads ask for meanwhile is counted.
+/// Begins an op: until end_op(), this thread's requests belong to it. Requests of other threads during that time are
+/// counted.
 void begin_op(AllocationFrame& frame);
-/// Gives the most bytes that other threads took from the heap at a time since begin_op().
+/// Ends an op. Returns the largest number of bytes that other threads allocated on the heap at one time since
+/// begin_op().
 int64_t end_op();
 
-/// The most heap bytes at a time that were taken while ops ran. Of the whole process: what other threads of the
-/// program take from libtorch meanwhile is counted as well.
+/// Returns the largest number of heap bytes allocated at one time while ops ran, of the whole process. Allocations that
+/// other threads of the program make through libtorch during that time are counted as well.
 int64_t outside_peak();
 void reset_outside_peak();
-/// How often the heap was asked meanwhile, since the process began.
+/// Returns the number of heap allocations while ops ran, since the process began.
 int64_t outside_allocations();
 
 }  // namespace plimsoll::cpu_allocator

@@ -19,7 +19,7 @@ constexpr std::byte kUnwritten{0xff};
 }  // namespace
 
 CpuArena::CpuArena(int64_t bytes, int64_t most) {
-  // Addresses cost nothing: reserve room to grow into when a kernel turns out to want more scratch than was planned.
+  // Addresses cost nothing. Reserve some to grow into if a kernel needs more scratch than was planned.
   reserved_ = std::max(2 * whole_pages(bytes) + GiB, whole_pages(most) + page_bytes());
   void* address = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED)
@@ -49,7 +49,7 @@ void CpuArena::grow(int64_t bytes) {
     throw MemoryUnavailable(
         fmt::format("the machine has no memory for an arena of {}: {}", format_bytes(bytes), std::strerror(errno)),
         bytes);
-  // Every page is taken now: what cannot be had is missed before the first step, not during a later one.
+  // Every page is touched now, so that a lack of memory shows before the first step, not during a later one.
   std::memset(data_ + bytes_, static_cast<int>(kUnwritten), bytes - bytes_);
   bytes_ = bytes;
 }

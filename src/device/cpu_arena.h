@@ -1,16 +1,15 @@
-// The arena on the CPU: one range of addresses, taken at start.
+// Declares the arena on the CPU: one range of addresses, allocated at the start.
 #pragma once
 
 #include "device/arena.h"
 
 namespace plimsoll {
 
-/// Memory at a fixed address, with an inaccessible page behind it: a write past the end stops the program
-/// instead of spoiling somebody's data. Growing keeps the address and the contents.
+/// An arena at a fixed address, with an inaccessible page behind it. A write past the end stops the program instead of
+/// overwriting other data. Growing keeps the address and the contents.
 class CpuArena final : public Arena {
  public:
-  /// Throws MemoryUnavailable if the machine does not give `bytes`.
-  /// `most`: it may have to grow to so much.
+  /// Throws MemoryUnavailable if the machine does not have `bytes`. `most`: bytes that the arena may have to grow to.
   explicit CpuArena(int64_t bytes, int64_t most = 0);
   ~CpuArena() override;
   CpuArena(const CpuArena&) = delete;

@@ -59,7 +59,8 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 Backend& cpu_backend() {
-  static auto* backend = new CpuBackend;  // arenas and executors of static lifetime may outlive a static object
+  static auto* backend = new CpuBackend;  // never destroyed: arenas and executors of static lifetime may outlive a
+                                          // static object
   return *backend;
 }
 

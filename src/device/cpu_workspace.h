@@ -1,5 +1,5 @@
-// What scratch CPU kernels take, by rule: operators of our own state theirs, libtorch's are known where their source
-// says it.
+// Declares the scratch that CPU kernels allocate, by rule. Operators of our own state theirs; the rules for libtorch's
+// come from its source.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace plimsoll {
 
 class MeasureAllowance;
 
-/// For `threads` CPU threads of this machine: products that our operators leave to libtorch are run once, to see what
-/// they take, within `allowance`; those that it does not allow are estimated. nullptr: a run is about to take the
-/// memory, and every product is measured that the machine has the memory for. Operators without a rule give nullopt:
-/// their scratch is learned on the first step.
+/// Returns the model for `threads` CPU threads of this machine. Matmuls that our operators leave to libtorch are run
+/// once to measure their scratch, within `allowance`; matmuls that it does not allow are estimated. nullptr: a run is
+/// about to allocate the memory, and every matmul is measured that the machine has the memory for. Operators without a
+/// rule give nullopt: their scratch is measured in the first step.
 WorkspaceModel cpu_workspace_model(int threads, std::shared_ptr<MeasureAllowance> allowance = nullptr);
 
-/// Matmuls whose scratch is an estimate.
+/// Number and size of matmuls whose scratch is an estimate.
 struct EstimatedScratch {
   int64_t matmuls = 0;
   int64_t bytes = 0;  ///< the largest estimate; one op runs at a time

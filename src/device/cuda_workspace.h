@@ -1,12 +1,12 @@
-// What scratch CUDA kernels take, by rule: for plans that are made where there is no device to try them on.
+// Declares the scratch that CUDA kernels allocate, by rule, for plans made without a device to measure it on.
 #pragma once
 
 #include "plimsoll/plan.h"
 
 namespace plimsoll {
 
-/// Operators without a rule give nullopt: their scratch is learned where there is a device. `multiprocessors`: of the
-/// device, on which the scratch of attention depends; 0: not known, as many as any has.
+/// Returns the model. Operators without a rule give nullopt: their scratch is measured on a device. `multiprocessors`
+/// of the device determine the scratch of attention; 0: not known, the largest number of any device.
 WorkspaceModel cuda_workspace_model(int multiprocessors = 0);
 
 }  // namespace plimsoll

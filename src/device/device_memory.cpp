@@ -30,7 +30,7 @@ std::optional<DeviceMemory> hip_memory(const char* library) {
   return std::nullopt;
 }
 
-// Objective-C's methods are called by their names through one function of its runtime.
+// Calls Objective-C's methods by name, through one function of its runtime.
 std::optional<DeviceMemory> metal_memory() {
   static const LoadedLibrary metal("/System/Library/Frameworks/Metal.framework/Metal");
   static const LoadedLibrary objc("/usr/lib/libobjc.A.dylib");

@@ -1,5 +1,5 @@
-// What memory a device that only libtorch knows has left: asked of the vendor's runtime, which is loaded where it is
-// installed.
+// Declares the free memory of devices that only libtorch knows. It comes from the vendor's runtime, which is loaded if
+// it is installed.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,17 @@
 
 namespace plimsoll {
 
-/// Bytes.
+/// Free and total memory of a device, in bytes.
 struct DeviceMemory {
   int64_t free = 0, total = 0;
 };
 
-/// Of the current HIP device (hipMemGetInfo). `library`: for tests; nullptr: libamdhip64, as it is installed.
+/// Returns the memory of the current HIP device (hipMemGetInfo). `library` is for tests; nullptr: libamdhip64, as
+/// installed.
 std::optional<DeviceMemory> hip_memory(const char* library = nullptr);
 
-/// Of Metal's default device: `total` is what the system recommends a program to take of the unified memory
-/// (recommendedMaxWorkingSetSize), `free` what of it this program has not allocated yet.
+/// Returns the memory of Metal's default device. `total` is the part of the unified memory that the system recommends a
+/// program to use (recommendedMaxWorkingSetSize). `free` is the part of `total` that this program has not allocated.
 std::optional<DeviceMemory> metal_memory();
 
 }  // namespace plimsoll

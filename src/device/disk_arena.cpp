@@ -22,8 +22,8 @@
 namespace plimsoll {
 namespace {
 
-// A file that grows beyond the limit of its user (ulimit -f) ends the program by a signal, unless somebody catches it:
-// held back here, so that the error is told.
+// A scope that holds back the signal for a file that grows beyond its user's limit (ulimit -f). The signal would end
+// the program; the error is reported instead.
 class WithoutFileSizeSignal {
  public:
   WithoutFileSizeSignal() {
@@ -59,7 +59,7 @@ DiskArena::DiskArena(std::filesystem::path folder, int64_t bytes, int64_t most) 
                                 folder_.string(), std::strerror(errno)),
                     UserError::Kind::failure);
   unlink(name.c_str());
-  // Addresses cost nothing.
+  // Addresses cost nothing, so more are reserved.
   reserved_ = std::max(2 * whole_pages(bytes) + GiB, whole_pages(most) + page_bytes());
   void* address = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED) {
@@ -83,7 +83,7 @@ DiskArena::~DiskArena() {
 }
 
 void DiskArena::close() noexcept {
-  guard_.reset();  // before the addresses can be another mapping's
+  guard_.reset();  // before another mapping can get the addresses
   munmap(data_, reserved_);
   ::close(descriptor_);
 }
@@ -101,7 +101,7 @@ void DiskArena::grow(int64_t bytes) {
                           known ? static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize) : -1,
                           std::strerror(error));
   };
-  // Where the file system cannot set blocks aside this would write them all: what is free is known before.
+  // If the file system cannot reserve blocks, posix_fallocate would write them all. So free space is checked first.
   struct statvfs status {};
   if (statvfs(folder_.c_str(), &status) == 0 &&
       static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize) < after - before)
@@ -120,12 +120,12 @@ void DiskArena::grow(int64_t bytes) {
 }
 
 void DiskArena::let_go(int64_t offset, int64_t bytes, bool written) noexcept {
-  // Pages at both ends may be others' too: nothing is lost with them, at most read once more.
+  // Pages at both ends may contain other buffers too. Their data is not lost; at worst it is read once more.
   const int64_t begin = offset / page_bytes() * page_bytes(), end = std::min(whole_pages(offset + bytes), reserved_);
   if (written && msync(data_ + begin, end - begin, MS_SYNC) != 0) {
     int none = 0;
     write_error_.compare_exchange_strong(none, errno);
-    return;  // dropped, they would be read again as they were before
+    return;  // dropping the pages would restore their old data
   }
   madvise(data_ + begin, end - begin, MADV_DONTNEED);
   posix_fadvise(descriptor_, begin, end - begin, POSIX_FADV_DONTNEED);

@@ -1,4 +1,4 @@
-// The arena on disk: a range of addresses over a file that nobody else sees.
+// Declares the arena on disk: a range of addresses over a private file.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,13 @@
 
 namespace plimsoll {
 
-/// Bytes of a file mapped at a fixed address. The file has no name and is gone with the process, however that ends. All
-/// of it is taken on the disk at the start: what cannot be had is missed before the first step. Growing keeps address
-/// and contents.
+/// An arena of bytes of a file, mapped at a fixed address. The file has no name and disappears with the process,
+/// however that ends. All of its space is allocated on disk at the start, so a lack of space shows before the first
+/// step. Growing keeps address and contents.
 class DiskArena {
  public:
-  /// The file lies in `folder`, which must exist. Throws DiskUnavailable if the disk does not have `bytes`, UserError
-  /// (failure) if the folder takes no file. `most`: it may have to grow to so much.
+  /// The file is in `folder`, which must exist. Throws DiskUnavailable if the disk does not have `bytes`, UserError
+  /// (failure) if no file can be made in the folder. `most`: bytes that the arena may have to grow to.
   DiskArena(std::filesystem::path folder, int64_t bytes, int64_t most = 0);
   ~DiskArena();
   DiskArena(const DiskArena&) = delete;
@@ -26,26 +26,25 @@ class DiskArena {
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 
-  /// Makes the arena at least `bytes` large. Throws likewise.
+  /// Makes the arena at least `bytes` large. Throws as the constructor.
   void grow(int64_t bytes);
 
-  /// Gives the memory of [offset, offset + bytes) back to the system: what was written (`written`) goes to the disk
-  /// first. It is read from there when it is touched again. What the disk does not take stays in memory, and
-  /// require_written() tells. For any thread.
+  /// Returns the memory pages of [offset, offset + bytes) to the system; `written`: their data is written to the disk
+  /// first. The data is read from disk at the next access. Data that could not be written stays in memory, and
+  /// require_written() reports it. Safe from any thread.
   void let_go(int64_t offset, int64_t bytes, bool written) noexcept;
 
-  /// Throws UserError (failure) if something that was let go did not reach the disk, or could not be read from it. For
-  /// any thread.
+  /// Throws UserError (failure) if data could not be written to the disk or read from it. Safe from any thread.
   void require_written() const;
 
-  /// Bytes of the arena that are in memory now.
+  /// Returns the bytes of the arena that are in memory now.
   int64_t resident_bytes() const;
 
  private:
   void close() noexcept;
 
   std::filesystem::path folder_;
-  std::optional<MappingGuard> guard_;  // of the reserved addresses
+  std::optional<MappingGuard> guard_;  // guards the reserved addresses
   int descriptor_ = -1;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;

@@ -28,7 +28,7 @@ at::Tensor bytes_at(const void* address, int64_t bytes) {
 
 class TensorArena;
 
-// A backend's arenas, to be found by an address.
+// A list of a backend's arenas, found by an address.
 class ArenaList {
  public:
   void add(const TensorArena* arena) {
@@ -39,7 +39,7 @@ class ArenaList {
     const std::lock_guard lock(mutex_);
     std::erase(arenas_, arena);
   }
-  // A range of an arena by what it is named, or of the host's memory.
+  // Returns a range of an arena, or of the host's memory, by its address.
   at::Tensor bytes_of(const std::byte* address, int64_t bytes) const;
 
  private:
@@ -47,7 +47,8 @@ class ArenaList {
   std::vector<const TensorArena*> arenas_;
 };
 
-// A tensor of bytes. Its addresses are a range that nothing lies in: they name places, and touching one faults.
+// An arena that is a tensor of bytes. Its addresses are a reserved range without memory: they name offsets, and an
+// access faults.
 class TensorArena final : public Arena {
  public:
   TensorArena(ArenaList& list, c10::Device device, int64_t bytes, int64_t most)
@@ -73,7 +74,8 @@ class TensorArena final : public Arena {
   std::byte* data() const override { return names_; }
   int64_t bytes() const override { return tensor_.defined() ? tensor_.numel() : 0; }
 
-  // Old and new are there at once for a moment: the framework cannot make a tensor longer.
+  // Grows by a copy: for its duration the old and the new tensor both exist, because the framework cannot extend a
+  // tensor.
   void grow(int64_t bytes) override {
     const int64_t had = this->bytes();
     if (bytes <= had) return;
@@ -91,7 +93,7 @@ class TensorArena final : public Arena {
     }
   }
 
-  // From the end, a piece at a time.
+  // Searches from the end, a piece at a time.
   int64_t touched_bytes() const override {
     constexpr int64_t kPiece = int64_t{16} << 20;
     for (int64_t end = bytes(); end > 0; end -= std::min(end, kPiece)) {
@@ -170,7 +172,7 @@ class GenericBackend final : public Backend {
   WorkspaceModel workspace_model(int threads) const override { return {}; }
   std::optional<int64_t> available_bytes() const override {
     const std::optional<DeviceMemory> memory = device_.is_mps()    ? metal_memory()
-                                               : device_.is_cuda() ? hip_memory()  // as libtorch for ROCm calls it
+                                               : device_.is_cuda() ? hip_memory()  // libtorch's name for ROCm
                                                                    : std::nullopt;
     return memory ? std::optional(memory->free) : std::nullopt;
   }
@@ -179,7 +181,7 @@ class GenericBackend final : public Backend {
   void reset_outside_peak() override {}
   int64_t outside_allocations() const override { return 0; }
 
-  // One that libtorch knows no generator of draws by the CPU's.
+  // Returns the device's generator, or the CPU's if libtorch has none for the device.
   at::Generator generator() const override {
     return at::globalContext().defaultGenerator(at::isAccelerator(device_.type()) ? device_ : c10::Device(c10::kCPU));
   }

@@ -28,7 +28,7 @@ StandInHostMemory::Answer& stand_in() {
   return answer;
 }
 
-/// The number behind `key` at the start of a line of `file`.
+/// Returns the number after `key` at the start of a line of `file`.
 std::optional<int64_t> number_of(const path& file, std::string_view key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);)
@@ -36,7 +36,7 @@ std::optional<int64_t> number_of(const path& file, std::string_view key) {
   return {};
 }
 
-/// A hierarchy of control groups: where it is mounted and what its files are called.
+/// A hierarchy of control groups: its mount point and the names of its files.
 struct Hierarchy {
   path mount;
   const char* limit;
@@ -44,7 +44,7 @@ struct Hierarchy {
   const char* droppable;  // page cache, as a key of memory.stat
 };
 
-/// The least that is left in `group` and the groups around it.
+/// Returns the smallest rest of a limit in `group` and the groups that contain it.
 std::optional<int64_t> left_in(const Hierarchy& hierarchy, path group) {
   std::optional<int64_t> least;
   for (;; group = group.parent_path()) {

@@ -1,4 +1,4 @@
-// What memory the machine has left for this process.
+// Declares the memory that the machine has available for this process.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace plimsoll {
 
-/// Bytes that this process can take without swapping: what the kernel counts as available, or what the process's
-/// control groups (containers, batch systems) leave of their limit where that is less; page cache that can be dropped
-/// counts as free. Nothing where the system does not say. `root` is where /proc and /sys are looked for: for tests.
+/// Returns the bytes that this process can allocate without swapping. This is the kernel's figure, or the rest of the
+/// limit of the process's control groups (containers, batch systems) if that is less. Page cache that can be dropped
+/// counts as free. Returns nullopt if the system reports nothing. `root` holds /proc and /sys; it is for tests.
 std::optional<int64_t> available_host_memory(const std::filesystem::path& root = "/");
 
-/// The same, as everything that plans for this machine asks for it.
+/// Returns available_host_memory() for all plans for this machine.
 std::optional<int64_t> host_memory_now();
 
-/// For as long as it lives, host_memory_now() answers what `answer` does: a machine that runs full, for tests. Not for
-/// several threads at once.
+/// A fake of host_memory_now() for its lifetime: it returns what `answer` returns, for tests of a machine short of
+/// memory. Not thread-safe.
 class StandInHostMemory {
  public:
   using Answer = std::function<std::optional<int64_t>()>;

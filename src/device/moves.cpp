@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// Places lie in several arenas: addresses are compared as numbers.
+// Addresses are in several arenas, so they are compared as numbers.
 uintptr_t number(const std::byte* place) {
   return reinterpret_cast<uintptr_t>(place);
 }
@@ -31,11 +31,12 @@ class Moves {
     move_units();
   }
 
-  // Whole ranges, as long as there is one whose new place nobody needs any more. The others are left.
+  // Returns whole ranges in an order in which each can be moved, because no remaining range is stored at its new
+  // address. The others are left.
   std::vector<ByteMove> take_in_order() {
     std::vector<ByteMove> in_order;
     std::vector<int> in_its_way(moves_.size(), 0);
-    std::vector<std::vector<size_t>> waits(moves_.size());  // by what is in the way: for whom
+    std::vector<std::vector<size_t>> waits(moves_.size());  // by the range in the way: the ranges that wait for it
     for (size_t m = 0; m < moves_.size(); ++m) {
       const uintptr_t begin = number(moves_[m].to), end = begin + moves_[m].bytes;
       for (size_t other = first_ending_after(begin); other < moves_.size() && number(moves_[other].from) < end; ++other)
@@ -65,10 +66,10 @@ class Moves {
   const std::vector<ByteMove>& left() const { return moves_; }
 
  private:
-  // The rest goes round in circles, or waits for one that does. Unit by unit: what lies where one goes is taken up and
-  // goes on itself, until a place is free.
+  // Moves the remaining ranges, which form cycles or wait for one, unit by unit. The unit at a target address is lifted
+  // out and moved next, until a target is free.
   void move_units() {
-    std::vector<int64_t> first(moves_.size());  // by move: the number of its first unit
+    std::vector<int64_t> first(moves_.size());  // by move: index of its first unit
     int64_t units = 0;
     for (size_t m = 0; m < moves_.size(); ++m) {
       first[m] = units;
@@ -97,13 +98,13 @@ class Moves {
       }
   }
 
-  // The first of the old places, which are in order, that ends after `place`.
+  // Returns the index of the first old range, in order, that ends after `place`.
   size_t first_ending_after(uintptr_t place) const {
     const auto end = [](const ByteMove& move) { return number(move.from) + move.bytes; };
     return std::ranges::upper_bound(moves_, place, std::less{}, end) - moves_.begin();
   }
 
-  std::vector<ByteMove> moves_;  // by their old places
+  std::vector<ByteMove> moves_;  // sorted by old address
 };
 
 }  // namespace
@@ -115,7 +116,7 @@ void move_by_copies(std::vector<ByteMove> moves, const std::function<void(void*,
   std::vector<std::byte> piece;
   for (const ByteMove& move : all.take_in_order()) {
     piece.resize(static_cast<size_t>(std::min(move.bytes, kPiece)));
-    // From the end that its own new place does not reach first.
+    // Start at the end that the range's own new address does not overwrite first.
     const bool forwards = number(move.to) < number(move.from);
     for (int64_t done = 0; done < move.bytes;) {
       const int64_t size = std::min(move.bytes - done, kPiece), at = forwards ? done : move.bytes - done - size;

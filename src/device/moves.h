@@ -1,4 +1,5 @@
-// Bytes that change their places all at once: ranges may lie over each other's old places, in any permutation.
+// Declares moves of byte ranges that happen as if at the same time: new ranges may overlap old ranges, in any
+// permutation.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +10,20 @@
 
 namespace plimsoll {
 
-/// What is moved at a time where ranges go round in circles: the arenas' alignment.
+/// Unit in bytes of moves in a cycle of ranges: the alignment of the arenas.
 constexpr int64_t kMoveUnit = 64;
 
-/// What move_on_host() takes beside the ranges themselves at the most, if `bytes` are moved.
+/// Returns an upper bound of the bytes that move_on_host() allocates to move `bytes` bytes.
 constexpr int64_t scratch_of_moves(int64_t bytes) {
   return bytes / kMoveUnit / 8 + 1;
 }
 
-/// Carries out all of `moves` by the host, as Backend::move_all: an old place of one may overlap the new places of
+/// Makes all of `moves` on the host, as Backend::move_all. The old range of a move may overlap the new ranges of
 /// others, and its own.
 void move_on_host(std::vector<ByteMove> moves);
 
-/// The same where the host reaches the memory by copies only: `read` copies from a place to the host, `write` back.
-/// What goes round in circles is held by the host meanwhile, all else a piece at a time.
+/// Makes all of `moves` if the host reaches the memory by copies only: `read` copies from an address to the host,
+/// `write` back. The host holds ranges that form a cycle during the move; it holds other ranges one piece at a time.
 void move_by_copies(std::vector<ByteMove> moves,
                     const std::function<void(void* to, const std::byte* from, int64_t bytes)>& read,
                     const std::function<void(std::byte* to, const void* from, int64_t bytes)>& write);

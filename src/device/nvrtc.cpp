@@ -16,14 +16,14 @@ struct NvrtcProgram;
 
 namespace {
 
-// As nvrtc.h declares them; its header comes in a package of its own.
+// Declarations of nvrtc.h, because that header is in a package of its own.
 using Program = NvrtcProgram*;
 using Result = int;
 constexpr Result kSuccess = 0, kCompilation = 6, kInvalidOption = 5;
 
 constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 
-// torch's wheels bring it in a package beside torch's own.
+// Returns the folder next to torch's own: torch's wheels install NVRTC there, in a package of its own.
 std::filesystem::path beside_torch() {
   Dl_info library{};
   using IsValid = bool (*)(c10::DeviceType);
@@ -65,7 +65,7 @@ struct Nvrtc::Functions {
   Result (*log_size)(Program, size_t*);
   Result (*log)(Program, char*);
 
-  // nullptr: there is none.
+  // Returns the functions; nullptr: there is no library.
   static const Functions* found() {
     static const std::unique_ptr<LoadedLibrary> library = load();
     static const std::unique_ptr<const Functions> functions =
@@ -125,7 +125,7 @@ std::vector<std::byte> Nvrtc::compile(const std::string& source, int capability)
     if (functions_.log_size(program, &bytes) == kSuccess && bytes > 0) {
       log.resize(bytes);
       functions_.log(program, log.data());
-      log.resize(bytes - 1);  // its NUL
+      log.resize(bytes - 1);  // removes the terminating NUL
     }
     fail((result == kCompilation ? "a kernel does not compile: " + log : "compiling failed").c_str(), result);
   }

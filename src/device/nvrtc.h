@@ -1,5 +1,5 @@
-// NVIDIA's compiler as a library (libnvrtc), loaded when the first kernel is compiled: programs without fused ops need
-// none. Compiling takes no device.
+// Declares NVIDIA's compiler as a library (libnvrtc), loaded when the first kernel is compiled. Programs without fused
+// ops do not need it, and compiling needs no device.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@ namespace plimsoll {
 
 class Nvrtc {
  public:
-  /// Throws UserError (failure), saying where it was looked for and what to do, where there is none.
+  /// Throws UserError (failure) if there is none, with the paths that were searched and the remedy.
   Nvrtc();
 
-  /// "13.0"
+  /// Returns the version: "13.0".
   const std::string& version() const { return version_; }
 
-  /// Machine code for a device of compute capability `capability` (80, 90) of all kernels in `source`. Products and
-  /// sums are not contracted. Throws InternalError with the compiler's words where it refuses the text, which is ours,
-  /// UserError (failure) where it does not know the device.
+  /// Returns machine code of all kernels in `source` for a device of compute capability `capability` (80, 90). Products
+  /// and sums are not contracted. Throws InternalError with the compiler's message if it refuses the source, which is
+  /// ours; UserError (failure) if it does not know the device.
   std::vector<std::byte> compile(const std::string& source, int capability) const;
 
  private:
@@ -27,7 +27,7 @@ class Nvrtc {
   std::string version_;
 };
 
-/// Whether Nvrtc() will find one.
+/// Returns true if Nvrtc() will find one.
 bool has_nvrtc();
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Sizes in pages of memory.
+// Computes sizes in pages of memory.
 #pragma once
 
 #include <unistd.h>
@@ -12,7 +12,7 @@ inline int64_t page_bytes() {
   return bytes;
 }
 
-/// `bytes`, rounded up to whole pages.
+/// Returns `bytes`, rounded up to whole pages.
 inline int64_t whole_pages(int64_t bytes) {
   return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
 }

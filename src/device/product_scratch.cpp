@@ -35,7 +35,7 @@ int64_t storage_bytes(const View& view) {
   return (last + 1) * element_bytes(view.dtype);
 }
 
-/// A tensor of zeros that takes memory only where it is written to.
+/// A tensor of zeros that uses memory only for pages that are written.
 class Zeros {
  public:
   explicit Zeros(const View& view) : bytes_(static_cast<size_t>(storage_bytes(view))) {
@@ -60,7 +60,7 @@ class Zeros {
   void* address_;
 };
 
-/// Sets libtorch's threads for its lifetime.
+/// A scope that sets libtorch's number of threads.
 class Threads {
  public:
   explicit Threads(int threads) : before_(at::get_num_threads()) {
@@ -97,8 +97,8 @@ int64_t measure(const ops::LibraryProduct& product, int threads) {
   return frame.end().workspace_bytes;
 }
 
-// Asks first which kernels products of 16 bits go to: where nobody knows yet it is measured, and what that takes is not
-// this product's scratch.
+// Returns the key of a matmul. It first determines the kernels of 16-bit matmuls: if that is not known yet, it is
+// measured, and the memory of this measurement must not count as the matmul's scratch.
 std::string key_of(const ops::LibraryProduct& product, int threads) {
   std::string key = fmt::format("{}{}{}", threads, product.adds ? "+" : "",
                                 ops::float32_products(product.left.dtype) ? "blocks" : "");
@@ -109,11 +109,11 @@ std::string key_of(const ops::LibraryProduct& product, int threads) {
   return key;
 }
 
-/// Figures by key_of(), for all threads of this process.
+/// A store of figures by key_of(), for all threads of this process.
 struct Figures {
   std::mutex mutex;
   std::map<std::string, int64_t> measured;
-  std::map<std::string, int64_t> estimated;             // without an allowance; an allowance has its own
+  std::map<std::string, int64_t> estimated;             // estimates without an allowance; an allowance has its own
   std::map<std::pair<DType, int>, MatmulSpeed> speeds;  // by type and threads
 };
 Figures& figures() {
@@ -143,9 +143,9 @@ bool is_empty(const ops::LibraryProduct& product) {
   return product.result.elements() == 0 || product.left.elements() == 0;
 }
 
-// A thread's flops per second if the type was not measured.
+// Flops per second of a thread, if the type was not measured.
 constexpr double kUnmeasuredSpeed = 20e9;
-// Large operands and new pages make a matmul slower than the measured one.
+// Factor on the measured speed: large operands and new pages make a matmul slower.
 constexpr double kPartOfMeasuredSpeed = 0.5;
 
 double expected_flops_per_second(DType dtype, int threads) {
@@ -160,23 +160,23 @@ double expected_flops_per_second(DType dtype, int threads) {
 constexpr double kPartOfTime = 1.0 / 2;
 // The largest part that the parts of one matmul may take together.
 constexpr double kPartOfTimeForParts = 1.0 / 4;
-// The largest part that a part may take which is run to measure the speed.
+// The largest part of the remaining time that a matmul may take which is run to measure the speed.
 constexpr double kPartOfTimeForSpeed = 1.0 / 16;
 // A matmul may run if one of at least this part of its flops was measured.
 constexpr double kPartOfFlops = 1.0 / 64;
-// Otherwise it may take this, seconds expected.
+// Otherwise it may take this many expected seconds.
 constexpr double kUntriedSeconds = 0.01;
-// A shorter run has no speed: it is overhead, or a figure that was known.
+// A shorter run does not measure speed: it is overhead, or its figure was known already.
 constexpr double kShortestRun = 50e-6;
-// The largest part of the memory that a part of a matmul may take: its rows may take more pages than they fill. Less
-// than a quarter more is its scratch, at most.
+// A part of a matmul may take 1 / kPartOfMemory of the memory: its rows may take more pages than they fill, and its
+// scratch is less than another quarter.
 constexpr int64_t kPartOfMemory = 4;
 
 int64_t measurement_bytes(const ops::LibraryProduct& product) {
   return product_bytes(product) + product_scratch_bound(product);
 }
 
-/// Runs matmuls within an allowance, and learns their speed.
+/// A runner of matmuls within an allowance, which measures their speed.
 class LimitedMatmuls {
  public:
   LimitedMatmuls(MatmulSpeed& speed, MeasureAllowance& allowance, const ops::ProductScratch& measure)
@@ -185,7 +185,7 @@ class LimitedMatmuls {
   double left() const { return allowance_.seconds_left(); }
   double seconds(const ops::LibraryProduct& product) const { return product_flops(product) / speed_.flops_per_second; }
 
-  /// Whether a matmul as large has a known speed, or is expected to take little.
+  /// Returns true if a matmul of at least kPartOfFlops of its flops was measured.
   bool is_tried(const ops::LibraryProduct& product) const {
     return product_flops(product) * kPartOfFlops <= speed_.measured_flops;
   }
@@ -275,7 +275,8 @@ ProductScratchFigure product_scratch(const ops::LibraryProduct& product, int thr
   if (given) {
     if (const auto known = given->estimate(key)) return {*known, true};
   } else {
-    // The pages of a result are not refused if the machine does not have them: the system ends a program for them.
+    // The system does not refuse pages of a result for lack of memory; it ends the program. So the available memory is
+    // the limit.
     const int64_t bytes = host_memory_now().value_or(std::numeric_limits<int64_t>::max());
     allowance = &unlimited.emplace(MeasureLimits{bytes, std::numeric_limits<double>::infinity()});
   }

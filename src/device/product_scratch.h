@@ -1,4 +1,5 @@
-// Scratch that libtorch's matmuls take on this machine's CPU: measured, or estimated within an allowance.
+// Declares the scratch that libtorch's matmuls allocate on this machine's CPU: measured, or estimated within an
+// allowance.
 #pragma once
 
 #include "base/measure_allowance.h"
@@ -6,10 +7,10 @@
 
 namespace plimsoll {
 
-/// Runs `product` once on `threads` threads, on zeros, and gives what it takes of libtorch's allocator on the thread
-/// that calls it, laid out first-fit, each piece rounded up to 64 bytes. Operands take addresses only (pages that
-/// nobody has written to are one page of zeros); the result takes its bytes for the time. What is known is not run
-/// again in this process. Throws MemoryUnavailable where the machine has no addresses for the operands.
+/// Runs `product` once on `threads` threads, on zeros. Returns the bytes that it allocates from libtorch's allocator on
+/// the calling thread, placed first-fit, each piece rounded up to 64 bytes. Operands use addresses only (pages never
+/// written are one page of zeros); the result uses its bytes during the call. Known figures are not measured again in
+/// this process. Throws MemoryUnavailable if the machine has no addresses for the operands.
 int64_t measured_product_scratch(const ops::LibraryProduct& product, int threads);
 
 /// Scratch of a matmul, in bytes.
@@ -18,10 +19,10 @@ struct ProductScratchFigure {
   bool is_estimate = false;
 };
 
-/// Speed of the matmuls of one type.
+/// Measured speed of the matmuls of one type.
 struct MatmulSpeed {
-  double flops_per_second = 0;  ///< expected; after a run, that of the largest matmul that ran
-  double measured_flops = 0;    ///< of the largest matmul that ran; 0: none
+  double flops_per_second = 0;  ///< expected; after a run, the speed of the largest matmul that ran
+  double measured_flops = 0;    ///< flops of the largest matmul that ran; 0: none
 };
 
 /// Returns the scratch of `product` within `allowance`: measured if the allowance allows the matmul, and otherwise

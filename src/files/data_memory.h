@@ -1,4 +1,4 @@
-// Declares the count of the memory that files of data take, against the budget that a job gives (data.memory_budget).
+// Declares the count of the memory that files of data take, against the budget that a job sets (data.memory_budget).
 //
 // Readers of whole files call require_data_memory() before they allocate, several calls below the data set that knows
 // the budget. So the count belongs to a thread while a DataMemory::Scope lives; without one nothing is counted.
@@ -13,11 +13,11 @@ namespace plimsoll {
 /// A count of the bytes that a data set holds of its files. For one thread at a time.
 class DataMemory {
  public:
-  /// Without a budget only the bounds of each format hold.
-  /// `reserved`: bytes of the budget for files that are kept or that other threads read, at most the budget.
+  /// Without a budget only the bounds of each format hold. `reserved`: bytes of the budget for files that are kept or
+  /// that other threads read, at most the budget.
   explicit DataMemory(std::optional<int64_t> budget, int64_t reserved = 0) : budget_(budget), reserved_(reserved) {}
 
-  /// Counts the bytes that readers on this thread ask for in `memory`, until the scope ends. Scopes nest.
+  /// A scope that counts the bytes that readers on this thread request in `memory`. Scopes nest.
   class Scope {
    public:
     explicit Scope(DataMemory& memory);
@@ -39,15 +39,16 @@ class DataMemory {
   double kept_ = 0;       // bytes
 };
 
-/// Throws UserError (failure) with the file, what it announces and what is allowed, if `bytes` more than the kept ones
-/// exceed the budget of the thread's DataMemory. Called before the bytes are allocated; `announces` begins with a verb.
-/// Readers that ask for each line compare with data_memory_left() first, which takes nanoseconds.
+/// Throws UserError (failure) if `bytes` more than the kept ones exceed the budget of the thread's DataMemory. The
+/// message has the file, what it announces and what is allowed; `announces` begins with a verb. Called before the bytes
+/// are allocated. Readers that would call it for each line compare with data_memory_left() first, which takes
+/// nanoseconds.
 void require_data_memory(const std::string& file, const std::string& announces, double bytes);
 
 /// Returns the bytes that are left of the budget, at least 0; infinity if there is no budget.
 double data_memory_left();
 
-/// Counts `bytes` as kept from now on, beside what the next files take.
+/// Counts `bytes` as kept from now on, in addition to the bytes of the next files.
 void keep_data_memory(double bytes);
 
 }  // namespace plimsoll

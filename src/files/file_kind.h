@@ -1,4 +1,4 @@
-// What a file is by its first bytes, for the message of a reader that was given another kind.
+// Recognizes a file by its first bytes, for the message of a reader that was given a file of another kind.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace plimsoll {
 
-/// "a PNG picture", "a NumPy array (.npy)", ...; "" where the bytes are of nothing known. `bytes`: the file's first,
-/// 132 of which are looked at.
+/// Returns "a PNG picture", "a NumPy array (.npy)", ...; "" if the bytes are of no known kind. `bytes` are the file's
+/// first; at most 132 of them are read.
 std::string_view file_kind(std::span<const std::byte> bytes);
 
-/// The same of a file, "" where it cannot be read.
+/// Returns the kind of a file; "" if it cannot be read.
 std::string_view file_kind(const std::filesystem::path& file);
 
-/// "; it is a PNG picture", for the end of a message, or "".
+/// Returns "; it is a PNG picture", for the end of a message, or "".
 std::string what_it_is(const std::filesystem::path& file);
 
 }  // namespace plimsoll

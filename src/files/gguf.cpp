@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little 
 enum Type : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64, kTypes };
 constexpr uint64_t kBytesOf[kTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-// Far more than any file has; each takes memory of ours.
+// Far more than any real file has; each entry uses memory.
 constexpr uint64_t kMostTensors = 1 << 17, kMostEntries = 1 << 16, kMostDimensions = 4;
 constexpr uint64_t kLongestName = 1 << 12, kUsualAlignment = 32, kLargestAlignment = 1 << 20;
 
@@ -32,7 +32,7 @@ Number number_at(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-/// Walks through the file once; every length is compared with what is left before it is used.
+/// A reader that goes through the file once. Every length is compared with the remaining bytes before it is used.
 class GgufReader {
  public:
   explicit GgufReader(GgufFile& file) : file_(file), left_(file.map_.data(), static_cast<size_t>(file.map_.size())) {}
@@ -95,7 +95,7 @@ class GgufReader {
     } else if (value.type == Type::array) {
       value.element_type = number<uint32_t>();
       value.count = number<uint64_t>();
-      // Lists of lists are allowed by the format and used by nobody.
+      // The format allows lists of lists, but no file uses them.
       if (value.element_type >= kTypes || value.element_type == Type::array)
         fail(fmt::format("{} is a list of the type {}", in_quotes(key), value.element_type));
       begin = left_.data();
@@ -241,7 +241,7 @@ std::optional<std::vector<std::string_view>> GgufFile::texts(const std::string& 
   if (value->element_type != Type::string)
     throw corrupt_file(path_, fmt::format("{} is no list of strings", in_quotes(key)));
   std::vector<std::string_view> texts;
-  texts.reserve(value->count);  // each takes 8 bytes of the file at the least
+  texts.reserve(value->count);  // each takes at least 8 bytes of the file
   std::span<const std::byte> left = value->bytes;
   for (uint64_t i = 0; i < value->count; ++i) {
     const auto size = number_at<uint64_t>(left);

@@ -1,10 +1,10 @@
-// GGUF files (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensors, often quantised in
-// blocks. From outside, parsed under suspicion.
+// Reads GGUF files (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensors, often quantized
+// in blocks. Files come from outside, so every field is checked.
 //
 //     | "GGUF" | version 2 or 3 | tensors | entries | key, type, value ... | name, sizes, type, offset ... | data |
 //
-// Bounds: the file is mapped; what is kept of its metadata takes at most 16 x their size. Tensors are at most 2^17,
-// entries 2^16, dimensions 4, names 4096 bytes, the alignment 1 MiB; lists, texts and data lie within the file.
+// Bounds: the file is mapped; the kept metadata takes at most 16 x its size in the file. Tensors are at most 2^17,
+// entries 2^16, dimensions 4, names 4096 bytes, the alignment 1 MiB; lists, texts and data are within the file.
 #pragma once
 
 #include <cstddef>
@@ -25,23 +25,23 @@ namespace plimsoll {
 /// A tensor of an open file: rows of blocks.
 struct GgufTensor {
   GgmlType type = GgmlType::f32;
-  std::vector<int64_t> sizes;        ///< row major, as libtorch has them: the file's other way around
-  std::span<const std::byte> bytes;  ///< in the map, aligned to nothing
+  std::vector<int64_t> sizes;        ///< row major, as in libtorch: the reverse of the file's order
+  std::span<const std::byte> bytes;  ///< in the map, without any alignment
 };
 
 class GgufFile {
  public:
-  /// Throws UserError (failure) that names the file: missing, truncated, corrupt, of another version, with a tensor of
-  /// a type that is unknown.
+  /// Opens a file. Throws UserError (failure) that names the file: missing, truncated, corrupt, of another version,
+  /// with a tensor of an unknown type.
   static GgufFile open(const std::filesystem::path& path);
 
   const std::map<std::string, GgufTensor>& tensors() const { return tensors_; }
 
-  // Metadata. Nothing where there is no such key; UserError (failure) where its value is of another kind.
+  // Metadata: nullopt if there is no such key. Throws UserError (failure) if its value is of another kind.
   std::optional<std::string> text(const std::string& key) const;
-  std::optional<int64_t> integer(const std::string& key) const;  ///< of any width, below 2^63
+  std::optional<int64_t> integer(const std::string& key) const;  ///< integers of any width, below 2^63
   std::optional<double> number(const std::string& key) const;
-  /// Strings of a list; they point into the map.
+  /// Returns the strings of a list; they point into the map.
   std::optional<std::vector<std::string_view>> texts(const std::string& key) const;
 
   const std::string& path() const { return path_; }
@@ -50,11 +50,11 @@ class GgufFile {
   void require_whole() const { map_.require_whole(); }
 
  private:
-  /// A value where it stands in the map: what it holds is read when it is asked for.
+  /// A value in the map. Its contents are decoded when they are requested.
   struct Value {
     uint32_t type = 0;
-    uint32_t element_type = 0;  ///< of a list
-    uint64_t count = 0;         ///< of a list
+    uint32_t element_type = 0;  ///< element type of a list
+    uint64_t count = 0;         ///< number of elements of a list
     std::span<const std::byte> bytes;
   };
   friend class GgufReader;

@@ -26,13 +26,13 @@ float half_at(const uint8_t* from) {
   uint16_t bits = 0;
   std::memcpy(&bits, from, sizeof bits);
   const uint32_t magnitude = uint32_t{bits & 0x7fffu} << 13, sign = uint32_t{bits & 0x8000u} << 16;
-  // Multiplying by 2^112 moves the exponent into float's range and makes subnormal halves right too.
+  // Multiplying by 2^112 moves the exponent into float's range and also converts subnormal halves correctly.
   const float finite = std::bit_cast<float>(magnitude) * 0x1p112f;
   const uint32_t value = magnitude >= (31u << 23) ? magnitude + (224u << 23) : std::bit_cast<uint32_t>(finite);
   return std::bit_cast<float>(value | sign);
 }
 
-// Layouts: ggml-common.h. A byte holds number i in its low half and number i + 16 in its high one.
+// Layouts: ggml-common.h. A byte has element i in its low half and element i + 16 in its high half.
 
 void q8_0(const uint8_t* from, float* to) {
   const float scale = half_at(from);
@@ -55,7 +55,7 @@ void q4_1(const uint8_t* from, float* to) {
   }
 }
 
-// Two halves of 128 numbers: 64 bytes of low four bits, 32 of high two, 8 scales of 16 numbers each.
+// Two halves of 128 elements: 64 bytes of low four bits, 32 of high two, 8 scales of 16 elements each.
 void q6_k(const uint8_t* from, float* to) {
   const float scale = half_at(from + 208);
   for (int half = 0; half < 2; ++half) {

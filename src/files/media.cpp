@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kLibrary = "libplimsoll_media.so.0";
 
-// Beside the library that this function is in, and where the system looks.
+// Returns the path next to the library that contains this function, and the name for the system's search path.
 std::vector<std::string> usual_places() {
   std::vector<std::string> places;
   Dl_info self{};
@@ -25,7 +25,7 @@ std::vector<std::string> usual_places() {
   return places;
 }
 
-// The library stays loaded: FFmpeg keeps state of its own.
+// Loads the library, which stays loaded because FFmpeg keeps state of its own.
 const media::Functions& load(const std::vector<std::string>& candidates) {
   std::string reasons;
   for (const std::string& candidate : candidates) {
@@ -48,7 +48,7 @@ const media::Functions& load(const std::vector<std::string>& candidates) {
 }
 
 const media::Functions& functions() {
-  static const media::Functions& all = load(usual_places());  // tried again after an error
+  static const media::Functions& all = load(usual_places());  // tried again after an exception
   return all;
 }
 
@@ -92,7 +92,7 @@ std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::v
   check(std::is_sorted(seconds.begin(), seconds.end()), "times of pictures that do not ascend");
   check(seconds.empty() || (std::isfinite(seconds.back()) && seconds.front() >= 0), "a picture at no time of a video");
   const auto count = static_cast<int64_t>(seconds.size());
-  // In this order: the product is only made of what is bounded.
+  // In this order, so that the product has only bounded factors.
   if (width < 1 || height < 1 || width > kLargestPictureSide || height > kLargestPictureSide || count > kMostPictures ||
       count * width * height * 3 > kMostPictureBytes)
     tell(path,

@@ -1,14 +1,16 @@
-// Pictures and sound out of video and audio files, decoded by FFmpeg. FFmpeg's libraries are behind a library of their
-// own, libplimsoll_media, which is loaded at the first call: who reads no videos needs no FFmpeg.
+// Declares decoders of pictures and sound in video and audio files, through FFmpeg. FFmpeg's libraries are behind a
+// library of their own, libplimsoll_media, which is loaded at the first call: programs that read no videos need no
+// FFmpeg.
 //
-// All functions may be called from many threads at once. They throw UserError (failure) that names the file and what
-// is the matter with it: not a video, no video stream, cut short, too large. Only regular local files are opened; what
-// a file refers to (playlists, network addresses) is not, and playlists are no files that are read: MP4 and MOV,
-// Matroska and WebM, AVI, MPEG, FLV, ASF, Ogg, MXF, DV, GIF, APNG, YUV4MPEG and bare H.264, H.265 and MPEG-4 streams
-// are; WAV, AIFF, AU, CAF, MP3, FLAC, AAC and AC-3 for sound. A rotation that a file asks for is not applied.
+// All functions may be called from many threads at the same time. They throw UserError (failure) that names the file
+// and the error: not a video, no video stream, cut short, too large. Only regular local files are opened; references in
+// a file (playlists, network addresses) are not followed, and playlists are not read. Readable video files are MP4 and
+// MOV, Matroska and WebM, AVI, MPEG, FLV, ASF, Ogg, MXF, DV, GIF, APNG, YUV4MPEG and bare H.264, H.265 and MPEG-4
+// streams. Readable sound files are WAV, AIFF, AU, CAF, MP3, FLAC, AAC and AC-3. A rotation that a file requests is not
+// applied.
 //
-// Codecs are those that are common in these formats (kCodecs in files/media/media_file.cpp). Bounds beside those of a
-// call (below): files/media/media_file.h.
+// Codecs are those that are common in these formats (kCodecs in files/media/media_file.cpp). In addition to the bounds
+// of a call (below), those in files/media/media_file.h hold.
 #pragma once
 
 #include <cstdint>
@@ -20,42 +22,42 @@
 
 namespace plimsoll {
 
-/// What a video file says of itself: of its first video stream.
+/// Properties of the first video stream of a file, as the file states them.
 struct VideoInfo {
   double seconds = 0;     ///< length
-  double frame_rate = 0;  ///< frames a second, on average
-  int64_t frames = 0;     ///< as the file counts them, or else length x rate
+  double frame_rate = 0;  ///< frames per second, on average
+  int64_t frames = 0;     ///< the file's count, or else length x rate
   int64_t width = 0, height = 0;
   bool audio = false;  ///< it has sound that can be read
 };
 
-constexpr int64_t kLargestPictureSide = 8192;            ///< of a picture that is asked for
-constexpr int64_t kMostPictures = int64_t{1} << 16;      ///< of one call
-constexpr int64_t kMostPictureBytes = int64_t{1} << 33;  ///< of one call
+constexpr int64_t kLargestPictureSide = 8192;            ///< largest width or height of a requested picture, pixels
+constexpr int64_t kMostPictures = int64_t{1} << 16;      ///< largest number of pictures in one call
+constexpr int64_t kMostPictureBytes = int64_t{1} << 33;  ///< largest number of bytes in one call
 constexpr int64_t kHighestSampleRate = 384'000;
 constexpr int64_t kMostAudioSamples = int64_t{1} << 28;  ///< after resampling
 
 VideoInfo describe_video(const std::filesystem::path& path);
 
-/// The middles of `count` equal parts of [start, end): where a clip is looked at.
+/// Returns the midpoints of `count` equal parts of [start, end): the times at which a clip is sampled.
 std::vector<double> evenly_spaced(double start, double end, int64_t count);
 
-/// The pictures shown at `seconds` (from the first picture on, ascending), scaled to `width` x `height` whatever their
-/// shape: uint8 [seconds.size(), height, width, 3], red, green, blue. Averages areas where it makes pictures smaller,
-/// bicubic where larger. A video that ends before the last of `seconds` is an error.
+/// Returns the pictures shown at `seconds` (from the first picture on, ascending), scaled to `width` x `height` without
+/// regard to their aspect ratio: uint8 [seconds.size(), height, width, 3], red, green, blue. Scaling averages areas if
+/// pictures get smaller, and is bicubic if they get larger. A video that ends before the last of `seconds` is an error.
 std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::vector<double>& seconds, int64_t width,
                                  int64_t height);
 
-/// The best audio stream, all channels mixed into one, at `sample_rate` samples a second, within [-1, 1] or a little
-/// beyond. Sound with a part that cannot be decoded, or that ends before the file says, is an error.
+/// Returns the best audio stream, all channels mixed into one, at `sample_rate` samples per second, within [-1, 1] or
+/// slightly beyond. Sound with a part that cannot be decoded, or that ends before its stated length, is an error.
 std::vector<float> read_audio(const std::filesystem::path& path, int64_t sample_rate);
 
-/// A PNG or JPEG file that lies in memory, for read_picture() (files/picture.h), which has looked through it; `path` is
-/// for messages.
+/// Decodes a PNG or JPEG file in memory for read_picture() (files/picture.h), which has validated it; `path` is for
+/// messages.
 Picture decode_picture(const std::filesystem::path& path, const std::vector<uint8_t>& bytes, bool png);
 
 /// Loads the library from the first of `candidates` that can be loaded; the functions above call it with the folder of
-/// libplimsoll and then the system's. UserError that names the Debian packages where there is none. For tests.
+/// libplimsoll and then the system's. Throws UserError that names the Debian packages if there is none. For tests.
 void load_media_library(const std::vector<std::string>& candidates);
 
 }  // namespace plimsoll

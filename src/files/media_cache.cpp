@@ -28,13 +28,13 @@ VideoFile VideoFile::look_at(const std::filesystem::path& path) {
 }
 
 uint64_t media_cache_key(const VideoFile& file, std::string_view contents) {
-  // The path last: it alone may hold colons.
+  // The path comes last, because only it may have colons.
   return mix64(hash_bytes(fmt::format("{}:{}:{}:{}", contents, file.bytes, file.changed_at, file.path.string())));
 }
 
 std::filesystem::path media_cache_path(const std::filesystem::path& folder, const VideoFile& file, uint64_t key,
                                        std::string_view extension) {
-  constexpr size_t longest = 100;  // with the key within what file systems take
+  constexpr size_t longest = 100;  // with the key, within the limit of file systems
   return folder / fmt::format("{}-{:016x}.{}", file.path.stem().string().substr(0, longest), key, extension);
 }
 

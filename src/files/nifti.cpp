@@ -19,15 +19,15 @@
 namespace plimsoll {
 namespace {
 
-// The header; offsets as in nifti1.h.
+// Sizes and offsets of the header, as in nifti1.h.
 constexpr size_t kHeaderBytes = 348;
 constexpr size_t kDim = 40, kDatatype = 70, kBitpix = 72, kPixdim = 76, kVoxOffset = 108, kSlope = 112,
                  kIntercept = 116, kUnits = 123, kSformCode = 254, kSform = 280, kMagic = 344;
 constexpr uint32_t kNifti2HeaderBytes = 540;
 constexpr size_t kStreamed = size_t{1} << 20;
-// A volume grows by pieces of so many bytes.
+// Bytes by which a volume grows.
 constexpr int64_t kVolumePiece = int64_t{1} << 24;
-constexpr int64_t kFirstVoxel = 352;  // behind the header and a flag of four bytes
+constexpr int64_t kFirstVoxel = 352;  // after the header and a flag of four bytes
 
 constexpr NiftiType kTypes[] = {NiftiType::uint8,   NiftiType::int16, NiftiType::int32,  NiftiType::float32,
                                 NiftiType::float64, NiftiType::int8,  NiftiType::uint16, NiftiType::uint32,
@@ -61,7 +61,7 @@ void reverse_each(std::span<std::byte> bytes, size_t element) {
                  bytes.begin() + static_cast<std::ptrdiff_t>(i + element));
 }
 
-/// The header's fields, in this machine's order.
+/// A header whose fields are returned in this machine's byte order.
 class Header {
  public:
   explicit Header(const std::array<std::byte, kHeaderBytes>& bytes) : bytes_(bytes) {
@@ -93,7 +93,7 @@ void check_magic(const Header& header, const std::filesystem::path& file) {
     refuse_nifti(file, "is not a NIfTI-1 file: it has no 'n+1' at byte 344 (an older ANALYZE file?)");
 }
 
-/// `volumes`: how many there are; nullptr: there must be one.
+/// Returns the sizes. `volumes` is set to the number of volumes; nullptr: there must be one.
 std::array<int64_t, 3> sizes_of(const Header& header, const std::filesystem::path& file, int64_t* volumes) {
   const auto dimensions = header.get<int16_t>(kDim);
   if (dimensions < 1 || dimensions > 7)
@@ -102,7 +102,7 @@ std::array<int64_t, 3> sizes_of(const Header& header, const std::filesystem::pat
   for (int i = 1; i <= dimensions; ++i) {
     const auto size = header.get<int16_t>(kDim + sizeof(int16_t) * static_cast<size_t>(i));
     if (size < 1) refuse_nifti(file, fmt::format("says that its dimension {} has {} voxels", i, size));
-    if (i > 3 && volumes != nullptr) *volumes *= size;  // four of 15 bits
+    if (i > 3 && volumes != nullptr) *volumes *= size;  // at most four factors of 15 bits
     if (i > 3 && size > 1 && volumes == nullptr)
       refuse_nifti(file, fmt::format("has {} volumes along dimension {}; a single volume is wanted", size, i));
     if (i <= 3) sizes[static_cast<size_t>(i) - 1] = size;
@@ -127,7 +127,7 @@ NiftiType type_of(const Header& header, const std::filesystem::path& file) {
 
 int64_t offset_of_voxels(const Header& header, const std::filesystem::path& file) {
   const double offset = header.get<float>(kVoxOffset);
-  // Some writers leave it 0.
+  // Some writers set it to 0.
   if (offset == 0) return kFirstVoxel;
   if (!(offset >= kFirstVoxel && offset <= 1e9) || offset != std::floor(offset))
     refuse_nifti(file, fmt::format("says that its voxels begin at byte {}; they cannot begin before byte {}", offset,
@@ -166,7 +166,7 @@ double as_double(const std::byte* bytes) {
   return static_cast<double>(number);
 }
 
-/// `volume.bytes` are `count` voxels from voxel `first` on.
+/// Throws if a value is not finite; `volume.bytes` are `count` voxels from voxel `first` on.
 void check_finite(const NiftiVolume& volume, int64_t first, int64_t count, const std::filesystem::path& file) {
   if (!is_floating(volume.type)) return;
   for (int64_t k = 0; k < count; ++k)
@@ -183,7 +183,7 @@ Header header_of(NiftiBytes& reader, const std::filesystem::path& file) {
   return header;
 }
 
-/// What the header says of a volume, held against the file, which is read up to its first voxel.
+/// Returns the layout of a volume from the header, checked against the file, which is read up to its first voxel.
 NiftiVolume layout_of(const Header& header, NiftiBytes& reader, const std::filesystem::path& file, int64_t* volumes) {
   NiftiVolume volume;
   volume.sizes = sizes_of(header, file, volumes);
@@ -191,7 +191,7 @@ NiftiVolume layout_of(const Header& header, NiftiBytes& reader, const std::files
   read_scale(header, file, volume);
   read_geometry(header, volume);
   const int64_t offset = offset_of_voxels(header, file);
-  // Three sizes of 15 bits and 8 bytes a voxel: at most 2^48. Four more of them are counted in floating point.
+  // Three sizes of 15 bits and 8 bytes for each voxel: at most 2^48. Four more sizes are multiplied in floating point.
   const double bytes = static_cast<double>(volume.voxels()) * static_cast<double>(bytes_of(volume.type)) *
                        static_cast<double>(volumes != nullptr ? *volumes : 1);
   if (static_cast<double>(offset) + bytes > static_cast<double>(reader.most_bytes()))
@@ -312,7 +312,8 @@ NiftiVolume read_nifti(const std::filesystem::path& file) {
   require_data_memory(file.string(),
                       fmt::format("announces {} voxels of {}", volume.sizes_in_words(), name_of(volume.type)),
                       static_cast<double>(bytes));
-  // Addresses of the whole volume, which layout_of() has bounded. Memory grows with the bytes that are really there.
+  // Reserves addresses for the whole volume, which layout_of() has bounded. Memory grows with the bytes that the file
+  // really has.
   volume.bytes.reserve(static_cast<size_t>(bytes));
   for (int64_t done = 0; done < bytes;) {
     const int64_t piece = std::min<int64_t>(bytes - done, kVolumePiece);

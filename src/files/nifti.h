@@ -1,11 +1,12 @@
-// Volumes in NIfTI-1 files (.nii, .nii.gz; nifti.nimh.nih.gov/nifti-1), as scanners' and atlases' data are passed on.
+// Reads volumes in NIfTI-1 files (.nii, .nii.gz; nifti.nimh.nih.gov/nifti-1), the format in which data of scanners and
+// atlases are distributed.
 //
-// A reader of our own over zlib: the header is 348 bytes, and every size in it is held against the file before anything
-// is allocated. libniftiio allocates what a header asks for and prints what it thinks of it.
+// The reader is our own, over zlib: the header is 348 bytes, and every size in it is compared with the file before
+// anything is allocated. libniftiio allocates the sizes in a header unchecked and prints its own messages.
 //
 // Bounds: a file that is not packed takes at most its own size. A packed file takes at most 512 MiB + 16 x its size,
-// unpacked (files/unpack_limit.h); a larger one is an error that asks for the unpacked file. A volume is in memory
-// once.
+// unpacked (files/unpack_limit.h); a larger one is an error that tells the user to unpack the file. A volume is in
+// memory once.
 #pragma once
 
 #include <array>
@@ -21,7 +22,7 @@
 
 namespace plimsoll {
 
-/// Element types that occur, with their codes.
+/// Supported element types, with their codes in the file.
 enum class NiftiType : int16_t {
   uint8 = 2,
   int16 = 4,
@@ -37,27 +38,27 @@ enum class NiftiType : int16_t {
 std::string_view name_of(NiftiType type);
 bool is_floating(NiftiType type);
 
-/// A volume as it stands in the file, 1 to 8 bytes a voxel, and what its numbers mean.
+/// A volume as stored in the file, 1 to 8 bytes a voxel, with the meaning of its numbers.
 struct NiftiVolume {
   std::array<int64_t, 3> sizes = {};     ///< voxels along x, y, z; x is the fastest
-  std::array<double, 3> spacing = {};    ///< millimetres between them; 1 where the file does not say
-  std::array<double, 12> to_world = {};  ///< rows of the map to millimetres; all 0 where the file has none
+  std::array<double, 3> spacing = {};    ///< millimeters between voxels; 1 if the file does not say
+  std::array<double, 12> to_world = {};  ///< rows of the map to millimeters; all 0 if the file has none
   NiftiType type = NiftiType::uint8;
   double slope = 1, intercept = 0;  ///< value = slope x number + intercept
-  std::vector<std::byte> bytes;     ///< in this machine's order
+  std::vector<std::byte> bytes;     ///< in this machine's byte order
 
   int64_t voxels() const { return sizes[0] * sizes[1] * sizes[2]; }
   int64_t index(int64_t x, int64_t y, int64_t z) const { return x + sizes[0] * (y + sizes[1] * z); }
-  /// The value of voxel `index`.
+  /// Returns the value of voxel `index`.
   double at(int64_t index) const { return slope * number(index) + intercept; }
-  /// The same without slope and intercept.
+  /// Returns the stored number of voxel `index`, without slope and intercept.
   double number(int64_t index) const;
-  std::string sizes_in_words() const;  ///< "181 x 217 x 181"
+  std::string sizes_in_words() const;  ///< returns "181 x 217 x 181"
 };
 
-/// Reads one volume; a fourth dimension must be 1. Takes the volume's bytes and a buffer of 16 MiB. Throws UserError
-/// that names the file: missing, not NIfTI-1, truncated, of sizes that the file cannot hold or may not unpack to, of a
-/// type that is not among NiftiType, a value that is not finite, more bytes behind the voxels than a header has.
+/// Reads one volume; a fourth dimension must be 1. Allocates the volume's bytes and a buffer of 16 MiB. Throws
+/// UserError that names the file: missing, not NIfTI-1, truncated, sizes that the file cannot hold or may not unpack
+/// to, a type that is not in NiftiType, a value that is not finite, more bytes after the voxels than a header has.
 NiftiVolume read_nifti(const std::filesystem::path& file);
 
 /// Reads one volume as read_nifti() does and keeps at most 1 MiB of it at a time. `layout` is called first, with the
@@ -68,18 +69,18 @@ void stream_nifti(const std::filesystem::path& file, int64_t kept_bytes,
                   const std::function<void(int64_t first, const NiftiVolume& numbers, int64_t count)>& piece);
 
 /// Volumes over time, read one after the other with a buffer of 1 MiB: the file need not fit in memory. Throws
-/// UserError as read_nifti() does, but for values that are not finite.
+/// UserError as read_nifti() does, except for values that are not finite.
 class NiftiSeries {
  public:
   explicit NiftiSeries(const std::filesystem::path& file);
   ~NiftiSeries();
 
-  const NiftiVolume& layout() const { return layout_; }  ///< of each volume, without bytes
-  int64_t volumes() const { return volumes_; }           ///< along all further dimensions
+  const NiftiVolume& layout() const { return layout_; }  ///< layout of each volume, without bytes
+  int64_t volumes() const { return volumes_; }           ///< number of volumes, along all further dimensions
   int64_t file_bytes() const { return file_bytes_; }
   double repetition_time() const { return seconds_; }  ///< seconds from volume to volume; 0: the file does not say
 
-  /// The values of the next volume, layout().voxels() of them; at most volumes() times.
+  /// Reads the values of the next volume, layout().voxels() of them; at most volumes() times.
   void read(std::span<float> values);
 
  private:

@@ -19,10 +19,10 @@
 namespace plimsoll {
 namespace {
 
-// Deflate cannot pack more than this into a byte (zlib.net/zlib_tech.html).
+// Largest ratio that Deflate reaches (zlib.net/zlib_tech.html).
 constexpr int64_t kMostDeflated = 1032;
 constexpr size_t kPiece = size_t{1} << 24;
-// Some writers fill the last block of a tape behind the voxels.
+// Some writers fill the last block of a tape after the voxels.
 constexpr int64_t kMaxBytesBehind = int64_t{1} << 16;
 
 }  // namespace

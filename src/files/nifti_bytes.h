@@ -15,25 +15,25 @@ namespace plimsoll {
 /// Throws UserError (failure): the file's name and `what`.
 [[noreturn]] void refuse_nifti(const std::filesystem::path& file, const std::string& what);
 
-/// The bytes of one file, from the begin to the end. Every function throws UserError (failure) that names the file if
-/// it is damaged or truncated.
+/// A reader of the bytes of one file, from begin to end. Every function throws UserError (failure) that names the file
+/// if it is damaged or truncated.
 class NiftiBytes {
  public:
   /// Opens the file. Throws UserError for a folder, for a file that cannot be read, and for a file of another kind.
   explicit NiftiBytes(const std::filesystem::path& file);
 
-  /// Returns the size of the file on disk, bytes.
+  /// Returns the size of the file on disk in bytes.
   int64_t file_bytes() const { return file_bytes_; }
   /// Throws if a packed file takes more than it may; `what` begins with a verb.
   void require_allowed(double bytes, const std::string& what) const;
-  /// Returns an upper bound of the bytes that there are to read.
+  /// Returns an upper bound of the number of bytes in the unpacked file.
   int64_t most_bytes() const { return most_bytes_; }
 
-  /// Fills `to` with the next bytes; `what` they are, for messages.
+  /// Fills `to` with the next bytes; `what` names them in messages.
   void read(std::span<std::byte> to, const char* what);
-  /// Reads over the next `bytes` bytes.
+  /// Skips the next `bytes` bytes.
   void skip(int64_t bytes, const char* what);
-  /// Reads to the end of what is packed, where its checksum stands. Nothing can be read afterwards.
+  /// Reads to the end of the packed data, and so checks its checksum. Nothing can be read afterwards.
   void finish();
 
  private:

@@ -10,13 +10,13 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kTolerance = 0.1;  // of the smallest spacing
+constexpr double kTolerance = 0.1;  // relative to the smallest spacing
 
 std::string listed(const auto& numbers) {
   return fmt::format("{:.6g}", fmt::join(numbers, ", "));
 }
 
-/// The farthest that a voxel lies from that of the same indices: both maps are linear, so that it is at a corner.
+/// Returns the largest distance between voxels of the same indices. Both maps are linear, so it is at a corner.
 double farthest_apart(const NiftiVolume& one, const NiftiVolume& other) {
   double farthest = 0;
   for (unsigned corner = 0; corner < 8; ++corner) {

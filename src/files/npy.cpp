@@ -23,10 +23,10 @@ static_assert(std::endian::native == std::endian::little, "arrays are turned to 
 
 constexpr std::string_view kMagic{"\x93NUMPY", 6};
 constexpr size_t kLongestHeader = size_t{1} << 20;
-constexpr size_t kMostDimensions = 32;  // as NumPy had it until 2.0
+constexpr size_t kMostDimensions = 32;  // NumPy's limit until 2.0
 
 struct Known {
-  std::string_view code;  // without the byte order
+  std::string_view code;  // without the byte order character
   NpyType type;
   size_t bytes;
   std::string_view name;
@@ -44,14 +44,14 @@ const Known& known(NpyType type) {
   return *std::ranges::find(kTypes, type, &Known::type);
 }
 
-/// What a header says: a Python dictionary of three entries.
+/// Fields of a header: a Python dictionary of three entries.
 struct Header {
   std::optional<std::string> descr;
   std::optional<bool> fortran;
   std::optional<std::vector<int64_t>> sizes;
 };
 
-/// Reads "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }" and nothing else of Python.
+/// A parser of "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }" and no other Python.
 class HeaderText {
  public:
   HeaderText(std::string_view text, const std::string& name) : rest_(text), name_(name) {}
@@ -130,7 +130,7 @@ class HeaderText {
       if (error != std::errc() || size < 0)
         refuse(fmt::format("says that it has a size of {}; sizes are whole numbers from 0 on", in_quotes(rest_)));
       rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
-      if (rest_.starts_with('L')) rest_.remove_prefix(1);  // as Python 2 wrote long numbers
+      if (rest_.starts_with('L')) rest_.remove_prefix(1);  // long numbers as Python 2 wrote them
       sizes.push_back(size);
       if (sizes.size() > kMostDimensions) refuse(fmt::format("has more than {} dimensions", kMostDimensions));
       if (!taken(',')) {
@@ -180,7 +180,7 @@ double as_double(const std::byte* bytes) {
   return static_cast<double>(number);
 }
 
-/// Turns numbers that stand with the first index as the fastest.
+/// Returns elements in C order from elements whose first index is the fastest.
 std::vector<std::byte> in_c_order(std::span<const std::byte> from, const std::vector<int64_t>& sizes, size_t element) {
   std::vector<std::byte> to(from.size());
   std::vector<size_t> step(sizes.size()), place(sizes.size(), 0);
@@ -265,7 +265,7 @@ std::string NpyArray::sizes_in_words() const {
 
 namespace {
 
-/// The array that `bytes` hold, without its numbers, and how these stand.
+/// An array in a file without its elements, and their layout.
 struct Described {
   NpyArray array;
   size_t element = 1, begin = 0;

@@ -19,13 +19,13 @@
 namespace plimsoll {
 namespace {
 
-// Sizes of the archive's records without their names, and how they begin.
+// Sizes of the archive's records without their names, and their signatures.
 constexpr size_t kEndBytes = 22, kEntryBytes = 46, kLocalBytes = 30;
 constexpr uint32_t kEnd = 0x06054b50, kEntry = 0x02014b50, kLocal = 0x04034b50;
 constexpr size_t kLongestComment = 65535;
 constexpr uint32_t kInZip64 = 0xffffffff;
 constexpr uint16_t kStored = 0, kDeflated = 8;
-// Deflate cannot pack more than this into a byte (zlib.net/zlib_tech.html).
+// Largest ratio that Deflate reaches (zlib.net/zlib_tech.html).
 constexpr int64_t kMostDeflated = 1032;
 constexpr size_t kPiece = size_t{1} << 24;
 
@@ -33,7 +33,7 @@ constexpr size_t kPiece = size_t{1} << 24;
   throw UserError(fmt::format("{}: {}", name, what), UserError::Kind::failure);
 }
 
-/// The file's bytes, as little-endian numbers; whoever asks has looked at the size.
+/// The file's bytes as little-endian numbers; the caller checks the bounds.
 struct Bytes {
   std::span<const std::byte> all;
   uint16_t two(size_t at) const {
@@ -43,7 +43,7 @@ struct Bytes {
   bool has(size_t at, size_t count) const { return at <= all.size() && count <= all.size() - at; }
 };
 
-/// Where the archive's last record begins: looked for from the end, behind which a comment may stand.
+/// Returns the offset of the archive's last record. It is searched from the end, because a comment may follow it.
 size_t end_record(const Bytes& bytes, const std::filesystem::path& file) {
   if (bytes.has(0, kEndBytes)) {
     const size_t last = bytes.all.size() - kEndBytes;
@@ -56,15 +56,15 @@ size_t end_record(const Bytes& bytes, const std::filesystem::path& file) {
                                      : fmt::format("is not an archive of NumPy arrays (.npz); it is {}", kind));
 }
 
-/// Inflates into exactly `size` bytes, which grow with what is really there.
+/// Inflates into exactly `size` bytes. Memory grows with the bytes that were really unpacked.
 std::vector<std::byte> inflated(std::span<const std::byte> packed, uint32_t size, const std::string& name) {
   z_stream stream = {};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
   const std::unique_ptr<z_stream, int (*)(z_stream*)> close(&stream, inflateEnd);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));  // zlib does not write there
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));  // zlib does not write to its input
   stream.avail_in = static_cast<uInt>(packed.size());
   std::vector<std::byte> bytes;
-  bytes.reserve(size);  // addresses, which unpacked_limit() bounds; memory grows with what is really there
+  bytes.reserve(size);  // addresses, which unpacked_limit() bounds; memory grows with the unpacked bytes
   int state = Z_OK;
   while (state == Z_OK && bytes.size() < size) {
     const size_t done = bytes.size();

@@ -18,11 +18,12 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMaxPictureFileBytes = int64_t{1} << 30;
-// Bytes of a decoded PNG, at most: 100 million pixels of red, green and blue in 8 bits take 300 MB.
+// Largest decoded PNG in bytes: 100 million pixels of red, green and blue in 8 bits take 300 MB.
 constexpr int64_t kMaxDecodedBytes = int64_t{512} << 20;
-// Scans of a progressive JPEG, at most: the decoder goes over the picture once for each. Encoders write about ten.
+// Largest number of scans of a progressive JPEG: the decoder processes the picture once for each. Encoders write about
+// ten.
 constexpr int64_t kMaxScans = 128;
-// Bytes of a pixel at most: four numbers of 16 bits as decoded, and three of a Picture.
+// Largest number of bytes for a pixel: four values of 16 bits as decoded, and three of a Picture.
 constexpr double kMaxPixelBytes = 14;
 constexpr size_t kSignature = 8;
 
@@ -43,13 +44,13 @@ void check_sides(int64_t width, int64_t height, const std::filesystem::path& fil
                              kLongestPictureSide, kMostPicturePixels));
 }
 
-/// Bytes of all rows of a PNG, each with its filter's number, as they come out of deflate.
+/// Returns the bytes of all rows of a PNG after unpacking, each with its filter's number.
 int64_t bytes_of_rows(int64_t width, int64_t height, int64_t bits_of_pixel, bool interlaced) {
   const auto part = [&](int64_t columns, int64_t rows) {
     return columns < 1 || rows < 1 ? 0 : rows * (1 + (columns * bits_of_pixel + 7) / 8);
   };
   if (!interlaced) return part(width, height);
-  // Adam7 (PNG specification, 8.2): each pass begins at a pixel of an 8 x 8 square and goes on in steps.
+  // Adam7 (PNG specification, 8.2): each pass has a first pixel in an 8 x 8 square, and steps from there.
   constexpr std::array<std::array<int64_t, 4>, 7> passes = {
       {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4}, {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}}};
   int64_t sum = 0;
@@ -58,7 +59,7 @@ int64_t bytes_of_rows(int64_t width, int64_t height, int64_t bits_of_pixel, bool
   return sum;
 }
 
-/// Counts what comes out of the image's chunks: a decoder would leave the rest of a picture black.
+/// A counter of the unpacked bytes of the image's chunks: a decoder would leave missing parts of a picture black.
 class ImageData {
  public:
   explicit ImageData(const std::filesystem::path& file) : file_(file) {
@@ -69,7 +70,7 @@ class ImageData {
   ImageData& operator=(const ImageData&) = delete;
 
   void add(Bytes packed, int64_t wanted) {
-    stream_.next_in = const_cast<uint8_t*>(packed.data());  // zlib does not write there
+    stream_.next_in = const_cast<uint8_t*>(packed.data());  // zlib does not write to its input
     stream_.avail_in = static_cast<uInt>(packed.size());
     while (stream_.avail_in > 0 && !ended_ && count_ <= wanted) {
       std::array<uint8_t, 16384> away;
@@ -94,7 +95,7 @@ class ImageData {
 struct Looked {
   PictureSides sides;
   bool png = false;
-  int64_t small_bits = 0;  // of a grey PNG's numbers where they are fewer than 8
+  int64_t small_bits = 0;  // bits of a grey PNG's values, if fewer than 8
 };
 
 Looked check_png(Bytes bytes, const std::filesystem::path& file) {
@@ -137,20 +138,21 @@ Looked check_png(Bytes bytes, const std::filesystem::path& file) {
   return {{width, height}, true, colour == 0 && small ? bits : 0};
 }
 
-/// Sides from the frame's header, and the end of the image's data: a decoder would leave the rest grey.
+/// Returns the sides in the frame's header, and checks for the end of the image's data: a decoder would leave missing
+/// parts grey.
 Looked check_jpeg(Bytes bytes, const std::filesystem::path& file) {
   constexpr uint8_t kScan = 0xda, kEnd = 0xd9;
   Looked looked;
   size_t scan = 0;
   for (size_t at = 2; scan == 0;) {
-    while (at < bytes.size() && bytes[at] == 0xff) ++at;  // a marker may begin with several
+    while (at < bytes.size() && bytes[at] == 0xff) ++at;  // a marker may begin with several of these bytes
     if (bytes.size() < at + 3 || bytes[at - 1] != 0xff)
       refuse(file, "ends inside its header: it is truncated or damaged");
     const uint8_t marker = bytes[at];
     const size_t length = size_t{bytes[at + 1]} << 8 | bytes[at + 2];
     if (length < 2 || length > bytes.size() - at - 1)
       refuse(file, "ends inside its header: it is truncated or damaged");
-    // SOF0 to SOF15 but for the tables that lie between them.
+    // SOF0 to SOF15, except the table markers between them.
     if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc) {
       if (length < 8) refuse(file, "has a frame without sizes: it is damaged");
       looked.sides = {int64_t{bytes[at + 6]} << 8 | bytes[at + 7], int64_t{bytes[at + 4]} << 8 | bytes[at + 5]};
@@ -160,7 +162,7 @@ Looked check_jpeg(Bytes bytes, const std::filesystem::path& file) {
     if (marker == kScan) scan = at;
   }
   if (looked.sides.width == 0) refuse(file, "has no frame: it is damaged");
-  // Within a scan 0xff 0xd9 cannot stand: a 0 follows each 0xff of its data.
+  // A scan's data cannot contain 0xff 0xd9: a 0 follows each 0xff.
   int64_t scans = 1;
   for (size_t at = scan; at + 1 < bytes.size(); ++at) {
     if (bytes[at] != 0xff) continue;
@@ -208,7 +210,7 @@ Picture read_picture(const std::filesystem::path& path) {
   if (picture.width != looked.sides.width || picture.height != looked.sides.height)
     refuse(path, "is damaged: its header says other sizes than its picture has");
   picture.exact = looked.png;
-  if (looked.small_bits == 2 || looked.small_bits == 4) {  // FFmpeg spreads them over 8 bits
+  if (looked.small_bits == 2 || looked.small_bits == 4) {  // FFmpeg scales the values to 8 bits
     picture.greatest = (1 << looked.small_bits) - 1;
     const auto step = static_cast<uint16_t>(255 / picture.greatest);
     for (uint16_t& number : picture.numbers) number /= step;

@@ -24,7 +24,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMaxSeriesFileBytes = 4 * GiB;
-// Memory of a series beside its values.
+// Memory of a series in addition to its values.
 constexpr size_t kSeriesBytes = 100;
 
 std::string lower(std::string_view text) {
@@ -33,7 +33,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-/// What stands before the next `separator`; `rest` is what stands after it.
+/// Returns the text before the next `separator`; `rest` becomes the text after it.
 std::string_view next_part(std::string_view& rest, char separator) {
   const size_t at = rest.find(separator);
   const std::string_view part = rest.substr(0, at);
@@ -41,7 +41,7 @@ std::string_view next_part(std::string_view& rest, char separator) {
   return trimmed(part);
 }
 
-/// What is wrong with one series: it alone is bad.
+/// An error in one series; other series remain valid.
 struct Wrong {
   std::string what;
 };
@@ -128,13 +128,13 @@ class Reader {
       }
       if (result_.classes.empty()) refuse_line("@classLabel names no class");
     }
-    // What else a header says (names, lengths, what is missing) shows in the series themselves.
+    // Other entries of a header (names, lengths, missing values) are visible in the series themselves.
   }
 
   void add_series(std::string_view text) {
     try {
       TsSeries series = parsed(text);
-      // A file may leave @dimensions out.
+      // A file may omit @dimensions.
       if (result_.channels == 0) result_.channels = channels_;
       if (channels_ != result_.channels)
         throw Wrong{fmt::format("has {} channels; the file's series have {}", channels_, result_.channels)};
@@ -159,7 +159,7 @@ class Reader {
     TsSeries series;
     series.label = found->second;
     series.line = line_;
-    // Channel after channel first; then each vector's values side by side.
+    // First channel after channel; then the values of each time step contiguous.
     std::vector<float> by_channel;
     channels_ = 0;
     bool more = true;
@@ -189,10 +189,10 @@ class Reader {
   const std::filesystem::path& file_;
   const BadSeries& bad_;
   TsFile result_;
-  std::map<std::string, int64_t, std::less<>> class_index_;  // a file may have 2^16 classes and millions of series
+  std::map<std::string, int64_t, std::less<>> class_index_;  // a file may have 2^16 classes, so no linear search
   int64_t line_ = 0;
-  int64_t channels_ = 0;  // of the series read last
-  size_t bytes_ = 0;      // that the series take
+  int64_t channels_ = 0;  // channels of the series read last
+  size_t bytes_ = 0;      // bytes that the series use
   bool in_data_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Files of labelled time series (.ts), as aeon, sktime and the time series classification archive write them:
+// Reads files of labelled time series (.ts), in the format of aeon, sktime and the time series classification archive:
 //
 //     # a comment
 //     @problemName BasicMotions
@@ -22,28 +22,30 @@
 
 namespace plimsoll {
 
-constexpr size_t kMostClasses = size_t{1} << 16;  ///< of the series of one file, whatever its format
+constexpr size_t kMostClasses = size_t{1} << 16;  ///< largest number of classes of the series of one file, in any
+                                                  ///< format
 
 struct TsSeries {
-  std::vector<float> values;  ///< [length, channels]; not a number where missing
+  std::vector<float> values;  ///< [length, channels]; not-a-number if missing
   int64_t length = 0;
   int64_t label = 0;  ///< index in TsFile::classes
-  int64_t line = 0;   ///< of the file, from 1; of an array: the series' index, from 0
+  int64_t line = 0;   ///< line of the file, from 1; for an array: the series' index, from 0
 };
 
 struct TsFile {
-  std::vector<std::string> classes;  ///< as the header declares them, or else those that its series have
+  std::vector<std::string> classes;  ///< declared by the header, or else those that its series have
   bool declares_classes = true;
-  std::string before_number = ":";  ///< between the file's name and TsSeries::line, in messages
-  int64_t channels = 0;             ///< of every series
+  std::string before_number = ":";  ///< separator of the file's name and TsSeries::line in messages
+  int64_t channels = 0;             ///< number of channels, the same for every series
   std::vector<TsSeries> series;
 };
 
-/// Is told of a series that cannot be read, "FILE:LINE: what is wrong"; may throw, or leave it out.
+/// Called for a series that cannot be read, with "FILE:LINE: what is wrong". It may throw; otherwise the series is
+/// skipped.
 using BadSeries = std::function<void(const std::string& what)>;
 
-/// Memory: 4 bytes a value and about 100 bytes a series. Throws UserError (failure) for a file that cannot be read
-/// or has no usable header; what is wrong with a single series goes to `bad`.
+/// Reads a file. Memory: 4 bytes for each value and about 100 bytes for each series. Throws UserError (failure) for a
+/// file that cannot be read or has no usable header; `bad` gets the errors of single series.
 TsFile read_ts_file(const std::filesystem::path& file, const BadSeries& bad);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Declares how much memory a packed file may ask for.
+// Declares how much memory a packed file may unpack to.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@ namespace plimsoll {
 
 /// Bytes that every packed file may unpack to: a volume of 512 x 512 x 512 float32.
 constexpr int64_t kUnpackedFloor = 512 * MiB;
-/// Bytes that a packed file may unpack to beside that, for each byte of its own. Deflate reaches 1032; scans, labels
+/// Bytes that a packed file may unpack to in addition, for each byte of its own. Deflate reaches 1032; scans, labels
 /// and arrays of numbers seldom reach 16.
 constexpr int64_t kUnpackedFactor = 16;
 
-/// Floor for an array in an archive. Its numbers become float32 series afterwards: four times the bytes for int8.
+/// Floor for an array in an archive. Its values become float32 series afterwards: four times the bytes for int8.
 constexpr int64_t kUnpackedArrayFloor = 128 * MiB;
 
 /// Returns the bytes that a packed file of `file_bytes` may unpack to: `floor` + 16 x `file_bytes`. A file that is not

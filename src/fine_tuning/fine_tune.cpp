@@ -38,7 +38,7 @@ std::string near_to(const std::string& pattern, const std::vector<std::string>& 
   return fmt::format("'{}'", fmt::join(nearest_few(pattern, candidates, kPathsShown), "', '"));
 }
 
-// All patterns of a key as the model at hand has them, names of other programs replaced: "[layers.*.mlp.up, '*.out']".
+// Returns all patterns of a key with names of other programs replaced by the model's own: "[layers.*.mlp.up, '*.out']".
 std::string translated(const std::vector<std::string>& patterns, const std::vector<std::string>& candidates) {
   std::vector<std::string> all;
   for (const std::string& pattern : patterns) {
@@ -51,7 +51,8 @@ std::string translated(const std::vector<std::string>& patterns, const std::vect
   return fmt::format("[{}]", fmt::join(all, ", "));
 }
 
-// `pattern` matches none of `candidates`: where other programs have a layer of that name, says what it is called here.
+// Throws UserError if `pattern`, which matches none of `candidates`, is a layer name of other programs that the model
+// has under its own name.
 void refuse_foreign(const char* key, const std::string& pattern, const std::vector<std::string>& patterns,
                     const std::vector<std::string>& candidates) {
   const auto own = own_names(pattern, candidates);
@@ -84,7 +85,8 @@ void set_trained(const char* key, const std::vector<std::string>& patterns, bool
   }
 }
 
-// A name of no linear layer, nor of anything else, for a key that takes linear layers: "lm_head" is a parameter here.
+// Throws UserError for a pattern that names no module, under a key for linear layers. The message says if other
+// programs use the name for a parameter of the model, as "lm_head".
 [[noreturn]] void refuse_not_linear(const char* key, const std::string& pattern, const Parts& parts) {
   std::vector<std::string> candidates;
   for (const auto& [name, tensor] : parts.parameters) candidates.push_back(name);
@@ -94,7 +96,7 @@ void set_trained(const char* key, const std::vector<std::string>& patterns, bool
   refuse_unmatched(key, pattern, {pattern}, parts);
 }
 
-/// The linear layers that the patterns name, in the model's order.
+/// Returns the linear layers that the patterns name, in the model's order.
 std::vector<std::pair<std::string, LinearImpl*>> linears_of(const char* key, const std::vector<std::string>& patterns,
                                                             const Parts& parts) {
   std::vector<bool> chosen(parts.linears.size(), false);
@@ -116,7 +118,7 @@ std::vector<std::pair<std::string, LinearImpl*>> linears_of(const char* key, con
                                                 "what can be adapted and quantised"
                                               : "near to it: " + near_to(pattern, names)));
   }
-  // A layer that stands under several names is one.
+  // A layer with several names is one layer.
   std::vector<std::pair<std::string, LinearImpl*>> found;
   std::set<const LinearImpl*> known;
   for (size_t i = 0; i < chosen.size(); ++i)

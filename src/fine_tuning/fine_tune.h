@@ -1,4 +1,5 @@
-// Freezes, adapts and quantises the parts of a model that a job names, before its step is recorded.
+// Declares fine_tune, which freezes, adapts and quantises the parts of a model that a job names. It runs before the
+// model's step is recorded.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -12,15 +13,17 @@ namespace plimsoll::model {
 
 struct FineTuneTypes {
   c10::ScalarType adapters = c10::ScalarType::Float;
-  /// What frozen weights of linear layers are held in; empty: as they were made. Under autocast they are multiplied in
-  /// its lower precision anyway: held in it, nothing is cast and nothing kept twice, and every result is the same.
+  /// The dtype that frozen weights of linear layers are held in; empty: the dtype they were made in. Autocast
+  /// multiplies them in its lower precision anyway. Held in that precision, they need no cast and no second copy, and
+  /// every result is the same.
   std::optional<c10::ScalarType> frozen_linear;
 };
 
-/// Applies `how` to the model in place: requires_grad is taken from what is frozen, adapters are added to linear layers
-/// of ours and their weights put into blocks. Throws UserError for a pattern that matches nothing (naming the nearest
-/// paths), one of `lora` or `quantize` that matches no plimsoll::Linear, a weight that is to be trained and quantised,
-/// and a model of which nothing is left to train.
+/// Applies `how` to the model in place. Adapters freeze all parameters; then the patterns of `freeze` and `train` set
+/// requires_grad, in this order. Adds adapters to our linear layers and quantises their weights in blocks. Throws
+/// UserError if a pattern matches nothing (the message names the nearest paths), or one of `lora` or `quantize` matches
+/// no plimsoll::Linear. Throws UserError if a weight would be both trained and quantised, or if no trainable parameter
+/// is left.
 void fine_tune(torch::nn::Module& model, const FineTuning& how, const FineTuneTypes& types);
 
 }  // namespace plimsoll::model

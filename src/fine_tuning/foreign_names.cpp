@@ -9,8 +9,8 @@ namespace plimsoll::model {
 namespace {
 
 struct ForeignName {
-  std::string_view name;                 ///< the last part of theirs, in small letters
-  std::array<std::string_view, 3> ours;  ///< last parts of paths that hold it, all that the model has
+  std::string_view name;                 ///< last part of the foreign name, in small letters
+  std::array<std::string_view, 3> ours;  ///< possible last parts of our paths that hold the layer
   std::string_view meaning;
 };
 
@@ -66,7 +66,7 @@ constexpr std::array kNames = {
     ForeignName{"wpe", {"positions"}, kRows},
     ForeignName{"embed_positions", {"positions"}, kRows},
     ForeignName{"position_embedding", {"positions"}, kRows},
-    // Where the embedding is tied there is no head of its own.
+    // A tied embedding has no separate head.
     ForeignName{"lm_head", {"head", "embedding"}, kRows},
     ForeignName{"embed_out", {"head", "embedding"}, kRows},
     // Norms.
@@ -75,7 +75,7 @@ constexpr std::array kNames = {
     ForeignName{"post_attention_layernorm", {"mlp_norm"}, ""},
     ForeignName{"ln_2", {"mlp_norm"}, ""},
     ForeignName{"ln_f", {"norm"}, ""},
-    // PEFT's word for every linear layer.
+    // PEFT's name for all linear layers.
     ForeignName{"all-linear", {}, ""},
     ForeignName{"all_linear", {}, ""},
 };
@@ -93,7 +93,7 @@ const ForeignName* known(const std::string& pattern) {
   return found == kNames.end() ? nullptr : &*found;
 }
 
-// "layers.3.attention.qkv" as "layers.*.attention.qkv".
+// Returns "layers.3.attention.qkv" as "layers.*.attention.qkv".
 std::string with_stars(const std::string& path) {
   std::string pattern;
   for (size_t begin = 0; begin <= path.size();) {
@@ -113,8 +113,8 @@ std::optional<std::vector<std::string>> own_names(const std::string& pattern, co
   const ForeignName* const name = known(pattern);
   if (name == nullptr) return std::nullopt;
   if (name->ours.front().empty()) return std::vector<std::string>{"*"};
-  // Of a head and an embedding, or a layer of one kind and a fused one: the first that the model has. Where one name is
-  // of several layers ("dense"), all.
+  // If `ours` lists a head and an embedding, or a layer of one kind and a fused one, the first that the model has is
+  // used. If one name means several layers ("dense"), all are used.
   const bool all = name->name == "dense" || name->name == "c_proj" || name->ours.front() == "qkv";
   std::vector<std::string> patterns;
   for (const std::string_view ours : name->ours) {

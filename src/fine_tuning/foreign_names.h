@@ -1,4 +1,5 @@
-// What transformers, PEFT and others call the layers of a model, answered with what the model at hand calls them.
+// Declares the translation of layer names that transformers, PEFT and other programs use into the names of the model at
+// hand.
 #pragma once
 
 #include <optional>
@@ -7,12 +8,13 @@
 
 namespace plimsoll::model {
 
-/// Where the last part of `pattern` is a name of other programs ("q_proj", "*.self_attn.v_proj", "all-linear"): the
-/// patterns of `paths` that hold what it means, numbers as `*`: {"layers.*.attention.qkv"}. Empty where the model has
-/// nothing of the kind; nothing where the name is of no program that is known.
+/// Returns the patterns of `paths` that hold the layers that the last part of `pattern` names in other programs
+/// ("q_proj", "*.self_attn.v_proj", "all-linear"). Numbers become `*`: {"layers.*.attention.qkv"}. Returns an empty
+/// list if the model has no such layer, and nullopt if no known program uses the name.
 std::optional<std::vector<std::string>> own_names(const std::string& pattern, const std::vector<std::string>& paths);
 
-/// What `pattern` and its neighbours are held as: "query, key and value are one matrix"; "" where it is just renamed.
+/// Returns how the model holds `pattern` and its neighbours: "query, key and value are one matrix". Returns "" if the
+/// layer has only another name.
 std::string meaning_of_foreign(const std::string& pattern);
 
 }  // namespace plimsoll::model

@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-/// A small weight in the type of what it is multiplied with; autocast sees to that itself.
+/// Returns a small weight in the type of the tensor that it is multiplied with. Autocast does this itself.
 at::Tensor as_type_of(const at::Tensor& weight, const at::Tensor& x) {
   return at::autocast::is_autocast_enabled(x.device().type()) ? weight : weight.to(x.scalar_type());
 }
@@ -47,7 +47,7 @@ at::Tensor LinearImpl::forward(const at::Tensor& x) {
   if (!adapted()) return y;
   const bool drops = is_training() && lora_dropout_ > 0;
   const at::Tensor in = drops ? std::get<0>(at::native_dropout(x, lora_dropout_, true)) : x;
-  // Scaled where it is narrowest.
+  // The product is scaled here because it is narrowest.
   const at::Tensor low = at::linear(in, as_type_of(lora_a_, in)) * lora_scale_;
   return y.add_(at::linear(low, as_type_of(lora_b_, low)));
 }
@@ -73,7 +73,7 @@ void LinearImpl::forget_weight() {
 
 void LinearImpl::quantize(const QuantizeConfig& config) {
   check(!quantized(), "a linear layer is quantised once");
-  // Whoever reads a checkpoint tells the width from the codes.
+  // The reader of a checkpoint computes the width from the codes.
   if (config.format == "nf4" && in_ % 2 != 0)
     throw UserError(
         fmt::format("quantize.format is nf4, which packs two weights into a byte; a layer of {} -> {} has "

@@ -17,7 +17,7 @@ c10::ScalarType input_type(const TrainingOptions& options, c10::ScalarType decla
 model::FineTuneTypes fine_tune_types(const TrainingOptions& options) {
   model::FineTuneTypes types;
   if (options.precision == Precision::bf16_true) types.adapters = at::kBFloat16;
-  // A type that the user names is kept.
+  // A dtype that the user sets is kept.
   if (is_mixed(options.precision) && !options.dtype)
     types.frozen_linear = options.precision == Precision::fp16_mixed ? at::kHalf : at::kBFloat16;
   return types;

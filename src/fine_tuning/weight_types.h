@@ -1,4 +1,5 @@
-// Which types a training holds weights in: from its precision and from what the user says of the weights.
+// Declares the dtypes that a training holds weights in. They follow from its precision and from the user's options for
+// weights.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -12,14 +13,14 @@ inline bool is_mixed(Precision precision) {
   return precision == Precision::fp16_mixed || precision == Precision::bf16_mixed;
 }
 
-/// What the model's weights are made in.
+/// Returns the dtype that the model's weights are made in.
 c10::ScalarType weight_type(const TrainingOptions& options);
 
-/// What an input that is declared as `declared` lies in memory as. Without mixed precision floating-point inputs have
-/// the weights' type, as in Lightning; they are cast on the host, so that the device holds no wider copy.
+/// Returns the dtype in memory of an input that is declared as `declared`. Without mixed precision floating-point
+/// inputs have the weights' dtype, as in Lightning. They are cast on the host, so the device holds no wider copy.
 c10::ScalarType input_type(const TrainingOptions& options, c10::ScalarType declared);
 
-/// What adapters, and frozen weights of linear layers, are held in.
+/// Returns the dtypes of adapters and of frozen weights of linear layers.
 model::FineTuneTypes fine_tune_types(const TrainingOptions& options);
 
 }  // namespace plimsoll

@@ -17,8 +17,8 @@
 namespace plimsoll::job {
 namespace {
 
-/// Throws UserError for the keys of `said` that are given and say otherwise than `found`, all of them; 0 is no more
-/// than leaving a size to be the usual one. `for_each` visits the settings.
+/// Throws UserError for all given keys of `said` that differ from `found`; 0 for a size only means its default.
+/// `for_each` visits the settings.
 template <typename Config, typename ForEach>
 void must_agree(const std::filesystem::path& file, const std::string& section, const Places& places,
                 const ForEach& for_each, Config said, Config found) {
@@ -43,7 +43,7 @@ void take_mamba(const std::filesystem::path& file, const Places& places, MambaCo
   MambaConfig found = weights::read_mamba_config(file);
   must_agree(
       file, "model", places, [](auto&& visit) { weights::for_each_mamba_field(visit); }, config, found);
-  // How the scan is cut is the job's to choose.
+  // The job may choose the chunks of the scan.
   if (places.given("model.chunk_size")) found.chunk_size = config.chunk_size;
   config = found;
 }
@@ -57,7 +57,7 @@ void take_vision(const std::filesystem::path& file, const Places& places, VideoL
     refuse(places.of({"model.image_size"}),
            fmt::format("model.image_size is {}; the positions of {} are learned for {}: leave it out",
                        config.image_size, file.string(), found.image_size));
-  // Fewer blocks than there are: features of an earlier layer, before the last norm.
+  // Fewer blocks than the weights have: features of an earlier layer, before the last norm.
   if (places.given("model.vision.depth")) {
     if (said.depth > found.config.depth)
       refuse(places.of({"model.vision.depth"}),
@@ -73,7 +73,8 @@ void take_vision(const std::filesystem::path& file, const Places& places, VideoL
   config.image_size = found.image_size;
 }
 
-/// Of weights that are not there: a model of a hub, "meta-llama/Llama-3.2-1B", or a name that is nearly right.
+/// Returns advice for weights that do not exist: a model of a hub, "meta-llama/Llama-3.2-1B", or a name that is nearly
+/// right.
 std::string advice_for_missing(const std::filesystem::path& weights, const std::filesystem::path& path) {
   const std::string text = weights.string();
   std::error_code error;
@@ -83,7 +84,8 @@ std::string advice_for_missing(const std::filesystem::path& weights, const std::
   return nearest_file_advice(path);
 }
 
-/// The file that says the architecture of the weights at `section`, or nothing. Paths are relative to `directory`.
+/// Returns the file with the architecture of the weights at `section`; empty if there is none. Paths are relative to
+/// `directory`.
 std::filesystem::path architecture_file(const std::filesystem::path& weights, const std::filesystem::path& config,
                                         const std::string& section, const Places& places,
                                         const std::filesystem::path& directory) {
@@ -99,8 +101,8 @@ std::filesystem::path architecture_file(const std::filesystem::path& weights, co
   }
   if (weights.empty()) return {};
   const std::filesystem::path path = directory / weights;
-  // Before any plan: without what may be a folder or a GGUF file it would be of the defaults' architecture. A file of
-  // tensors alone is missed where it is read: what resumes or exports does without.
+  // Checked before any plan: without a folder or a GGUF file, the plan would have the default architecture. A missing
+  // file of tensors alone is reported when it is read, because resuming and exporting do not need it.
   if (path.extension() != ".safetensors" && !std::filesystem::exists(path, error))
     refuse(places.of({section + ".weights"}),
            fmt::format("{0}.weights is {1}, which does not exist{2}; {0}.config can name a config.json that says the "
@@ -148,7 +150,7 @@ void take_architecture(Job& job, const Places& places, const std::filesystem::pa
   DecoderConfig& llm = model.type == "video_llm" ? model.video_llm.llm : model.segmentation.llm;
   const auto llm_file = architecture_file(model.llm_weights, model.llm_config, "model.llm", places, directory);
   if (!llm_file.empty()) take_architecture(llm_file, "model.llm", places, llm);
-  if (model.type == "prompt_segmentation") return;  // its encoder's weights come without a description
+  if (model.type == "prompt_segmentation") return;  // its encoder's weights have no configuration file
   const auto vision_file =
       architecture_file(model.vision_weights, model.vision_config, "model.vision", places, directory);
   if (!vision_file.empty()) {

@@ -1,4 +1,4 @@
-// Settings of a decoder out of the files that its weights come in.
+// Reads the settings of a decoder from the files that its weights come in.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,15 @@
 
 namespace plimsoll::job {
 
-/// Sets all but the dropout of `config`, the decoder at `section` ("model"), from `file`: a config.json, the folder of
-/// one, or a GGUF file. Throws UserError where a key that the job gives says otherwise, with all such keys; and as
-/// read_architecture does.
+/// Sets all but the dropout of `config`, the decoder at `section` ("model"), from `file`: a config.json, its folder, or
+/// a GGUF file. Throws UserError if keys of the job contradict the file, with all such keys; and as read_architecture()
+/// does.
 void take_architecture(const std::filesystem::path& file, const std::string& section, const Places& places,
                        DecoderConfig& config);
 
-/// The same for a job: for a decoder and mamba from model.config, or what model.weights has beside it; for models with
-/// a language model or a vision encoder as a part from model.llm.* and model.vision.* likewise. Paths are relative to
-/// `directory`.
+/// Sets the architectures of a job. For a decoder and mamba the file is model.config, or the configuration next to
+/// model.weights. For models with a language model or a vision encoder as a part, it is that of model.llm.* and
+/// model.vision.*. Paths are relative to `directory`.
 void take_architecture(Job& job, const Places& places, const std::filesystem::path& directory);
 
 }  // namespace plimsoll::job

@@ -12,14 +12,14 @@
 namespace plimsoll::job {
 namespace {
 
-/// What batch_size must be a multiple of, and in words: "4 devices x micro_batch_size 2 = 8".
+/// The number that batch_size must be a multiple of, with a text: "4 devices x micro_batch_size 2 = 8".
 struct Unit {
   int64_t samples;
   std::string words;
 };
 
-/// The unit for the numbers that hold together with the batch size. The command line goes before the file: a smaller
-/// batch_size there drops the file's micro batch, and a micro batch that is dropped counts for nothing.
+/// Returns the unit for the numbers that hold together with the batch size. The command line has priority over the
+/// file: a smaller batch_size there drops the file's micro batch, and a dropped micro batch is ignored.
 Unit batch_unit_of(const Job& job, const Places& places) {
   const int64_t devices = job.devices;
   const auto with = [&](const char* key, int64_t number) {
@@ -39,7 +39,7 @@ bool divide_over_devices(Job& job, const Places& places, const std::string& whol
   if (job.devices == 1 || !job.batch_size) return false;
   const bool new_batch = places.overridden("batch_size"), new_micro = places.overridden("micro_batch_size"),
              new_steps = places.overridden("gradient_accumulation_steps");
-  // Two numbers of the command line: the third of the file does not count.
+  // With two numbers on the command line, the file's third number is ignored.
   const bool micro_counts = places.given("micro_batch_size") && !(new_batch && new_steps && !new_micro);
   const bool batch_counts = !(new_micro && job.micro_batch_size && new_steps && !new_batch);
   if (!batch_counts || !(micro_counts || places.word("batch_size") == whole_word)) return false;

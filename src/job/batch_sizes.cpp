@@ -30,9 +30,9 @@ constexpr int64_t kDefaultBatch = 8;
 constexpr const char* kBatchKey = "batch_size";
 constexpr const char* kMicroKey = "micro_batch_size";
 constexpr const char* kStepsKey = "gradient_accumulation_steps";
-/// DeepSpeed's name, which is the whole step's there too.
+/// DeepSpeed's name, which means the whole step in DeepSpeed too.
 constexpr const char* kWholeWord = "train_batch_size";
-/// Of the note that says a product, and of no other.
+/// Text that occurs only in the note about a product; batch_size_is_micro_batch() searches for it.
 constexpr const char* kProductWords = "samples an optimizer step";
 
 int64_t rounded_up(int64_t number, int64_t divisor) {
@@ -43,7 +43,7 @@ bool is_schedule(const AccumulationSchedule& steps) {
   return steps.size() > 1;
 }
 
-/// "2", "{0: 4, 4: 2}"
+/// Returns "2", "{0: 4, 4: 2}".
 std::string in_words(const AccumulationSchedule& steps) {
   if (!is_schedule(steps)) return std::to_string(steps.at(0));
   std::string text;
@@ -51,14 +51,15 @@ std::string in_words(const AccumulationSchedule& steps) {
   return "{" + text + "}";
 }
 
-/// The micro batch of a whole batch that is cut into `steps.at(0)`; nothing where it cannot be.
+/// Returns the micro batch of a whole batch that is divided into `steps.at(0)`; nullopt if it cannot be.
 std::optional<int64_t> part_of(int64_t batch, const AccumulationSchedule& steps) {
   const int64_t count = steps.at(0), micro = rounded_up(batch, count);
   const bool possible = is_schedule(steps) ? batch % count == 0 : rounded_up(batch, micro) == count;
   return possible ? std::optional(micro) : std::nullopt;
 }
 
-/// The micro batch of a batch that is cut into `steps.at(0)` of them, or an error that proposes a batch size.
+/// Returns the micro batch of a batch that is divided into `steps.at(0)` of them. Throws an error that proposes a batch
+/// size.
 int64_t micro_batch_for(int64_t batch, bool batch_given, const AccumulationSchedule& steps, const Places& places) {
   if (const auto micro = part_of(batch, steps)) return *micro;
   const int64_t count = steps.at(0);
@@ -80,7 +81,7 @@ int64_t micro_batch_for(int64_t batch, bool batch_given, const AccumulationSched
       for_example(multiples)));
 }
 
-/// Numbers of the command line in the place of the file's, and what of the file does not hold beside them.
+/// Replaces numbers of the file by those of the command line, and drops numbers of the file that contradict them.
 void put_command_line_first(Job& job, const Places& places, bool& micro_said) {
   std::optional<int64_t>&batch = job.batch_size, &micro = job.micro_batch_size;
   std::optional<AccumulationSchedule>& steps = job.gradient_accumulation_steps;
@@ -97,7 +98,7 @@ void put_command_line_first(Job& job, const Places& places, bool& micro_said) {
     if (!new_steps && plain) steps.reset();
     return;
   }
-  // One number. A file that names its micro batch says the whole step by batch_size, and the accumulation follows.
+  // One number. If the file sets the micro batch, batch_size is the whole step, and the accumulation follows.
   if (!(new_batch || new_micro) || !batch || !micro || !plain || !places.in_file(kMicroKey)) return;
   const std::string& place = places.of({new_batch ? kBatchKey : kMicroKey});
   if (new_batch && *batch < *micro) {
@@ -116,7 +117,8 @@ void put_command_line_first(Job& job, const Places& places, bool& micro_said) {
   }
 }
 
-/// "16 x 2 = 32 samples an optimizer step": what batch_size with an accumulation means, and how to say the other.
+/// Adds the note "16 x 2 = 32 samples an optimizer step": the meaning of batch_size with an accumulation, and how to
+/// write the other meaning.
 void note_product(Job& job, const Places& places, bool batch_given) {
   const int64_t micro = *job.micro_batch_size;
   const AccumulationSchedule& steps = *job.gradient_accumulation_steps;
@@ -128,22 +130,22 @@ void note_product(Job& job, const Places& places, bool batch_given) {
                   micro * steps.at(0), kProductWords, is_schedule(steps) ? " in epoch 0" : "");
   const int64_t devices = job.devices;
   if (devices > 1) note += fmt::format(" on each of {} devices", devices);
-  // Where a step of `micro` could not be cut so, nobody can have meant it.
+  // If a step of `micro` cannot be divided like that, the other meaning is impossible.
   const bool equal_parts = micro % (devices * steps.at(0)) == 0;
   if (const auto part = part_of(micro, steps); part && (devices == 1 || equal_parts))
     note += fmt::format("; for {} in all give micro_batch_size: {}", micro, *part / devices);
   job.notes.push_back(std::move(note));
 }
 
-/// Where the last word of the three was said.
+/// Returns the location of the last of the three keys.
 const std::string& place_of_last(const Places& places) {
   for (const char* key : {kBatchKey, kMicroKey, kStepsKey})
     if (places.overridden(key)) return places.of({key});
   return places.of({kBatchKey});
 }
 
-/// Throws UserError if the three numbers contradict each other; the message says what each could be instead.
-/// `devices`: those that a given batch_size is the whole of.
+/// Throws UserError if the three numbers contradict each other; the message has a valid value for each. `devices`:
+/// number of devices that a given batch_size is the whole of.
 void require_agreement(const Job& job, const Places& places, int64_t devices) {
   const int64_t batch = *job.batch_size, micro = *job.micro_batch_size;
   const AccumulationSchedule& steps = *job.gradient_accumulation_steps;
@@ -165,8 +167,8 @@ void require_agreement(const Job& job, const Places& places, int64_t devices) {
       batch * devices, fmt::join(instead, " or ")));
 }
 
-/// Completes the batch sizes of one device. `devices`: those that a given batch_size was the whole of, before it was
-/// divided.
+/// Completes the batch sizes of one device. `devices`: number of devices that a given batch_size was the whole of,
+/// before it was divided.
 void complete_one_device(Job& job, const Places& places, int64_t devices) {
   std::optional<int64_t>& batch = job.batch_size;
   std::optional<int64_t>& micro = job.micro_batch_size;

@@ -52,7 +52,8 @@ void check_dtype(const Job& job, const Places& places) {
 void check_fine_tuning(const FineTuning& tuning, const Places& places) {
   const LoraConfig &lora = tuning.lora, usual;
   const QuantizeConfig &quantize = tuning.quantize, plain;
-  // A list that is said to be empty leaves what a file of all defaults says; one that the command line empties, all.
+  // Refuses keys that need modules if there are none. An empty list in the file accepts keys with default values; an
+  // empty list on the command line accepts all.
   const auto needs_modules = [&](const char* key, bool changed, const std::string& section, const char* example) {
     const std::string modules = section + ".modules";
     if (!places.given(key) || places.overridden(modules) || (!changed && places.given(modules))) return;
@@ -70,8 +71,8 @@ void check_fine_tuning(const FineTuning& tuning, const Places& places) {
   }
 }
 
-/// A key of another type of model or data would do nothing. What the file says of a type that the command line has
-/// replaced is no mistake: `data.type=synthetic` tries a job without its text.
+/// Refuses keys of another type of model or data, because they would have no effect. Keys of a type that the command
+/// line has replaced are accepted: `data.type=synthetic` tries a job without its text.
 void check_types(const Job& job, const Places& places) {
   for (const Key& key : keys()) {
     const std::string& name = key.help.key;

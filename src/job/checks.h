@@ -1,4 +1,4 @@
-// Checks between keys. Ranges of single values are in the table of keys.
+// Declares checks between keys. Ranges of single values are in the table of keys.
 #pragma once
 
 #include "job/values/places.h"
@@ -6,8 +6,8 @@
 
 namespace plimsoll::job {
 
-/// Takes "adamw_8bit" apart into the optimizer and its state_dtype. Throws UserError where optimizer.state_dtype is
-/// given and says something else.
+/// Splits "adamw_8bit" into the optimizer and its state_dtype. Throws UserError if optimizer.state_dtype is given and
+/// differs.
 void resolve_optimizer_name(Job& job, const Places& places);
 
 /// Throws UserError for keys of another type of model or data than the job's, heads that do not divide the width, a

@@ -21,8 +21,8 @@ const Value* given(const std::vector<Value>& values, std::string_view key) {
   return found == values.end() ? nullptr : &*found;
 }
 
-/// Whether a model of that kind has all the keys given, and some type of its data has. `data_type`: the one that is
-/// named, or "".
+/// Returns true if a model of that kind has all given keys, together with one of its types of data. `data_type`: the
+/// named type, or "".
 bool could_be(const ModelKind& kind, const std::vector<Value>& values, const std::string& data_type) {
   const auto learns_from = [&](const std::string& type) { return type == "synthetic" || holds(kind.data_types, type); };
   if (!data_type.empty() && !learns_from(data_type)) return false;
@@ -33,7 +33,7 @@ bool could_be(const ModelKind& kind, const std::vector<Value>& values, const std
   });
 }
 
-/// The first key that tells such a job from one of the default kind.
+/// Returns the first key that such a job has and one of the default kind does not.
 const Value& what_tells(const std::vector<Value>& values, const std::string& data_type) {
   const ModelKind& usual = model_kinds().front();
   const auto found = std::ranges::find_if(
@@ -42,13 +42,13 @@ const Value& what_tells(const std::vector<Value>& values, const std::string& dat
   return *found;
 }
 
-/// The kind that the keys can only be of, where they cannot be the default one's.
+/// Sets the kind that all keys belong to, if they do not all belong to the default kind.
 void take_model_type(const std::vector<Value>& values, Job& job, bool data_type_given) {
   const std::string data_type = data_type_given ? job.data.type : "";
   std::vector<const ModelKind*> kinds;
   for (const ModelKind& kind : model_kinds())
     if (could_be(kind, values, data_type)) kinds.push_back(&kind);
-  // None: keys that do not go together, which is said where each is checked.
+  // No kind: the keys contradict each other, which the check of each key reports.
   if (kinds.empty() || kinds.front() == &model_kinds().front()) return;
   const Value& telling = what_tells(values, data_type);
   const std::string place = telling.source->at(telling.node->line);
@@ -63,7 +63,7 @@ void take_model_type(const std::vector<Value>& values, Job& job, bool data_type_
       fmt::format("{}: {} says that this is a job of model.type: {}", place, telling.key, job.model.type));
 }
 
-/// The model's own type of data, unless a key of another one is given.
+/// Sets the model's own type of data, unless a key of another type is given.
 void take_data_type(const std::vector<Value>& values, Job& job) {
   for (const std::string& type : model_kind(job.model.type).data_types) {
     const bool all = std::ranges::all_of(values, [&](const Value& value) {

@@ -1,4 +1,4 @@
-// What a file without model.type or data.type says of them by its other keys.
+// Infers model.type or data.type from the other keys of a file.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace plimsoll::job {
 
-/// Puts the types that `values` name into the job, and those that follow from the other keys: a file with
-/// data.max_frames and no model.type is a video_llm's, which learns from clips. What was concluded is among job.notes.
-/// Where neither says it, the defaults stay. Throws UserError for a type that there is not, and where the keys are of
-/// several types of model and not of the default one: "name one".
+/// Sets the types that `values` name in the job, and those that follow from the other keys: a file with data.max_frames
+/// and no model.type is a video_llm's, which learns from clips. job.notes has the conclusions. If nothing determines a
+/// type, the default stays. Throws UserError for a type that does not exist. Throws UserError ("name one") if the keys
+/// belong to several types of model and not to the default one.
 void take_types(const std::vector<Value>& values, Job& job);
 
 }  // namespace plimsoll::job

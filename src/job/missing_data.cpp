@@ -59,14 +59,15 @@ std::vector<MissingFile> all_files(const Job& job) {
   return all;
 }
 
-// As whoever reads the message would type it.
+// Returns the path as the user would type it.
 std::string from_here(const fs::path& path) {
   std::error_code error;
   const fs::path near = fs::proximate(path, error);
   return error || near.empty() || *near.begin() == ".." ? path.string() : near.string();
 }
 
-// Data of the repository's examples lie in ROOT/.data: texts straight in it, an example's own in a folder of its name.
+// Returns the command that prepares a file. Data of the repository's examples are in ROOT/.data: texts directly in it,
+// an example's own data in a folder of its name.
 std::optional<std::string> what_prepares(const fs::path& file) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(file, error);
@@ -87,7 +88,7 @@ std::optional<std::string> what_prepares(const fs::path& file) {
 }  // namespace
 
 std::vector<MissingFile> missing_data(const Job& job) {
-  if (job.data.type == "synthetic") return {};  // files of the type that it stands for are not read
+  if (job.data.type == "synthetic") return {};  // files of the replaced type are not read
   std::vector<MissingFile> all = all_files(job);
   std::erase_if(all, [](const MissingFile& each) { return is_there(each.file); });
   return all;

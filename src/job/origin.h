@@ -1,4 +1,4 @@
-// Declares what a checkpoint stores of the job that wrote it: settings as text, by key of the job file.
+// Declares the settings that a checkpoint stores of its job: text, by key of the job file.
 #pragma once
 
 #include <map>

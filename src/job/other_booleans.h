@@ -1,4 +1,4 @@
-// Booleans of other programs whose false says something too: what they come to beside our keys of the same subject.
+// Resolves booleans of other programs whose false has a meaning too, together with our keys of the same subject.
 #pragma once
 
 #include <optional>
@@ -14,22 +14,23 @@ namespace plimsoll::job {
 
 class OtherBooleans {
  public:
-  /// Our own key, or another program's name for it whose value is a precision.
+  /// Adds our own key, or another program's name for it whose value is a precision.
   void add_precision(const Node& node, const Source& source);
-  /// Throws UserError where the value is no boolean.
+  /// Adds a boolean. Throws UserError if the value is not one.
   void add(const Alias& alias, const Node& node, const Source& source);
 
   struct Precision {
-    std::string word;            ///< "bf16-mixed"; empty: as our own key has it
-    const Node* node = nullptr;  ///< what decided
+    std::string word;            ///< "bf16-mixed"; empty: the value of our own key
+    const Node* node = nullptr;  ///< the node that decided
     const Source* source = nullptr;
     std::vector<std::string> notes;
   };
-  /// `float16_weights`: the job's weights are of that type. Throws UserError for what contradicts itself.
+  /// Returns the resolved precision. `float16_weights`: the job's weights are of that type. Throws UserError for
+  /// contradictions.
   Precision precision(bool float16_weights) const;
 
-  /// What use_cpu: false has to say beside the job's device, nullptr where none is given. Throws UserError where that
-  /// is the CPU.
+  /// Returns the note of use_cpu: false for the job's device, which is nullptr if none is given. Throws UserError if
+  /// that is the CPU.
   std::optional<std::string> beside(const Value* device) const;
 
  private:
@@ -41,7 +42,7 @@ class OtherBooleans {
     std::string where() const;
   };
   std::vector<PrecisionClaim> claims_;
-  std::vector<Said> said_;  // of each claim
+  std::vector<Said> said_;  // by index of its claim
   std::optional<Said> no_cpu_;
 };
 

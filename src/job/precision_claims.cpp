@@ -27,9 +27,9 @@ bool is_brain(const std::string& word) {
   return word == kBfloat16 || word == kBfloat16True;
 }
 
-/// Whether a precision is what a boolean says. One that is none of ours is refused where it is read.
+/// Returns true if a precision agrees with a boolean. An unknown precision is refused when it is read.
 bool goes_with(const std::string& word, const PrecisionClaim& boolean) {
-  if (word == kAuto) return false;  // it may choose any
+  if (word == kAuto) return false;  // auto may choose any precision
   if (word != kFloat32 && !is_mixed(word) && !is_brain(word)) return true;
   const bool so = boolean.of == Of::bf16 ? is_brain(word) : boolean.of == Of::fp16 ? word == kFloat16 : is_mixed(word);
   return so == boolean.yes;
@@ -37,7 +37,7 @@ bool goes_with(const std::string& word, const PrecisionClaim& boolean) {
 
 bool contradict(const PrecisionClaim& a, const PrecisionClaim& b) {
   if (a.of == Of::name || b.of == Of::name) {
-    if (a.of == b.of) return false;  // a key that is given twice is refused as such
+    if (a.of == b.of) return false;  // a key that is given twice is refused by another check of the reader
     return a.of == Of::name ? !goes_with(a.word, b) : !goes_with(b.word, a);
   }
   if (a.of == b.of) return a.yes != b.yes;
@@ -74,7 +74,7 @@ void require_agreement(const Claims& claims) {
                                 mixed->place, mixed->said, no_bf16->said, no_fp16->said));
 }
 
-/// Of the command line: what stands behind the last name, of each boolean the last.
+/// Returns the claims of the command line that count: those after the last name, and the last of each boolean.
 Claims last_words(const Claims& claims) {
   Claims last;
   for (const PrecisionClaim* claim : claims) {
@@ -85,7 +85,7 @@ Claims last_words(const Claims& claims) {
   return last;
 }
 
-/// What one more claim makes of `word`; "" stands for the default, which is float32.
+/// Returns `word` after one more claim; "" is the default, which is float32.
 std::string after(const std::string& word, const PrecisionClaim& claim, const Claims& all, bool float16_weights) {
   const auto mixed_but = [&](Of kind, const char* other) {
     const bool denied = claim_of(all, kind == Of::bf16 ? Of::fp16 : Of::bf16, false) != nullptr;
@@ -116,12 +116,12 @@ ClaimedPrecision settled(const std::vector<PrecisionClaim>& claims, bool float16
   for (const PrecisionClaim& claim : claims) (claim.command_line ? line : file).push_back(&claim);
   require_agreement(file);
   line = last_words(line);
-  // A name that later words replace is no contradiction of theirs.
+  // A name that later words replace does not contradict them.
   Claims booleans = line;
   std::erase_if(booleans, [](const PrecisionClaim* claim) { return claim->of == Of::name; });
   require_agreement(booleans);
 
-  // In a file the order says nothing: a name decides, then a kind, then mixed, then what is denied.
+  // The order in a file has no meaning: a name decides, then a kind, then mixed, then denials.
   std::ranges::stable_sort(file, {}, [](const PrecisionClaim* claim) {
     if (claim->of == Of::name) return 3;
     return !claim->yes ? (claim->of == Of::mixed ? 0 : 1) : claim->of == Of::mixed ? 1 : 2;

@@ -1,4 +1,4 @@
-// What a job says of its precision in several words: precision itself, and the booleans of other programs (bf16, fp16,
+// Resolves the precision of a job from several keys: precision itself, and the booleans of other programs (bf16, fp16,
 // use_amp), whose false means "not that".
 #pragma once
 
@@ -10,36 +10,36 @@
 
 namespace plimsoll::job {
 
-/// One of them.
+/// One key that says something about the precision.
 struct PrecisionClaim {
   enum class Of : uint8_t {
-    name,   ///< precision, in our words: `word`
-    bf16,   ///< bfloat16 beside float32 weights
-    fp16,   ///< float16 beside float32 weights
+    name,   ///< precision itself, in our words: `word`
+    bf16,   ///< bfloat16 with float32 weights
+    fp16,   ///< float16 with float32 weights
     mixed,  ///< either of them: use_amp, use_mixed_precision
   };
   Of of = Of::name;
-  bool yes = true;    ///< of the booleans
-  std::string word;   ///< of a name
-  std::string said;   ///< as it was written: "bf16: true"
+  bool yes = true;    ///< value of a boolean
+  std::string word;   ///< value of a name
+  std::string said;   ///< text as written: "bf16: true"
   std::string place;  ///< "job.yaml:3"
   bool command_line = false;
 };
 
 struct ClaimedPrecision {
-  std::string word;       ///< "bf16-mixed"; empty: none of the claims asks for any
-  size_t decided_by = 0;  ///< the claim, by its index
-  /// Booleans that were heeded, by index, and what they came to. A false that denies nothing is not among them.
+  std::string word;       ///< "bf16-mixed"; empty: no claim requests a precision
+  size_t decided_by = 0;  ///< index of the claim that decided
+  /// Booleans that had an effect, by index, and their result. A false that denies nothing is not among them.
   std::vector<std::pair<size_t, std::string>> heeded;
 };
 
-/// What `claims`, those of the file before those of the command line, come to.
+/// Returns the precision that `claims` resolve to; claims of the file precede those of the command line.
 ///
-/// Within the file all must agree, and so must booleans of the command line: else UserError that names both. The
-/// command line goes before the file, and its later words before its earlier ones: a name or a true replaces, a false
-/// takes away what it denies and leaves 32-true, or the other kind where mixed precision was asked for without saying
-/// which. That alone is bfloat16's, and float16's where bfloat16 is denied or the weights are of float16, which goes
-/// with no other.
+/// Within the file all claims must agree, and so must booleans of the command line; otherwise throws UserError that
+/// names both. The command line has priority over the file, and its later words over its earlier ones. A name or a true
+/// replaces earlier claims. A false removes what it denies: it leaves 32-true, or the other kind if mixed precision was
+/// requested without a kind. Mixed precision without a kind is bfloat16. It is float16 if bfloat16 is denied, or if the
+/// weights are in float16, which works with no other kind.
 ClaimedPrecision settled(const std::vector<PrecisionClaim>& claims, bool float16_weights = false);
 
 }  // namespace plimsoll::job

@@ -1,4 +1,4 @@
-// From YAML text and overrides to a checked Job:
+// Reads YAML text and overrides into a checked Job:
 //
 //     load_document -> flatten to key and value -> overrides replace -> the table reads each -> checks between keys
 //
@@ -43,8 +43,8 @@ bool is_section(std::string_view name) {
   return std::ranges::find(sections(), name) != sections().end();
 }
 
-/// Returns "seed" for "training.seed": a key at the top of the job file may stand in a section `training` too. Returns
-/// nothing for other names.
+/// Returns "seed" for "training.seed": a key at the top of the job file may be in a section `training` too. Returns
+/// nullopt for other names.
 std::optional<std::string> key_in_training_section(std::string_view name) {
   constexpr std::string_view kSection = "training.";
   if (!name.starts_with(kSection)) return std::nullopt;
@@ -53,7 +53,7 @@ std::optional<std::string> key_in_training_section(std::string_view name) {
   return std::string(key);
 }
 
-/// A note on a budget of a few digits without a unit, which is bytes: "256" is seldom what is meant.
+/// Returns a note on a budget of a few digits without a unit: "256" means bytes, which is seldom intended.
 std::optional<std::string> missing_unit_note(const Value& value) {
   constexpr std::array kBudgets = {"memory_budget", "host_memory_budget", "disk_budget"};
   constexpr size_t kFewDigits = 6;
@@ -66,10 +66,10 @@ std::optional<std::string> missing_unit_note(const Value& value) {
                      value.source->at(value.node->line), value.key, text, text);
 }
 
-/// The keys given, in order. A later one of the same name takes the place of the earlier.
+/// The given keys, in order. A later key replaces an earlier one of the same name.
 class Assignments {
  public:
-  /// Adds what `node` says at `path` ("" is the whole file). Throws UserError for an unknown key, a section that is
+  /// Adds the keys of `node` at `path` ("" is the whole file). Throws UserError for an unknown key, a section that is
   /// not a mapping, and a key given twice in the same text.
   void add(const std::string& path, const Node& node, const Source& source) {
     const bool other_section =
@@ -91,8 +91,8 @@ class Assignments {
     }
   }
 
-  /// After the last add(): what booleans of other programs come to together with the keys that they are about. Throws
-  /// UserError where they contradict each other.
+  /// Resolves booleans of other programs together with our keys of the same subject; called after the last add().
+  /// Throws UserError for contradictions.
   void settle() {
     const auto given = [&](const char* key) {
       const auto found = index_.find(key);
@@ -117,14 +117,15 @@ class Assignments {
 
   const std::vector<Value>& values() const { return values_; }
   const std::vector<std::string>& notes() const { return notes_; }
-  /// Where a key was given, by whom, by what name.
+  /// Records the location of a key, and the name by which it was given.
   void tell(const Value& value, Places& places) const {
     places.set(value.key, value.source->at(value.node->line), value.source->command_line);
     if (in_file_.contains(value.key)) places.set_in_file(value.key);
     if (const auto word = words_.find(value.key); word != words_.end()) places.set_word(value.key, word->second);
   }
 
-  /// "MODEL.hidden_dim" and "MODEL" with the section as it is written here; other names as they are.
+  /// Returns names of sections in our spelling: "MODEL.hidden_dim" and "MODEL" become "model.hidden_dim" and "model".
+  /// Other names do not change.
   static std::string with_section(const std::string& name) {
     const size_t end = std::min(name.find('.'), name.size());
     std::string section = name.substr(0, end);
@@ -133,15 +134,15 @@ class Assignments {
     return is_section(section) || is_alias_section(section) ? section + name.substr(end) : name;
   }
 
-  /// A key, a section, or another program's name for one.
+  /// Returns true for a key, a section, or another program's name for one.
   static bool known(const std::string& name, Node::Kind kind) {
     return is_section(name) || find_key(name) || key_in_training_section(name) || find_alias(name) ||
            (kind == Node::Kind::mapping && is_alias_section(name));
   }
 
  private:
-  /// A precision, devices or strategy by another program's word ("bf16", "[0, 1]", "fsdp") as a node with ours
-  /// ("bf16-mixed", "2", "zero3"), which a note says. `node` itself for every other key and value.
+  /// Returns a node with our word for another program's precision, devices or strategy: "bf16-mixed", "2", "zero3" for
+  /// "bf16", "[0, 1]", "fsdp". Adds a note about it. Returns `node` itself for every other key and value.
   const Node& in_our_words(const std::string& key, const Node& node, const Source& source) {
     const Value value{&node, key, &source};
     const auto word = key == "precision" ? word_of_others(value) : devices_word_of_others(value);
@@ -162,11 +163,11 @@ class Assignments {
       throw UserError(fmt::format("{} is no key here; {}", where, alias.advice));
     }
     if (alias.boolean != Alias::Boolean::none) booleans_.add(alias, node, source);
-    if (alias.key == "precision" && alias.boolean != Alias::Boolean::none) return;  // settled when all is said
+    if (alias.key == "precision" && alias.boolean != Alias::Boolean::none) return;  // resolved when all keys are known
     const Node* value = &node;
     if (alias.convert) {
       const auto converted = alias.convert({&node, name, &source});
-      if (!converted) return;  // it says that something is not wanted which nobody else has asked for
+      if (!converted) return;  // it denies a feature that is off anyway
       value = &made_.emplace_back(Node{Node::Kind::scalar, *converted, {}, {}, node.line, node.column});
     }
     const bool same = value == &node;
@@ -177,8 +178,8 @@ class Assignments {
     if (alias.general) general_.insert(alias.key);
   }
 
-  /// Whether the same text has the same already in another word ("num_gpus: 8" and "world_size: 8"), or has said it
-  /// more exactly ("fsdp: full_shard" and "distributed_type: FSDP").
+  /// Returns true if the same text has the same value already by another word ("num_gpus: 8" and "world_size: 8"), or a
+  /// more exact one ("fsdp: full_shard" and "distributed_type: FSDP").
   bool said_before(const Alias& alias, const Node& node, const Source& source) const {
     if (alias.key != "devices" && alias.key != "strategy") return false;
     const auto found = index_.find(alias.key);
@@ -187,7 +188,7 @@ class Assignments {
     return before.source == &source && (alias.general || before.is(node.text));
   }
 
-  /// load_in_4bit: false asks for nothing that would have to be here.
+  /// Returns true if the value denies: load_in_4bit: false needs no feature of ours.
   static bool says_no(const Node& node) {
     const Value value{&node, "", nullptr};
     return node.kind == Node::Kind::null || std::ranges::any_of(std::array{"false", "no", "off", "none", "0"},
@@ -228,10 +229,10 @@ class Assignments {
                                 what, some_keys_of(path), first_key_advice(path, node, source)));
   }
 
-  /// "; write optimizer.name=adamw" where a word stands for a section that one key says most of.
+  /// Returns "; write optimizer.name=adamw" for a word instead of a section whose main key is one word.
   static std::string first_key_advice(const std::string& section, const Node& node, const Source& source) {
     if (node.kind != Node::Kind::scalar || node.text.empty()) return "";
-    // "lora: true" and "model: 32" say nothing that could be kept.
+    // "lora: true" and "model: 32" have no value that could be used.
     if (!std::isalpha(static_cast<unsigned char>(node.text.front())) || node.text == "true" || node.text == "false")
       return section == "lora" || section == "quantize" ? fmt::format("; for example {}.modules: ['*.qkv']", section)
                                                         : "";
@@ -247,9 +248,9 @@ class Assignments {
 
   std::vector<Value> values_;
   std::map<std::string, size_t> index_;
-  std::map<std::string, std::string> words_;  // the name that a key was given by, where it is another program's
+  std::map<std::string, std::string> words_;  // the name that a key was given by, if it is another program's
   std::set<std::string> in_file_;             // keys that the file gives
-  std::set<std::string> general_;             // keys that were given by a word that gives way to others
+  std::set<std::string> general_;             // keys given by a word over which other words have priority
   OtherBooleans booleans_;
   std::deque<Node> made_;  // values in our words
   std::vector<std::string> notes_;
@@ -283,7 +284,7 @@ void make_relative_to(const std::filesystem::path& directory, Job& job) {
     job.checkpoint.resume = (directory / job.checkpoint.resume).string();
 }
 
-/// "; name a file in it, such as 'examples/job.yaml'", where it has one.
+/// Returns "; name a file in it, such as 'examples/job.yaml'", if there is one.
 std::string a_file_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -295,7 +296,7 @@ std::string a_file_in(const std::filesystem::path& folder) {
   return fmt::format("; name a file in it, such as {}", in_quotes(*std::ranges::min_element(names)));
 }
 
-/// A file's text; at most one byte more than a document may have.
+/// Returns a file's text; at most one byte more than a document may have.
 std::string read_text_file(const std::filesystem::path& file) {
   const std::string name = in_quotes(file.string());
   std::error_code error;
@@ -312,10 +313,10 @@ std::string read_text_file(const std::filesystem::path& file) {
   return text;
 }
 
-/// parse_job(), whose errors may hold whatever the file holds.
+/// Implements parse_job(), whose errors may contain any text of the file.
 Job job_of(const std::string& yaml, const std::string& name, const std::filesystem::path& directory,
            const std::vector<std::string>& overrides) {
-  // Values point into sources and documents: lists keep them where they are.
+  // Values point into sources and documents; elements of lists do not move.
   std::list<Source> sources;
   std::list<Document> documents;
   Assignments assignments;
@@ -345,7 +346,7 @@ Job job_of(const std::string& yaml, const std::string& name, const std::filesyst
   Job job;
   job.notes = assignments.notes();
   Places places(name);
-  take_types(assignments.values(), job);  // first: other keys are read as theirs
+  take_types(assignments.values(), job);  // first, because the type decides how other keys are read
   for (const Value& value : assignments.values()) {
     read_as(*find_key(value.key), value, job);
     assignments.tell(value, places);

@@ -112,7 +112,7 @@ std::map<std::string, std::string> data_and_model_keys(const Job& job) {
   };
 }
 
-/// Keys of one kind of data that change its samples; files by their names.
+/// Returns the keys of one kind of data that change its samples; files by their names.
 std::map<std::string, std::string> samples_keys(const Job& job) {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   const DataConfig& data = job.data;
@@ -142,7 +142,7 @@ std::map<std::string, std::string> samples_keys(const Job& job) {
   return {};
 }
 
-/// The value of each key; a key that some jobs do not have is missing.
+/// Returns the value of each key; keys that a job does not have are missing.
 std::map<std::string, std::string> parsed(const std::string& text) {
   std::map<std::string, std::string> keys;
   std::istringstream lines(text);
@@ -160,7 +160,7 @@ std::map<std::string, std::string> shared_keys(const Job& job) {
   std::map<std::string, std::string> keys = training_keys(job);
   keys.merge(data_and_model_keys(job));
   keys.merge(samples_keys(job));
-  keys.merge(origin_of(job, nullptr));  // of the model and the data by their types
+  keys.merge(origin_of(job, nullptr));  // keys of the model and the data, by their types
   for (auto& [key, value] : keys) value = shortened(value);
   return keys;
 }

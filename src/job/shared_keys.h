@@ -1,4 +1,4 @@
-// The keys of a job that all ranks of a run must have alike, as text.
+// Declares the keys of a job that must be equal on all ranks of a run, as text.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace plimsoll::job {
 
 /// Returns the values of the keys that decide the results of a run and its exchanges, by key. Files of the data and
 /// weights count by their names, because hosts may have them in other folders. Budgets, threads and the log may differ
-/// between ranks. A value has at most 100 bytes; of a longer one the beginning and a hash.
+/// between ranks. A value has at most 100 bytes; a longer one is replaced by its beginning and a hash.
 std::map<std::string, std::string> shared_keys(const Job& job);
 
 /// Returns the lines "KEY VALUE" of shared_keys(), for require_same_keys().

@@ -33,8 +33,8 @@ std::vector<std::string> key_names() {
   return names;
 }
 
-// Words of other programs for what is meant here. They are not taken as names, in which one word has several meanings:
-// a "dim" is the model's in one program and a head's in another.
+// Words of other programs and our keys. They are not accepted as names, because one word has several meanings: a "dim"
+// is the model's in one program and a head's in another.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 84> kOtherWords = {{
     {"activation_checkpointing", "gradient_checkpointing"},
     {"adam_beta1", "optimizer.betas"},
@@ -122,8 +122,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 84> kOtherWo
     {"workers", "data.num_workers"},
 }};
 
-/// The key that other programs call by the last word of `path`, in the section that it stands in if that has it; ""
-/// where there is none.
+/// Returns the key that other programs call by the last word of `path`, in the section of `path` if that has it; "" if
+/// there is none.
 std::string known_elsewhere(const std::string& path) {
   const std::string word = last_of(path);
   std::string key;
@@ -141,8 +141,8 @@ std::vector<std::string> with_last_word(const std::vector<std::string>& names, c
   return found;
 }
 
-/// Of keys with the same last word those that `path` stands for: the only one, those nearest to a section that it
-/// names, else those nearest to the top of the file.
+/// Returns those keys with the same last word that `path` may mean: the only one, those nearest to its section, else
+/// those nearest to the top of the file.
 std::vector<std::string> chosen_of(std::vector<std::string> namesakes, const std::string& path) {
   if (namesakes.size() < 2) return namesakes;
   const std::string section = section_of(path);
@@ -156,8 +156,8 @@ std::vector<std::string> chosen_of(std::vector<std::string> namesakes, const std
   return namesakes;
 }
 
-/// What a key that is none gives away of what was meant: "sequence_length:16" in braces, "0,001". "" where it is a word
-/// like others.
+/// Returns advice for an entry that is a slip of syntax: "sequence_length:16" in braces, "0,001". Returns "" for an
+/// ordinary word.
 std::string slip_in(const Node::Entry& entry) {
   const std::string& key = entry.key;
   if (entry.value->kind != Node::Kind::null) return "";
@@ -187,7 +187,8 @@ std::vector<std::string> keys_meant_by(const std::string& path) {
   const std::vector<std::string> names = job::key_names();
   const std::string word = job::last_of(path), section = job::section_of(path);
   const bool known_section = std::ranges::find(job::sections(), section) != job::sections().end();
-  // A word that is mistyped in its own section is looked for there first: "learning_rate" is a key of the optimizer.
+  // Keys with the same last word come first, in any section: "learning_rate" is a key of the optimizer. Other programs'
+  // words follow, then the nearest key of the named section.
   std::vector<std::string> namesakes = job::with_last_word(names, word);
   if (namesakes.size() == 1) return namesakes;
   if (std::string key = job::known_elsewhere(path); !key.empty()) return {key};
@@ -226,7 +227,7 @@ std::string some_keys_of(const std::string& section) {
   constexpr size_t most = 14;
   const std::vector<std::string> all = keys_of(section);
   if (section.empty() || all.size() <= most) return joined(all, ", ");
-  // The keys first, then what has keys of its own.
+  // Keys come first, then sections.
   std::vector<std::string> some;
   for (const std::string& name : all)
     if (find_key(section + "." + name) != nullptr && some.size() < most) some.push_back(name);
@@ -241,7 +242,7 @@ std::string advice_for_unknown_key(const std::string& path) {
 }
 
 void refuse_unknown_key(std::string path, Node::Entry entry, const Source& source) {
-  // Of an unknown section the first key is named: it may belong to a known one.
+  // For an unknown section, its first key is named, because it may belong to a known section.
   if (path.find('.') == std::string::npos && entry.value->kind == Node::Kind::mapping &&
       !entry.value->entries.empty()) {
     entry = entry.value->entries.front();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kRowMultiple = 64;
 
-// The rows that the job's language model is given, and the key that says so.
+// Returns the number of rows that the job sets for its language model, and the key for it.
 std::pair<int64_t, const char*> rows_asked_for(const Job& job) {
   if (job.model.type == "video_llm") return {job.model.video_llm.llm.vocab_size, "model.llm.vocab_size"};
   if (job.model.type == "prompt_segmentation") return {job.model.segmentation.llm.vocab_size, "model.llm.vocab_size"};

@@ -1,4 +1,4 @@
-// Numbers whose type kernels are told at run time.
+// Implements access to elements whose type kernels learn at run time.
 #pragma once
 
 #include "ops/device_support.cuh"
@@ -6,7 +6,8 @@
 
 namespace plimsoll::cuda {
 
-/// Element `i` of an array whose type is known at run time: for the few numbers that a thread reads once.
+/// Returns element `i` of an array whose type is known at run time. It is for the few elements that a thread reads
+/// once.
 template <typename S>
 __device__ inline S load_as(const void* data, DType dtype, int64_t i) {
   switch (dtype) {

@@ -30,7 +30,7 @@ std::optional<CpuCapability> capability_named(std::string_view name) {
 
 CpuCapability greatest_cpu_capability() {
 #if PLIMSOLL_HAS_VARIANTS
-  // These ask whether the system saves the registers, too.
+  // These also check that the system saves the registers.
   if (__builtin_cpu_supports("x86-64-v4")) return CpuCapability::avx512;
   if (__builtin_cpu_supports("x86-64-v3")) return CpuCapability::avx2;
 #endif

@@ -1,5 +1,5 @@
-// What the definitions of our operators' CUDA kernels share. With PLIMSOLL_CUDA_ON_CPU they run on the CPU's tensors,
-// kernels by emulation (tests/cuda_on_cpu).
+// Declares helpers that the definitions of our operators' CUDA kernels share. With PLIMSOLL_CUDA_ON_CPU they run on the
+// CPU's tensors, kernels by emulation (tests/cuda_on_cpu).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ typedef struct CUstream_st* cudaStream_t;
 
 namespace plimsoll::cuda {
 
-/// While it lives a tensor's device is the current one.
+/// A scope in which a tensor's device is the current one.
 class OnDevice {
  public:
 #ifdef PLIMSOLL_CUDA_ON_CPU
@@ -35,12 +35,12 @@ class OnDevice {
 #endif
 };
 
-/// c = a b for batches of matrices. c may be float32 where a and b have 16 bits: sums are float32 then anyway.
+/// Computes c = a b for batches of matrices. c may be float32 if a and b have 16 bits: sums are float32 then anyway.
 inline void multiply(const at::Tensor& a, const at::Tensor& b, at::Tensor c) {
   if (a.scalar_type() == c.scalar_type())
     at::bmm_out(c, a, b);
   else
-#ifdef PLIMSOLL_CUDA_ON_CPU  // libtorch has it for CUDA alone
+#ifdef PLIMSOLL_CUDA_ON_CPU  // libtorch has it for CUDA only
     at::bmm_out(c, a.to(c.scalar_type()), b.to(c.scalar_type()));
 #else
     at::bmm_out(c, a, b, c.scalar_type());

@@ -1,6 +1,6 @@
-// What our CUDA kernels are written with: element types, wide loads and stores, reductions of a warp and a block, and
-// the launch. Kernels use this header, cuda_fp16.h and cuda_bf16.h and nothing else: no CUB, no ATen, no PTX. They can
-// so be compiled by a C++ compiler too, against tests/cuda_on_cpu, which runs them on the CPU.
+// Implements the base of our CUDA kernels: element types, wide loads and stores, reductions of a warp and a block, and
+// the launch. Kernels use only this header, cuda_fp16.h and cuda_bf16.h: no CUB, no ATen, no PTX. A C++ compiler can
+// therefore compile them too, against tests/cuda_on_cpu, which runs them on the CPU.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,11 +15,11 @@
 
 #include "plimsoll/error.h"
 
-/// `name`, a `type*`, is the launch's dynamic shared memory, 16 bytes aligned.
+/// Declares `name`, a `type*`, as the launch's dynamic shared memory, aligned to 16 bytes.
 #define PLIMSOLL_DYNAMIC_SHARED(type, name)                              \
   extern __shared__ __align__(16) unsigned char plimsoll_shared_bytes[]; \
   type* const name = reinterpret_cast<type*>(plimsoll_shared_bytes)
-/// What must hold; looked at under emulation only.
+/// Checks a condition that must hold; under emulation only.
 #define PLIMSOLL_DEVICE_CHECK(condition) static_cast<void>(0)
 #else
 #include "cuda_on_cpu/cuda_on_cpu.h"
@@ -35,7 +35,7 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 
 // --- elements
 
-/// The type that arithmetic on elements of T is done in: float64 for float64, float32 for every other.
+/// The type of arithmetic on elements of T: float64 for float64, float32 for every other type.
 template <typename T>
 struct AccumulateIn {
   using Type = float;
@@ -60,7 +60,7 @@ __host__ __device__ inline float widen(float16 value) {
   return __half2float(value);
 }
 
-/// To nearest, ties to even.
+/// Rounds to nearest, ties to even.
 template <typename T>
 __host__ __device__ inline T narrow(Accumulate<T> value) {
   return value;
@@ -79,7 +79,7 @@ __host__ __device__ inline T lowest() {  // minus infinity
   return static_cast<T>(-INFINITY);
 }
 
-// One name for both widths.
+// The functions below have one name for both widths.
 __device__ inline float exponential(float x) {
   return expf(x);
 }
@@ -107,8 +107,8 @@ __device__ inline double square_root(double x) {
 
 // --- memory
 
-/// `count` elements side by side, read and written as one where they are aligned to their size, 16 bytes at a time at
-/// the most.
+/// A group of `count` contiguous elements. It is read and written as one access if aligned to its size, in accesses of
+/// at most 16 bytes.
 template <typename T, int count>
 struct Pack {
   T values[count];
@@ -166,7 +166,8 @@ __device__ inline void store_pack(T* to, const Pack<T, count>& pack) {
   }
 }
 
-/// Whether rows of elements of `element_bytes`, `stride` elements from one to the next, can be read `pack` at a time.
+/// Returns true if rows of elements of `element_bytes`, `stride` elements from one to the next, can be read `pack`
+/// elements at a time.
 inline bool packs(const void* data, int64_t stride, int64_t element_bytes, int pack) {
   const int64_t bytes = pack * element_bytes < 16 ? pack * element_bytes : 16;
   return reinterpret_cast<uintptr_t>(data) % bytes == 0 && stride * element_bytes % bytes == 0;
@@ -174,7 +175,8 @@ inline bool packs(const void* data, int64_t stride, int64_t element_bytes, int p
 
 // --- threads
 
-/// This thread's number in the grid, and how many threads it has: for (i = grid_index(); i < n; i += grid_threads()).
+/// Returns this thread's index in the grid. grid_threads() is the number of threads: for (i = grid_index(); i < n; i +=
+/// grid_threads()).
 __device__ inline int64_t grid_index() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -203,7 +205,8 @@ struct Largest {
   }
 };
 
-/// Every lane gets the same bits, whatever the values: partners add the same two numbers. All lanes must call.
+/// Reduces over a warp. Every lane gets the same bits, for any values: partners add the same two values. All lanes must
+/// call.
 template <typename Combine, typename T>
 __device__ inline T reduce_warp(T value) {
 #pragma unroll
@@ -211,14 +214,14 @@ __device__ inline T reduce_warp(T value) {
   return value;
 }
 
-/// Over all threads of a block, whose size must be whole warps in x alone; all must call. Always in the same order.
-/// Every thread gets the result. What threads wrote to shared memory before is seen by all afterwards.
+/// Reduces over all threads of a block, whose size must be whole warps in x only; all must call. The order is always
+/// the same, and every thread gets the result. All threads then see earlier writes to shared memory.
 template <typename Combine, typename T>
 __device__ inline T reduce_block(T value) {
   __shared__ T of_warp[kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   value = reduce_warp<Combine>(value);
-  __syncthreads();  // the call before may still be reading
+  __syncthreads();  // the previous call may still be reading
   if (lane == 0) of_warp[warp] = value;
   __syncthreads();
   return reduce_warp<Combine>(lane < warps ? of_warp[lane] : Combine::template neutral<T>());
@@ -231,19 +234,20 @@ inline int64_t div_up_blocks(int64_t count, int64_t per_block, int64_t most = in
   return blocks < 1 ? 1 : blocks < most ? blocks : most;
 }
 
-/// Threads for a row of `items`: whole warps, at most `most`.
+/// Returns the threads for a row of `items`: whole warps, at most `most`.
 inline unsigned row_threads(int64_t items, int64_t most) {
   const int64_t threads = (items + kWarp - 1) / kWarp * kWarp;
   return static_cast<unsigned>(threads < kWarp ? kWarp : threads < most ? threads : most);
 }
 
 #if defined(__CUDACC__)
-/// kernel<<<grid, block, shared_bytes, stream>>>(arguments…). Throws UserError (failure) where CUDA refuses it.
+/// Launches kernel<<<grid, block, shared_bytes, stream>>>(arguments…). Throws UserError (failure) if CUDA refuses the
+/// launch.
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
             Arguments... arguments) {
   cudaError_t error = cudaSuccess;
-  if (shared_bytes > 48 * 1024)  // more is only for who asks
+  if (shared_bytes > 48 * 1024)  // CUDA grants more only on request
     error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
   if (error == cudaSuccess) {

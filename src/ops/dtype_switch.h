@@ -1,4 +1,4 @@
-// From an element type named at run time to one of the compiler's. For launchers.
+// Implements the dispatch from an element type chosen at run time to a C++ type, for launchers.
 #pragma once
 
 #include "ops/device_support.cuh"
@@ -24,7 +24,7 @@ void with_type(DType dtype, Work work) {
   }
 }
 
-/// The same with two types, of which float64 goes with itself only.
+/// Calls work.operator() with two types; float64 is only combined with itself.
 template <typename Work>
 void with_types(DType first, DType second, Work work) {
   check((first == DType::float64) == (second == DType::float64), "float64 mixes with float64 only");

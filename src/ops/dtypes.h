@@ -1,4 +1,4 @@
-// libtorch's element types and ours.
+// Declares conversions between libtorch's element types and ours.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-/// Throws UserError for a type that no trace can hold (quantised types, float8).
+/// Returns our type. Throws UserError for a type that no trace can hold (quantised types, float8).
 DType dtype_of(c10::ScalarType type);
 c10::ScalarType scalar_type_of(DType dtype);
 

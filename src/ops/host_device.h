@@ -1,4 +1,5 @@
-// Lets the arithmetic of a header be compiled for a GPU as well as for the CPU, with the same bits on both.
+// Defines macros and types with which the arithmetic of a header compiles for a GPU and for the CPU, with the same bits
+// on both.
 #pragma once
 
 #include <cmath>
@@ -14,8 +15,9 @@
 
 namespace plimsoll::ops {
 
-/// A number whose products and sums are rounded one by one. GPU compilers make one operation of a product and a sum
-/// wherever they can, CPU ones where the instruction set has it: then bits depend on where a formula is worked out.
+/// A number whose products and sums are rounded one by one. GPU compilers fuse a product and a sum into one operation
+/// if they can; CPU compilers do if the instruction set has it. The bits of a formula would then depend on the place
+/// where it is computed.
 template <typename Number>
 struct Unfused {
   Number value;
@@ -26,7 +28,7 @@ struct Unfused {
   PLIMSOLL_HOST_DEVICE explicit operator Number() const { return value; }
 };
 
-// What has no intrinsic on a GPU (comparisons, signs) needs none: it does not round.
+// Operations without an intrinsic on a GPU (comparisons, signs) need none: they do not round.
 #ifdef __CUDA_ARCH__
 #define PLIMSOLL_ROUNDED(symbol, of_float, of_double)                                                \
   __device__ __forceinline__ Unfused<float> operator symbol(Unfused<float> a, Unfused<float> b) {    \
@@ -71,7 +73,7 @@ PLIMSOLL_HOST_DEVICE bool operator<(Unfused<Number> a, Unfused<Number> b) {
   return a.value < b.value;
 }
 
-// Plain numbers, for files that are compiled without such fusing (-ffp-contract=off).
+// Operations on plain numbers, for files that are compiled without such fusing (-ffp-contract=off).
 PLIMSOLL_HOST_DEVICE float square_root(float x) {
   return std::sqrt(x);
 }

@@ -1,4 +1,4 @@
-// PLIMSOLL_KERNELS: a kernel template for every floating dtype and every instruction set worth having.
+// Defines PLIMSOLL_KERNELS, which compiles a kernel template for every floating dtype and every useful instruction set.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -11,7 +11,7 @@
 
 namespace plimsoll::ops {
 
-/// What sums of T are kept in, one and a vector of them.
+/// The type that sums of T are held in: one, and a vector of them.
 template <typename T>
 using Scalar = typename lanes::Accumulate<T>::Scalar;
 template <typename T>
@@ -19,11 +19,11 @@ using Vector = typename lanes::Accumulate<T>::Vector;
 
 }  // namespace plimsoll::ops
 
-// `name_suffix(parameters)` calls `name<T> arguments`, compiled for each instruction set.
+// Defines `name_suffix(parameters)`, which calls `name<T> arguments` and is compiled for each instruction set.
 #define PLIMSOLL_KERNEL(name, T, suffix, parameters, arguments) \
   PLIMSOLL_VARIANTS(void, name##_##suffix, parameters, arguments, { name<T> arguments; })
 
-// `name` for each element type, and `pick_name(dtype, arguments)`.
+// Defines `name` for each element type, and `pick_name(dtype, arguments)`.
 #define PLIMSOLL_KERNELS(name, parameters, arguments)               \
   PLIMSOLL_KERNEL(name, float, f32, parameters, arguments)          \
   PLIMSOLL_KERNEL(name, double, f64, parameters, arguments)         \
@@ -44,7 +44,7 @@ using Vector = typename lanes::Accumulate<T>::Vector;
     }                                                               \
   }
 
-// The same for kernels that are templates on the accumulator and read `dtype` themselves.
+// Defines kernels that are templates on the accumulator and read `dtype` themselves.
 #define PLIMSOLL_ACCUMULATOR_KERNELS(name, parameters, arguments)        \
   PLIMSOLL_KERNEL(name, float, f32, parameters, arguments)               \
   PLIMSOLL_KERNEL(name, double, f64, parameters, arguments)              \

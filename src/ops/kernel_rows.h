@@ -1,4 +1,4 @@
-// A row of a kernel's argument as elements of its type.
+// Declares access to a row of a kernel's argument as elements of its type.
 #pragma once
 
 #include "ops/kernel_arguments.h"

@@ -1,18 +1,18 @@
-// PLIMSOLL_VARIANTS: a CPU kernel, compiled for each instruction set worth having.
+// Defines PLIMSOLL_VARIANTS, which compiles a CPU kernel for each useful instruction set.
 #pragma once
 
 #include "ops/cpu_capability.h"
 
-// `static result name parameters { body }` for each CpuCapability; a call runs the one of cpu_capability(). `arguments`
-// are the parameters' names. What the body calls must be inlined into it to be compiled for the same: functions and
-// lambdas that are always_inline.
+// Defines `static result name parameters { body }` for each CpuCapability; a call runs the variant of cpu_capability().
+// `arguments` are the parameters' names. Functions and lambdas that the body calls must be always_inline: only inlined
+// code is compiled for the body's instruction set.
 //
 //     PLIMSOLL_VARIANTS(void, halve, (float* x, int64_t count), (x, count), { halve_of(x, count); })
 //
-// In the body `kNativeBytes` is what a vector register of the set holds. A vector type that is wider is kept in memory
-// by GCC, register by register: products in such types were 50 times as slow.
+// In the body `kNativeBytes` is the size of the set's vector registers in bytes. GCC keeps a wider vector type in
+// memory, register by register: products in such types were 50 times as slow.
 //
-// Not by GCC's target_clones, whose choice is the loader's: nothing masks it, and nothing shows it.
+// GCC's target_clones is not used. The loader chooses its clone, no setting can mask that choice, and nothing shows it.
 #define PLIMSOLL_VARIANT_BODY(bytes, ...)                  \
   {                                                        \
     [[maybe_unused]] constexpr int kNativeBytes = (bytes); \

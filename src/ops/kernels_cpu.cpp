@@ -123,7 +123,8 @@ PLIMSOLL_INLINE void swiglu_backward(const ConstRows& grad, const ConstRows& gat
   }
 }
 
-/// 1 + exp(-2u), which gelu's tanh form divides by, and the derivative of 2u. Beyond 10 gelu is x or 0 to the last bit.
+/// Computes 1 + exp(-2u), the divisor of gelu's tanh form, and the derivative of 2u. Beyond 10 gelu is x or 0 to the
+/// last bit.
 template <typename V>
 PLIMSOLL_INLINE void gelu_parts(const V& x, V& divisor, V& slope) {
   constexpr double kTwice = 1.5957691216057308, kCube = 0.044715;  // 2 sqrt(2 / pi)
@@ -183,7 +184,7 @@ PLIMSOLL_INLINE void split_add(const SplitAdd& args, int64_t begin, int64_t end)
   }
 }
 
-/// The sum of the squares of `scale` x each of `size` elements, summed in the type of the arithmetic.
+/// Returns the sum of the squares of `scale` x each of `size` elements, summed in the type of the arithmetic.
 template <typename T>
 PLIMSOLL_INLINE double scaled_squares(const T* x, int64_t size, float scale) {
   Vector<T> squares{};
@@ -201,7 +202,8 @@ PLIMSOLL_INLINE void sum_squares(const void* data, int64_t begin, int64_t end, d
   for (int64_t block = 0; block < end - begin; block += kBlock) {
     const int64_t size = end - begin - block < kBlock ? end - begin - block : kBlock;
     double squares = scaled_squares(x + block, size, 1);
-    // Squares in float32 overflow from elements of 2e19 on, and lose digits below 1e-15. Powers of two lose none.
+    // Squares in float32 overflow from elements of 2e19 on, and lose digits below 1e-15. Scaling by powers of two loses
+    // none.
     if constexpr (!std::is_same_v<T, double>) {
       if (!(squares < 1e37)) {
         squares = scaled_squares(x + block, size, 0x1p-96f) * 0x1p192;
@@ -234,7 +236,7 @@ PLIMSOLL_KERNELS(geglu_backward,
 PLIMSOLL_KERNELS(split_add, (const SplitAdd& args, int64_t begin, int64_t end), (args, begin, end))
 PLIMSOLL_KERNELS(sum_squares, (const void* data, int64_t begin, int64_t end, double& total), (data, begin, end, total))
 
-// The norms have two element types: of what comes in and of what goes out.
+// The norms have two element types: the input's and the result's.
 #define PLIMSOLL_NORM(X, Y, suffix)                                                                                 \
   PLIMSOLL_VARIANTS(void, rms_norm_##suffix, (const RmsNorm& args, int64_t begin, int64_t end), (args, begin, end), \
                     { rms_norm<X, Y>(args, begin, end); })                                                          \

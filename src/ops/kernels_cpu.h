@@ -1,6 +1,6 @@
-// The arithmetic of our CPU operators on raw rows: no tensors, no allocation, no threads. The operators cut their work
-// into ranges of rows and call these from at::parallel_for. Compiled for several instruction sets;
-// cpu_capability() says which runs.
+// Declares the arithmetic of our CPU operators on raw rows: no tensors, no allocation, no threads. The operators cut
+// their work into ranges of rows and call these functions from at::parallel_for. The functions are compiled for several
+// instruction sets; cpu_capability() says which one runs.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ void rms_norm_rows(const RmsNorm& args, int64_t begin, int64_t end);
 
 void rms_norm_backward_rows(const RmsNormBackward& args, void* partial, int64_t begin, int64_t end);
 
-/// out[i] = the sum over `count` rows of `partials` (accumulator[count, width], summed in order), for i in [begin,
-/// end).
+/// Computes out[i] = the sum over `count` rows of `partials` (accumulator[count, width], summed in order), for i in
+/// [begin, end).
 void sum_partials(const void* partials, int64_t count, int64_t width, DType accumulator, void* out, DType out_dtype,
                   int64_t begin, int64_t end);
 
 void rope_tokens(const Rope& args, int64_t begin, int64_t end);
 
-/// y = silu(first half) * second half of rows of 2 * width.
+/// Computes y = silu(first half) * second half of rows of 2 * width.
 void swiglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end);
 void swiglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up, int64_t width,
                           int64_t begin, int64_t end);
 
-/// The same with gelu (its tanh form) in place of silu.
+/// Computes the same with gelu (its tanh form) instead of silu.
 void geglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end);
 void geglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up, int64_t width,
                          int64_t begin, int64_t end);

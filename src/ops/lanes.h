@@ -1,8 +1,9 @@
-// Sixteen numbers at a time: loads, stores, exp, tanh and sin/cos for the CPU kernels, without intrinsics.
+// Implements loads, stores, exp, tanh and sin/cos of sixteen values at a time for the CPU kernels, without intrinsics.
 //
-// GCC's and Clang's vector types are lowered to whatever the function they are inlined into may use, so one source
-// serves SSE2, AVX2 and AVX-512 (kernel_variants.h). The lane count does not follow the machine: sums are taken in the
-// same order everywhere. Only files of kernels include this, whose functions are compiled so.
+// GCC and Clang lower their vector types to the instruction set of the function that the code is inlined into. One
+// source therefore serves SSE2, AVX2 and AVX-512 (kernel_variants.h). The lane count does not depend on the machine:
+// sums are taken in the same order everywhere. Only files of kernels, whose functions are compiled for each set,
+// include this header.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -13,7 +14,7 @@
 #include <cstring>
 #include <type_traits>
 
-// Everything here is inlined, so the calling convention for wide vectors never comes into play.
+// Everything here is inlined, so the calling convention for wide vectors is never used.
 #pragma GCC diagnostic ignored "-Wpsabi"
 #define PLIMSOLL_INLINE [[gnu::always_inline]] inline
 
@@ -28,7 +29,7 @@ using Words = uint32_t __attribute__((vector_size(64)));
 using Longs = int64_t __attribute__((vector_size(128)));
 using Halves = uint16_t __attribute__((vector_size(32)));
 
-/// The type that arithmetic on elements of T is done in, one and sixteen at a time.
+/// The types for arithmetic on elements of T: one value, and sixteen of them.
 template <typename T>
 struct Accumulate {
   using Scalar = float;
@@ -68,7 +69,7 @@ PLIMSOLL_INLINE Floats load(const c10::BFloat16* from) {
 PLIMSOLL_INLINE Floats load(const c10::Half* from) {
   const Words bits = __builtin_convertvector(read<Halves>(from), Words);
   const Words magnitude = (bits & 0x7fffu) << 13;
-  // Multiplying by 2^112 moves the exponent into float's range and makes subnormal halves right too.
+  // Multiplying by 2^112 moves the exponent into float's range. It also converts subnormal float16 values correctly.
   const Floats finite = reinterpret_cast<Floats>(magnitude) * 0x1p112f;
   const Words special = magnitude + (112u << 23) + (112u << 23);
   const Words value = magnitude >= (31u << 23) ? special : reinterpret_cast<Words>(finite);
@@ -83,7 +84,7 @@ PLIMSOLL_INLINE void store(double* to, Doubles value) {
 }
 PLIMSOLL_INLINE void store(c10::BFloat16* to, Floats value) {
   const Words bits = reinterpret_cast<Words>(value);
-  // Round to nearest, ties to even; a NaN stays one.
+  // Round to nearest, ties to even; a NaN stays a NaN.
   const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const Words kept = (bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded;
   const Halves narrow = __builtin_convertvector(kept, Halves);
@@ -93,9 +94,9 @@ PLIMSOLL_INLINE void store(c10::Half* to, Floats value) {
   for (int64_t i = 0; i < kLanes; ++i) to[i] = static_cast<c10::Half>(value[i]);
 }
 
-/// To the nearest bfloat16, ties to even, in the upper half of each word. There is no care for the payload of a NaN:
-/// one whose upper half is all ones and whose lower half is too would become a zero. Those that arithmetic makes, and
-/// 16-bit numbers that were widened, are not such.
+/// Rounds to the nearest bfloat16, ties to even, in the upper half of each word. The payload of a NaN is not handled: a
+/// NaN with all bits of both halves set would become a zero. Neither arithmetic nor widening of 16-bit values makes
+/// such a NaN.
 PLIMSOLL_INLINE Words upper_bits(const Floats& value) {
   const Words bits = reinterpret_cast<Words>(value);
   return bits + (0x7fffu + ((bits >> 16) & 1u));
@@ -105,7 +106,7 @@ PLIMSOLL_INLINE void store_pair(uint32_t* to, const Floats& even, const Floats& 
   std::memcpy(to, &pair, sizeof(pair));
 }
 
-/// As it is read back when it has been stored as T.
+/// Returns the value that is read back after it was stored as T.
 template <typename T>
 PLIMSOLL_INLINE Floats rounded_to(Floats value) {
   if constexpr (std::is_same_v<T, c10::BFloat16>)
@@ -114,7 +115,7 @@ PLIMSOLL_INLINE Floats rounded_to(Floats value) {
     return value;
 }
 
-/// The first `count` of sixteen; the others are zero on loading and left alone on storing.
+/// Load and store the first `count` of sixteen values. The others are zero on loading and unchanged on storing.
 template <typename T>
 PLIMSOLL_INLINE auto load(const T* from, int64_t count) {
   T padded[kLanes]{};
@@ -128,8 +129,9 @@ PLIMSOLL_INLINE void store(T* to, const Vector& value, int64_t count) {
   std::memcpy(static_cast<void*>(to), padded, static_cast<size_t>(count) * sizeof(T));
 }
 
-/// Heads a loop over [0, size) by sixteens: `i` is where they begin, `n` how many are left where that is fewer, else 0.
-/// A macro, because a lambda does not take on the target of the function that it stands in.
+/// Heads a loop over [0, size) in steps of sixteen. `i` is the first index of a step; `n` is the number of elements
+/// left if fewer than sixteen, else 0. It is a macro because a lambda does not inherit the target attribute of its
+/// enclosing function.
 #define PLIMSOLL_FOR_LANES(i, n, size)                                        \
   for (int64_t i = 0, n = 0; i < (size); i += ::plimsoll::ops::lanes::kLanes) \
     if (n = (size)-i < ::plimsoll::ops::lanes::kLanes ? (size)-i : 0; true)
@@ -164,8 +166,8 @@ PLIMSOLL_INLINE Vector larger(const Vector& a, const Vector& b) {
   return a > b ? a : b;
 }
 
-/// e^x to one or two units in the last place; 0 below float's normal range, infinity above it, NaN for NaN.
-/// Range reduction and polynomial as in Cephes' expf (S. Moshier).
+/// Computes e^x to one or two units in the last place; 0 below float's normal range, infinity above it, NaN for NaN.
+/// Range reduction and polynomial are those of Cephes' expf (S. Moshier).
 PLIMSOLL_INLINE Floats exp(Floats x) {
   const Floats low = splat<Floats>(-87.33654f), high = splat<Floats>(88.72283f);
   Floats y = x < low ? low : x;
@@ -182,7 +184,7 @@ PLIMSOLL_INLINE Floats exp(Floats x) {
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
   const Ints power = reinterpret_cast<Ints>(shifted) - reinterpret_cast<Ints>(shift);
-  // In two halves, as 2^128 is not a float.
+  // The power is applied in two halves, because 2^128 is not a float.
   const Ints half = power >> 1;
   p = p * reinterpret_cast<Floats>((half + 127) << 23);
   p = p * reinterpret_cast<Floats>((power - half + 127) << 23);
@@ -197,15 +199,15 @@ PLIMSOLL_INLINE Doubles exp(Doubles x) {
 
 constexpr double kLog2E = 1.44269504088896340736;
 
-/// 2^x for x up to 0, to one or two units in the last place; 0 below float's normal range, NaN for NaN. What is above 0
-/// counts as 0: x is a distance from the greatest of some numbers, which only rounding makes look positive. Polynomial
-/// as in Cephes' exp2f (S. Moshier).
+/// Computes 2^x for x up to 0, to one or two units in the last place; 0 below float's normal range, NaN for NaN. A
+/// positive x counts as 0: x is a distance from the largest of some values, which only rounding makes positive. The
+/// polynomial is that of Cephes' exp2f (S. Moshier).
 PLIMSOLL_INLINE Floats power_of_two(Floats x) {
   const Floats low = splat<Floats>(-127.0f), high = splat<Floats>(0.0f);
   Floats y = x < low ? low : x;
   y = y > high ? high : y;
-  // Adding 1.5 x 2^23 rounds to a whole number n; with 127 more the lowest bits are the exponent of 2^n, which of 0
-  // stands for 2^-127, which is taken to be 0.
+  // Adding 1.5 x 2^23 rounds to a whole number n. With 127 more the lowest bits are the exponent of 2^n. Exponent 0
+  // means 2^-127 and is treated as 0.
   const Floats shift = splat<Floats>(12582912.0f + 127.0f);
   const Floats shifted = y + shift;
   const Floats r = y - (shifted - shift);
@@ -222,7 +224,8 @@ PLIMSOLL_INLINE Doubles power_of_two(Doubles x) {
   return x;
 }
 
-/// Hyperbolic tangent to one or two units in the last place. Small arguments by a polynomial, as in Cephes' tanhf.
+/// Computes the hyperbolic tangent to one or two units in the last place. Small arguments use a polynomial, as in
+/// Cephes' tanhf.
 PLIMSOLL_INLINE Floats tanh(Floats x) {
   const Floats z = x * x;
   Floats p = z * -5.70498872745e-3f + 2.06390887954e-2f;
@@ -239,7 +242,8 @@ PLIMSOLL_INLINE Doubles tanh(Doubles x) {
   return x;
 }
 
-/// Sine and cosine of angles in radians. The angle is reduced in double, so positions of millions stay exact to float.
+/// Computes sine and cosine of angles in radians. The angle is reduced in double, so positions of millions stay exact
+/// to float.
 PLIMSOLL_INLINE void sin_cos(Doubles angle, Floats& sine, Floats& cosine) {
   const Doubles shift = splat<Doubles>(6755399441055744.0);  // 1.5 x 2^52
   const Doubles shifted = angle * 0.63661977236758134308 + shift;

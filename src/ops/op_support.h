@@ -1,4 +1,5 @@
-// What the definitions of our operators share: checks, conversions, calling an operator by name, autocast.
+// Declares helpers that the definitions of our operators share: checks, conversions, calling an operator by name,
+// autocast.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -34,7 +35,7 @@ inline void require_floating(const char* op, const char* name, const at::Tensor&
           "; allowed are float32, bfloat16, float16 and float64");
 }
 
-/// float64 for float64, float32 for everything else.
+/// Returns float64 for float64, float32 for every other type.
 inline at::ScalarType accumulator(at::ScalarType type) {
   return type == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -43,18 +44,18 @@ inline DType dtype_of(const at::Tensor& tensor) {
   return plimsoll::dtype_of(tensor.scalar_type());
 }
 
-/// A contiguous copy of a tensor that is not contiguous. Of one more dimension while it is copied: transposing a
-/// matrix, libtorch would take a buffer of its own.
+/// Returns a contiguous copy of a tensor that is not contiguous. The copy has one dimension more while it is written:
+/// to transpose a matrix, libtorch would allocate a buffer of its own.
 inline at::Tensor contiguous_copy(const at::Tensor& tensor) {
   return tensor.unsqueeze(0).contiguous().squeeze(0);
 }
-/// The matrix itself where its rows are side by side elements, else a contiguous copy: matrix products take it as it
-/// is.
+/// Returns the matrix itself if its rows are contiguous elements, else a contiguous copy. Matmuls read the
+/// result in place.
 inline at::Tensor matrix_rows(const at::Tensor& matrix) {
   return matrix.stride(1) == 1 && matrix.stride(0) >= matrix.size(1) ? matrix : contiguous_copy(matrix);
 }
 
-/// The tensor itself where it is rows one stride apart, else a contiguous copy.
+/// Returns the tensor itself if it is rows of one constant stride, else a contiguous copy.
 inline at::Tensor as_rows(const at::Tensor& tensor) {
   return row_stride(tensor.sizes(), tensor.strides()) ? tensor : contiguous_copy(tensor);
 }
@@ -68,20 +69,21 @@ inline int64_t row_count(const at::Tensor& tensor) {
   return tensor.size(-1) == 0 ? 0 : tensor.numel() / tensor.size(-1);
 }
 
-/// The operator `name` ("plimsoll::rope") as a typed handle.
+/// Returns the operator `name` ("plimsoll::rope") as a typed handle.
 template <typename Signature>
 c10::TypedOperatorHandle<Signature> operator_handle(const char* name, const char* overload = "") {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
 }
 
-/// Keeps autocast on `device` from being applied again to what is called in its scope.
+/// A scope in which autocast on `device` is not applied again to called operators.
 struct AutocastOff {
   explicit AutocastOff(c10::DeviceType device)
       : guard(c10::DispatchKeySet(at::autocast::get_autocast_dispatch_key_from_device_type(device))) {}
   c10::impl::ExcludeDispatchKeyGuard guard;
 };
 
-/// `tensor` in the lower precision of autocast on `device`; a parameter's copy is cached as libtorch caches its own.
+/// Returns `tensor` in the lower precision of autocast on `device`; a parameter's copy is cached as libtorch caches its
+/// own.
 inline at::Tensor autocast(const at::Tensor& tensor, c10::DeviceType device) {
   return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
 }

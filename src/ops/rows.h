@@ -1,5 +1,5 @@
-// When a strided tensor is a plain matrix of rows, and how rows are shared out. No libtorch: the kernels and the
-// figures for their workspace (workspace_cpu.h) must agree.
+// Declares the test for a strided tensor that is a plain matrix of rows, and the division of rows among threads. No
+// libtorch: the kernels and the estimates of their workspace (workspace_cpu.h) must agree.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace plimsoll::ops {
 
 using Dims = std::span<const int64_t>;
 
-/// Elements from one row to the next where [..., width] is rows one constant stride apart, each with its elements side
-/// by side; nothing where a kernel that wants rows must copy first.
+/// Returns the elements from one row to the next if [..., width] is rows at one constant stride, each of contiguous
+/// elements. Returns nullopt if a kernel that needs rows must copy first.
 inline std::optional<int64_t> row_stride(Dims sizes, Dims strides) {
   const size_t dims = sizes.size();
   if (dims == 0) return std::nullopt;
@@ -31,7 +31,7 @@ inline std::optional<int64_t> row_stride(Dims sizes, Dims strides) {
   return stride.value_or(sizes[dims - 1]);
 }
 
-/// As at::Tensor::is_contiguous().
+/// Returns the same as at::Tensor::is_contiguous().
 inline bool is_contiguous(Dims sizes, Dims strides) {
   int64_t expected = 1;
   for (size_t d = sizes.size(); d-- > 0;) {
@@ -42,7 +42,8 @@ inline bool is_contiguous(Dims sizes, Dims strides) {
   return true;
 }
 
-/// Whether tensors of these sizes lie in memory in the same order: strides of dimensions of one element do not count.
+/// Returns true if two tensors of these sizes have the same order in memory. Strides of dimensions of one element do
+/// not count.
 inline bool same_order(Dims sizes, Dims a, Dims b) {
   for (size_t d = 0; d < sizes.size(); ++d)
     if (sizes[d] > 1 && a[d] != b[d]) return false;
@@ -59,12 +60,13 @@ PLIMSOLL_HOST_DEVICE int64_t div_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/// Rows that one thread takes at the least, so that starting it pays: some 16 thousand elements.
+/// Returns the minimum number of rows for a thread to be worth starting: about 16 thousand elements.
 inline int64_t row_grain(int64_t width) {
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width));
 }
 
-/// Rows of one partial sum of rms_norm's weight gradient: whatever the thread count, so the sum does not depend on it.
+/// Returns the rows of one partial sum of rms_norm's weight gradient. They do not depend on the thread count, so
+/// neither does the sum.
 inline int64_t norm_block_rows(int64_t rows) {
   return std::max<int64_t>(16, div_up(rows, 64));
 }

@@ -1,4 +1,4 @@
-// The words that a job file has for the optimizer's choices.
+// Defines the words of the job file for the optimizer's choices.
 #include "plimsoll/error.h"
 #include "plimsoll/options.h"
 

@@ -1,4 +1,4 @@
-// Names of precisions.
+// Defines the names of precisions.
 #include "plimsoll/error.h"
 #include "plimsoll/options.h"
 

@@ -1,4 +1,4 @@
-// Names of strategies.
+// Defines the names of strategies.
 #include "plimsoll/error.h"
 #include "plimsoll/options.h"
 

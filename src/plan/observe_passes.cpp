@@ -16,7 +16,7 @@ void observe_passes(const Trace& recorded, const Plan& plan, const PlanOptions& 
   observer(report_of("recorded", again.trace), again.trace);
   again = run_passes(std::move(again), Stage::prepare, Stage::prepare, inputs);
   const Trace prepared = again.trace;
-  std::optional<RecomputeSearch> search;  // for the training graphs, by whose values the choices go
+  std::optional<RecomputeSearch> search;  // provides the training graphs that the choices refer to
   if (prepared.segment("micro"))
     inputs.graphs = &search.emplace(prepared, options.cost, options.solver.recompute).graphs();
   again = run_passes(std::move(again), Stage::choices, Stage::placement, inputs);

@@ -12,7 +12,8 @@ namespace plimsoll {
 OffloadPlanner::OffloadPlanner(const Schedules& schedules, const Arrangements& arrangements, const KeptValues* pinned)
     : options_(schedules.options()), schedules_(schedules), arrangements_(arrangements), pinned_(pinned) {
   const int kinds = arrangements_.candidates().kinds();
-  // The most away takes least, but for what placement loses here and there.
+  // Offloading the most leaves the fewest bytes on the device, except for losses of placement. Small steps therefore
+  // also try less.
   for (int part = schedules_.small() ? std::min(kinds, 1) : kinds; part <= kinds; ++part)
     for (const bool on_host : {false, true}) {
       if (on_host && options_.cost.host_bytes <= 0) continue;
@@ -32,7 +33,7 @@ bool OffloadPlanner::blocks_are_leaner(double part) const {
   return arrangement.moving->leanest(room).peak < arrangement.moving->leanest_by_value(room).peak;
 }
 
-// The least peak with that part away, if both other memories have room.
+// Returns the plan with the smallest peak with `part` offloaded, if it fits into host memory and disk.
 std::optional<Plan> OffloadPlanner::leanest_with(double part, bool host_updates, bool by_value) const {
   int64_t room = options_.budget.host;
   for (int attempt = 0; attempt < options_.solver.max_placement_attempts && room >= 0; ++attempt) {
@@ -64,14 +65,14 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   };
   const bool large = !schedules_.small();
   const int kinds = candidates.kinds();
-  // Block checkpoints are proposed where nothing else fits: what they let fit is often slower than what else does with
-  // more elsewhere, which would not be looked for then.
+  // Block checkpointing is proposed only if nothing else fits: it is often slower than another choice with more
+  // offloaded, which the search would then not try.
   const bool by_value = budget >= least_by_value_;
   const auto leanest_peak = [&](const Arrangement& each) {
     return by_value ? each.moving->leanest_by_value(options_.budget.host).peak
                     : each.moving->leanest(options_.budget.host, pinned_).peak;
   };
-  int64_t lost = 0;  // what placement took beyond the live bytes of the last part that was tried
+  int64_t lost = 0;  // bytes that placement took in addition to the live bytes of the last part that was tried
   std::set<std::vector<Memory>> tried;
   const auto try_part = [&](double part) {
     if (!options_.thorough && fits(best)) return;
@@ -96,12 +97,12 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
           consider(schedules_.with(arrangement, *answer, /*host_updates=*/true, limit));
         return;
       }
-      if (over <= 0 && host <= 0) return;  // nothing is left to take away
+      if (over <= 0 && host <= 0) return;  // nothing more can be removed from the device
       if (over > 0) limit = std::min(limit - over, answer->peak - 1);
       host -= std::max<int64_t>(host_over, 0);
     }
   };
-  // What lies elsewhere takes at least its copies, against all that is left to gain.
+  // Offload adds at least its copies; it is worth a try if that is less than all remaining waiting and recomputation.
   const auto worth_trying = [&](double part) {
     const double gain = (best.time.recompute + best.time.offload) * static_cast<double>(options_.micro_batches) +
                         best.time.update_offload;
@@ -118,7 +119,8 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
         if (worth_trying(part)) try_part(part);
   } else if (kinds > 1) {
     const int per_kind = options_.solver.offload.steps_per_kind;
-    // The least part with which something fits, and some more: bytes that are free again save time elsewhere.
+    // Smallest part with which something fits, and larger ones: bytes that are free on the device can save
+    // recomputation.
     const auto possible = [&](int step) {
       const Arrangement& each = arrangements_.at(static_cast<double>(step) / per_kind, options_.budget.host);
       return leanest_peak(each) <= schedules_.limit_under(budget, each.persistent_bytes);
@@ -138,7 +140,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   }
   consider(*leanest_);
   if (!fits(best)) return *leanest_;
-  if (pinned_) return best;  // no bound is known
+  if (pinned_) return best;  // no bound is known for fixed kept values
   const Arrangement& most = arrangements_.at(kinds, std::numeric_limits<int64_t>::max() / 4);
   best.time.recompute_bound =
       std::min(best.time.recompute + best.time.offload,

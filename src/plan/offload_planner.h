@@ -1,5 +1,5 @@
-// Plans that use host memory and the disk: how much lies elsewhere from step to step, and with that what to recompute,
-// to keep and to move.
+// Declares the planner for host memory and disk: how much is offloaded, and which saved values are then recomputed,
+// kept or offloaded.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,21 @@
 
 namespace plimsoll {
 
+/// A planner that offloads buffers of one step.
 class OffloadPlanner {
  public:
-  /// All must outlive this. `pinned`: what is kept; null: that is chosen, too.
+  /// Keeps references to all arguments. `pinned`: the kept values are fixed; null: they are chosen as well.
   OffloadPlanner(const Schedules& schedules, const Arrangements& arrangements, const KeptValues* pinned);
 
-  /// The plan that takes least on the device. Empty: not even that has room elsewhere.
+  /// Returns the plan with the smallest peak on the device; nullopt: even that plan does not fit into host memory and
+  /// disk.
   const std::optional<Plan>& leanest() const { return leanest_; }
 
-  /// Whether keeping those may fit a budget by its live bytes, with as much as can be elsewhere.
+  /// Returns whether keeping `kept` may fit a budget in bytes, by live bytes and with everything offloaded that can be.
   bool may_fit(const KeptValues& kept, int64_t budget) const;
 
-  /// The least time of a step within `budget` bytes, if that is less than `best`, or if nothing fits without. leanest()
-  /// must be there.
+  /// Returns the plan with the least step time within `budget` bytes, if it is faster than `best` or `best` does not
+  /// fit; otherwise `best`. leanest() must have a value.
   Plan choose(int64_t budget, Plan best) const;
 
  private:
@@ -36,7 +38,7 @@ class OffloadPlanner {
   const Arrangements& arrangements_;
   const KeptValues* const pinned_;
   std::optional<Plan> leanest_;
-  int64_t least_by_value_ = std::numeric_limits<int64_t>::max();  // its peak where block checkpoints are left out
+  int64_t least_by_value_ = std::numeric_limits<int64_t>::max();  // peak of the best plan without block checkpointing
 };
 
 }  // namespace plimsoll

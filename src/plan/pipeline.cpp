@@ -26,22 +26,22 @@
 namespace plimsoll {
 namespace {
 
-// Runs passes one after another, those of some stages, and reports them.
+// Runs the passes of stages `first` to `last` in order, and reports them.
 class PassRunner {
  public:
   PassRunner(Plan& plan, Stage first, Stage last, const PassObserver* observer)
       : plan_(plan), first_(first), last_(last), observer_(observer) {}
 
-  /// The passes that follow belong to `stage`.
+  /// Begins `stage`, to which the next passes belong.
   void begin(Stage stage) { runs_ = first_ <= stage && stage <= last_; }
 
-  /// A pass from trace to trace; `wanted`: the choices and the options call for it.
+  /// Runs a pass from trace to trace if `wanted`, that is, if the choices and the options need it.
   template <typename Pass>
   void pass(std::string_view name, bool wanted, const Pass& pass) {
     observed(name, wanted, [&] { plan_.trace = pass(std::move(plan_.trace)); });
   }
 
-  /// A step from plan to plan.
+  /// Runs a step from plan to plan.
   template <typename Step>
   void step(std::string_view name, const Step& step) {
     observed(name, true, [&] { plan_ = step(std::move(plan_)); });
@@ -89,42 +89,43 @@ OffloadChoice offload_choice(const Trace& trace, const PassInputs& in) {
 Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   const PlanOptions& options = in.options;
   const PlanChoices& choices = in.choices;
-  // A trace without training is placed as it was prepared.
+  // A trace without training segments is placed as prepared.
   const Fusing* const fusing = plan.trace.segment("micro") ? options.fusing.get() : nullptr;
   PassRunner run(plan, first, last, in.observer);
 
   run.begin(Stage::prepare);
   run.pass("apply_workspace_model", bool(options.workspace),
            [&](Trace trace) { return apply_workspace_model(std::move(trace), options.workspace); });
-  // Before update_in_backward, which works on the gradients that are left.
+  // Before update_in_backward, which places updates by the remaining gradients.
   run.pass("fold_casts", true, fold_casts);
-  // Before ops are taken out: it reads the order of ops as recorded.
+  // Before ops are removed, because it reads the order of ops as recorded.
   run.pass("update_in_backward", choices.update_in_backward, update_in_backward);
-  // After updates found their places by the gradients, and before the searches, which see when parameters are there.
+  // After updates are placed by the gradients, and before the searches, which depend on the lifetimes of gathered
+  // parameters.
   run.pass("gather_late", gathers_parameters(plan.trace),
            [&](Trace trace) { return gather_late(std::move(trace), options.gradient_checkpointing == Choice::off); });
-  // Before the searches, so that none weighs or recomputes work that no op needs.
+  // Before the searches, so that none counts or recomputes dead ops.
   run.pass("remove_dead_ops", true, remove_dead_ops);
   run.pass("initialise_late", true, initialise_late);
 
   // The searches choose here, on the prepared trace.
 
   run.begin(Stage::choices);
-  // Before offload, which inserts copies of what is not on the device.
+  // Before offload, which inserts copies of buffers that are not on the device.
   run.pass("assign_memories", !choices.memory.empty(),
            [&](Trace trace) { return assign_memories(std::move(trace), choices.memory); });
   run.pass("recompute", choices.recompute,
            [&](Trace trace) { return recompute(std::move(trace), recompute_choices(in)); });
   // After recompute, whose ops may read parameters.
   run.pass("settle_updates", choices.recompute, settle_updates);
-  // After recompute, whose ops may read what is offloaded.
+  // After recompute, whose ops may read offloaded buffers.
   run.pass("offload", choices.offload, [&](Trace trace) {
     const OffloadChoice choice = offload_choice(trace, in);
     return offload(std::move(trace), choice, in.cost, choices.copy_limit_bytes);
   });
 
   run.begin(Stage::merging);
-  // Norms first: a chain that took a norm's sum would leave the norm alone.
+  // Norms first: a chain that includes a norm's sum would leave the norm unmerged.
   run.pass("fuse_norms", fusing != nullptr, [&](Trace trace) {
     return fuse_norms(std::move(trace), *fusing, in.cost, options.workspace, options.solver.merging);
   });
@@ -134,7 +135,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
            [&](Trace trace) { return group_updates(std::move(trace), *fusing->updates, options.solver.merging); });
 
   run.begin(Stage::overlap);
-  // After merging, which puts ops next to each other.
+  // After merging, which moves ops next to each other.
   run.pass("overlap_exchanges", choices.exchange_limit_bytes >= 0, [&](Trace trace) {
     return overlap_exchanges(std::move(trace), cost_of_all_ranks(in.cost), choices.exchange_limit_bytes);
   });

@@ -1,7 +1,7 @@
-// The passes in order, from the recorded trace to the validated plan.
+// Declares the pipeline: the passes in order, from the recorded trace to the validated plan.
 //
-// run_passes() in pipeline.cpp is the only place that calls a pass. The search runs the first stage once, and the
-// stages after it once for each set of choices that it tries.
+// run_passes() in pipeline.cpp is the only caller of passes. The search runs the first stage once, and the stages after
+// it once for each set of choices that it tries.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,23 @@
 
 namespace plimsoll {
 
-/// Parts of the pipeline, in order.
+/// A part of the pipeline, in order.
 enum class Stage : uint8_t {
-  prepare,     ///< the recorded trace as every choice finds it; the searches work on the result
-  choices,     ///< recomputation and offload
-  merging,     ///< several ops become one
-  overlap,     ///< exchanges between ranks run beside other ops
-  placement,   ///< offsets in the arenas
-  validation,  ///< InternalError if the plan is unsound
+  prepare,     ///< computes the trace that the searches work on
+  choices,     ///< applies recomputation and offload
+  merging,     ///< merges several ops into one
+  overlap,     ///< overlaps exchanges between ranks with other ops
+  placement,   ///< assigns offsets in the arenas
+  validation,  ///< throws InternalError if the plan is unsound
 };
 
-/// What passes read in addition to the trace.
+/// A set of inputs of the passes in addition to the trace.
 struct PassInputs {
   const PlanOptions& options;
   const PlanChoices& choices;
-  const CostModel& cost;                               ///< of the ops of this trace
-  const std::vector<TrainingGraph>* graphs = nullptr;  ///< of the prepared trace, for Stage::choices; null: none
+  const CostModel& cost;  ///< predicts the seconds of the ops of this trace
+  /// Training graphs of the prepared trace, for Stage::choices; null: none.
+  const std::vector<TrainingGraph>* graphs = nullptr;
   const PassObserver* observer = nullptr;  ///< receives every pass; null: none, and no trace is copied for it
 };
 

@@ -22,19 +22,19 @@
 namespace plimsoll {
 namespace {
 
-// Counts of work and of elements: products of two of them stay below 2^63.
+// Bound for counts of work and of elements: the product of two stays below 2^63.
 constexpr int64_t kMostWork = int64_t{1} << 40;
-// Counts that are held in 32 bits.
+// Bound for counts in 32 bits.
 constexpr int64_t kMostCount = int64_t{1} << 30;
 
 void require_valid(const SolverParameters& solver) {
   const auto require = [](const char* name, auto value, auto least, auto most) {
-    // A comparison with NaN is false.
+    // std::cmp_* accept only integers; require_real() checks floating-point limits.
     if (std::cmp_greater_equal(value, least) && std::cmp_less_equal(value, most)) return;
     throw UserError(fmt::format("PlanOptions::solver: {} is {}; allowed: {} to {}", name, value, least, most));
   };
   const auto require_real = [](const char* name, double value, double least, double most) {
-    if (value >= least && value <= most) return;  // false for NaN
+    if (value >= least && value <= most) return;  // a comparison with NaN is false
     throw UserError(fmt::format("PlanOptions::solver: {} is {}; allowed: {} to {}", name, value, least, most));
   };
   require("max_placement_attempts", solver.max_placement_attempts, 0, kMostCount);
@@ -92,13 +92,13 @@ struct Planner::Impl {
       return;
     }
     leanest = schedules.with(search->leanest());
-    // Of large steps it is placed only where it may be the leanest, and when it is wanted.
+    // For a large step the keep-all plan is placed only if it may have the smallest peak, and only when it is needed.
     if (schedules.small() || schedules.least_at_once() <= leanest->peak_bytes) whole();
     look_for_leaner();
     if (arrangements) elsewhere.emplace(schedules, *arrangements, nullptr);
   }
 
-  /// The least budget that fits.
+  /// Returns the minimum budget in bytes.
   int64_t minimum() const {
     if (!search) return schedules.unchanged().peak_bytes;
     return leanest_of_all().peak_bytes;
@@ -123,7 +123,8 @@ struct Planner::Impl {
     return plan;
   }
 
-  /// Hardly a plan takes fewer seconds a step: everything is kept, and updates that the host may do are left out.
+  /// Returns an approximate lower bound of the step time in seconds: the keep-all plan, less the updates that may run
+  /// on the host.
   double least_seconds() const {
     if (!search) return schedules.step_of(schedules.unchanged());
     const bool pinned = options.gradient_checkpointing != Choice::automatic;
@@ -133,13 +134,13 @@ struct Planner::Impl {
 
   double step_of(const Plan& plan) const { return schedules.step_of(plan); }
 
-  /// Under a budget that everything kept exceeds, of a large step without other memory: that, and what has to run again
-  /// at least. 0: not known.
+  /// Returns a lower bound of the step time in seconds under `budget` bytes: keep-all, plus the least recomputation. It
+  /// is for a large step without host memory or disk, and a budget below the peak of keep-all. 0: no bound is known.
   double least_seconds_under(int64_t budget) const {
     if (!search || schedules.small() || arrangements || options.gradient_checkpointing != Choice::automatic) return 0;
     if (budget < minimum() || schedules.least_at_once() <= budget) return 0;
     const int64_t bound = search->bound(schedules.limit_under(budget, leanest->persistent_bytes));
-    // The last micro batch may be smaller than those that the bound is of.
+    // The last micro batch may be smaller than those that the bound is for.
     const auto whole_ones =
         static_cast<double>(options.micro_batches - (schedules.trace().segment("remainder") ? 1 : 0));
     return schedules.seconds_at_once() - schedules.overlap_seconds_saved() +
@@ -147,7 +148,7 @@ struct Planner::Impl {
   }
 
  private:
-  /// Returns least_seconds() for exchanges that do not run beside other ops.
+  /// Returns least_seconds() without overlap of exchanges with other ops.
   double least_seconds_in_turn() const { return schedules.step_of(whole()) - schedules.update_seconds_saved(); }
 
   const Treatment& treatment(Choice choice) const {
@@ -165,7 +166,7 @@ struct Planner::Impl {
   const Plan& leanest_of_all() const {
     if (options.gradient_checkpointing != Choice::automatic) return treatment(options.gradient_checkpointing).leanest();
     const Plan* least = &leanest_searched();
-    // In large steps what the search finds goes by live bytes, of which it takes the least as well.
+    // For large steps the search compares live bytes, and already returns the plan with the fewest.
     if (schedules.small())
       for (const Choice choice : {Choice::on, Choice::off})
         if (const Plan& each = treatment(choice).leanest(); each.peak_bytes < least->peak_bytes) least = &each;
@@ -199,10 +200,10 @@ struct Planner::Impl {
     return *whole_;
   }
 
-  /// What it takes; where it was never placed, at least.
+  /// Returns the peak of the keep-all plan in bytes; a lower bound if it was never placed.
   int64_t whole_peak() const { return whole_ ? whole_->peak_bytes : schedules.least_at_once(); }
 
-  // What the search finds, or one of the treatments that a job may pin, where that takes less time: neither search nor
+  // Returns the plan of the search, or that of a fixed strategy if it takes less time: neither the search nor the
   // placement is exact.
   Plan choose_automatically(std::optional<int64_t> budget) const {
     if (const Plan& least = leanest_of_all(); budget && *budget < least.peak_bytes) return least;
@@ -220,8 +221,8 @@ struct Planner::Impl {
     return best;
   }
 
-  // Whether that treatment may fit, and beat a plan. Of large steps by live bytes and by what ops take that do not run
-  // within others: placing them only to see takes seconds.
+  // Returns whether the strategy `choice` may fit and be faster than `best`. Large steps are judged by live bytes and
+  // by the time of ops that are not merged into others, because placing them takes seconds.
   bool may_be_faster(Choice choice, const Plan& best, std::optional<int64_t> budget) const {
     const bool wanted = !schedules.fits(best, budget);
     if (!wanted && schedules.step_of(best) <= least_seconds_in_turn()) return false;
@@ -238,7 +239,7 @@ struct Planner::Impl {
            (wanted || each.least_seconds() < schedules.step_of(best));
   }
 
-  // Recomputed, kept or moved value by value.
+  // Returns the plan of the search, which recomputes, keeps or offloads each value.
   Plan search_under(std::optional<int64_t> budget) const {
     Plan best = choose_recomputation(budget);
     if (!elsewhere || !elsewhere->leanest()) return best;
@@ -247,26 +248,27 @@ struct Planner::Impl {
     return best;
   }
 
-  // The placed answer under a budget, or nothing. The search counts live bytes; where placement takes more, it is asked
-  // for less.
+  // Returns a placed plan under `budget` bytes, or nullopt. The search counts live bytes; if placement takes more, the
+  // search is repeated with a lower limit.
   std::optional<Plan> recomputation_under(int64_t budget) const {
     int64_t limit = schedules.limit_under(budget, leanest->persistent_bytes);
     std::optional<double> bound;
     for (int attempt = 0; attempt < options.solver.max_placement_attempts; ++attempt) {
       const auto answer = search->cheapest(limit);
       if (!answer) return {};
-      // Of the budget itself: later attempts aim lower than what is allowed.
+      // The bound is for the budget itself: later attempts have lower limits than allowed.
       if (!bound) bound = static_cast<double>(answer->bound) * 1e-12;
       Plan plan = schedules.with(*answer);
       plan.time.recompute_bound = std::min(*bound, plan.time.recompute);
       if (schedules.fits(plan, budget)) return plan;
-      // The same answer would be placed as before.
+      // A limit at or above the solution's peak would return the same solution.
       limit = std::min(limit - (plan.peak_bytes - budget), answer->peak - 1);
     }
     return {};
   }
 
-  // A choice that holds a little more may be placed in less, and the search for the leanest is not exact.
+  // Tries to lower the peak of the minimum-memory plan: a choice that holds more may be placed in fewer bytes, and the
+  // search for the minimum is not exact.
   void look_for_leaner() {
     if (!schedules.small()) return;
     for (int i = 0; i < options.solver.max_placement_attempts; ++i) {
@@ -290,7 +292,7 @@ struct Planner::Impl {
       const double bound = direct ? direct->time.recompute_bound : 0;
       consider(std::move(direct));
       if (!options.thorough) return best;
-      // Neither search nor placement is exact: what fits in a little less is sometimes faster.
+      // Neither search nor placement is exact: a plan for a slightly smaller budget is sometimes faster.
       for (int part : {1, 2, 4, 8})
         if (schedules.small(part == 1 ? 4 : 1))
           consider(recomputation_under(*budget - (*budget - minimum) * part / 100));
@@ -301,13 +303,13 @@ struct Planner::Impl {
 
   const bool in_backward;
   const Schedules schedules;
-  const RecomputeSearch* search = nullptr;   // null: there is nothing to choose
-  std::optional<Arrangements> arrangements;  // where there is other memory
-  // Left to the search: nothing recomputed, the least that takes, and with other memory.
+  const RecomputeSearch* search = nullptr;   // null: there is no training segment, and nothing to choose
+  std::optional<Arrangements> arrangements;  // only if there is host memory or a disk
+  // Plans of the search: keep-all, minimum memory, and with host memory or disk.
   mutable std::optional<Plan> whole_;
   std::optional<Plan> leanest;
   std::optional<OffloadPlanner> elsewhere;
-  mutable std::unique_ptr<Treatment> blocks, everything;  // made when they are wanted
+  mutable std::unique_ptr<Treatment> blocks, everything;  // made on first use
 };
 
 int64_t searches_made() {
@@ -347,7 +349,7 @@ Plan Planner::plan(std::optional<int64_t> memory_budget) const {
 double Planner::least_seconds(int64_t budget) const {
   const double seconds = impl_->least_seconds_under(budget);
   if (!in_backward_) return seconds;
-  // One that does not fit has no time.
+  // A plan that does not fit has no time.
   const bool first = impl_->minimum() <= budget, second = in_backward_->minimum() <= budget;
   if (!first || !second) return first ? seconds : in_backward_->least_seconds_under(budget);
   return seconds > 0 ? std::min(seconds, in_backward_->least_seconds_under(budget)) : 0;

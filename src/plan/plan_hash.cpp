@@ -1,4 +1,4 @@
-// Implements plan_hash(): one number for all that a run does by a plan.
+// Implements plan_hash(): one number for everything that a run does by a plan.
 #include <fmt/format.h>
 
 #include <span>
@@ -11,7 +11,8 @@
 namespace plimsoll {
 namespace {
 
-// Numbers go in with a fixed width and texts and lists with their length, so that no two plans are the same bytes.
+// Numbers are hashed with a fixed width, texts and lists with their length, so that different plans never give the same
+// bytes.
 class PlanHasher {
  public:
   template <typename Number>

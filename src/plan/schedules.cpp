@@ -13,10 +13,10 @@
 namespace plimsoll {
 namespace {
 
-// Kinds of rebuilt values that have a reason of their own.
+// Number of kinds of recomputed values for which a plan lists a reason.
 constexpr size_t kKindsExplained = 6;
 
-// Several segments may update one parameter, and an op on the host writes a copy of one that lies on the device.
+// Several segments may update one parameter. For a parameter on the device, the op on the host writes a host copy.
 int64_t parameters_updated_on_host(const Trace& trace) {
   std::vector<BufferId> copied_to(trace.buffers.size(), kNoBuffer);
   for (const Op& op : trace.ops)
@@ -132,7 +132,7 @@ Plan Schedules::with(const Arrangement& arrangement, const OffloadAnswer& answer
   plan.moved_parameter_bytes = arrangement.away.parameters;
   plan.host_updates = parameters_updated_on_host(plan.trace);
   plan.budget = options_.budget;
-  plan.budget.device.reset();  // whoever asks has one in mind
+  plan.budget.device.reset();  // the caller sets its own
   StepTime& time = plan.time;
   time.recompute = static_cast<double>(again) * 1e-12;
   time.offload = std::max(0.0, time.micro - micro_at_once_ - time.recompute);
@@ -145,8 +145,8 @@ Plan Schedules::with(const Arrangement& arrangement, const OffloadAnswer& answer
 
 Plan Schedules::with_overlap(Plan plan, std::optional<int64_t> budget) const {
   if (!options_.cost.exchanges_overlap || !search_ || !has_exchanges(plan.trace)) return plan;
-  // The limits are the peak of live bytes as it is, and the bytes that the budget leaves: a placement may take more
-  // than its live bytes.
+  // The limits are the bytes that the budget leaves, 97 % of them (a placement may take more than its live bytes), and
+  // the present peak of live bytes.
   const int64_t live = plan.live_bytes - plan.persistent_bytes;
   const CostModel shared = cost_of_all_ranks(options_.cost);
   const double before = step_of(time_of(plan.trace, shared));
@@ -156,7 +156,7 @@ Plan Schedules::with_overlap(Plan plan, std::optional<int64_t> budget) const {
     PlanChoices choices = plan.choices;
     choices.exchange_limit_bytes = limit;
     Plan placed = run_passes(plan, Stage::overlap, Stage::placement, {options_, choices, options_.cost});
-    // Decided alike on all ranks.
+    // Judged with the shared cost model, so that all ranks decide alike.
     if ((fits(plan, budget) && !fits(placed, budget)) || step_of(time_of(placed.trace, shared)) >= before) continue;
     const StepTime searched = plan.time;
     placed.time = time_of(placed.trace, options_.cost);

@@ -1,5 +1,5 @@
-// One step, prepared for planning, and the finished schedules that choices make of it: carried out, fused, placed and
-// timed.
+// Declares the builder of schedules for one training step: it applies choices, merges ops, assigns offsets and predicts
+// times.
 #pragma once
 
 #include <cstdint>
@@ -13,59 +13,61 @@
 
 namespace plimsoll {
 
+/// A builder of the finished schedules of one recorded step.
 class Schedules {
  public:
   Schedules(const Trace& recorded, const PlanOptions& options, bool updates_in_backward);
 
   const PlanOptions& options() const { return options_; }
-  /// What choices are made over: no member of it changes.
+  /// Returns the prepared trace that all choices are for. No member function changes it.
   const Trace& trace() const { return trace_; }
-  /// Null where there is no training segment: then there is nothing to choose.
+  /// Returns the recomputation search; null if there is no training segment, and therefore no choice.
   const RecomputeSearch* search() const { return search_ ? &*search_ : nullptr; }
-  /// Larger traces are not planned under budgets nearby as well: that would take seconds.
-  /// `times`: the same of so many times as many ops.
+  /// Returns whether the trace has at most `times` x SolverParameters::large_trace_ops ops. Larger traces are not also
+  /// planned under budgets nearby, which would take seconds.
   bool small(size_t times = 1) const;
-  /// What a step takes where nothing is recomputed and nothing lies elsewhere.
+  /// Returns the predicted seconds of a step without recomputation and offload.
   double seconds_at_once() const { return seconds_at_once_; }
-  /// What a step may gain at most where the host updates parameters.
+  /// Returns the largest number of seconds that a step may gain if the host updates parameters.
   double update_seconds_saved() const;
 
-  /// No placement of the step takes fewer bytes where nothing is recomputed and nothing lies elsewhere.
+  /// Returns a lower bound of the peak bytes of every placement without recomputation and offload.
   int64_t least_at_once() const { return least_at_once_; }
 
-  /// The step as it was recorded.
+  /// Returns the plan of the prepared trace without any choice: only placed and timed.
   Plan unchanged() const;
-  /// With what was chosen to keep.
+  /// Returns the plan that keeps the values chosen in `answer`.
   Plan with(const RecomputeAnswer& answer) const;
-  /// With part of its buffers elsewhere, too. `limit`: live bytes that copies may not exceed to overlap ops.
+  /// Returns the plan that also offloads buffers as in `arrangement`. `limit`: live bytes on the device, at most, at
+  /// which copies may overlap ops.
   Plan with(const Arrangement& arrangement, const OffloadAnswer& answer, bool host_updates, int64_t limit) const;
 
-  /// Returns a finished plan whose exchanges between ranks run beside other ops, as far as that fits `budget` and takes
-  /// less time; otherwise the plan as it is.
+  /// Returns `plan` with exchanges between ranks that overlap other ops, if that fits `budget` and takes less time;
+  /// otherwise `plan`.
   Plan with_overlap(Plan plan, std::optional<int64_t> budget) const;
-  /// The most seconds of a step that with_overlap() may save.
+  /// Returns the largest number of seconds of a step that with_overlap() may save.
   double overlap_seconds_saved() const { return overlap_saved_; }
 
-  /// Throws InternalError if the plan is unsound.
+  /// Returns `plan` after validation. Throws InternalError if it is unsound.
   Plan validated(Plan plan) const;
   bool fits(const Plan& plan, std::optional<int64_t> budget) const;
-  /// What is left of a budget for what lives only for a while.
+  /// Returns the bytes of a budget that remain for transient buffers, after context, libraries and `persistent` bytes.
   int64_t limit_under(int64_t budget, int64_t persistent) const;
-  /// The predicted seconds of a step.
+  /// Returns the predicted seconds of a step.
   double step_of(const Plan& plan) const;
 
  private:
   Plan run(Stage first, Stage last, Trace trace, const PlanChoices& choices) const;
   Plan placed(const Trace& trace, PlanChoices choices) const;
   double step_of(const StepTime& time) const;
-  bool is_ragged() const;  // steps end with a smaller micro batch
+  bool is_ragged() const;  // true: steps end with a smaller micro batch
 
   const PlanOptions options_;
   const bool updates_in_backward_;
   const Trace trace_;
-  double micro_at_once_ = 0, update_at_once_ = 0;  // seconds of these segments where nothing is moved or run again
+  double micro_at_once_ = 0, update_at_once_ = 0;  // predicted seconds without recomputation and offload
   double seconds_at_once_ = 0;
-  double overlap_saved_ = 0;  // at most
+  double overlap_saved_ = 0;  // upper bound in seconds
   int64_t least_at_once_ = 0;
   std::optional<RecomputeSearch> search_;
 };

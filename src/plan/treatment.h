@@ -1,4 +1,6 @@
-// One way with saved values that a job may pin: of each block its input alone, or everything, is kept.
+// Declares the fixed recomputation strategies that a job can set: keep-all and block checkpointing.
+//
+// Keep-all keeps all saved values, so nothing is recomputed. Block checkpointing keeps only the input of each block.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +13,22 @@
 
 namespace plimsoll {
 
+/// A fixed recomputation strategy of a step, with its plans for any budget.
 class Treatment {
  public:
-  /// `at_once`: the plan that keeps those and moves nothing; `arrangements`: null where there is no other memory. What
-  /// is referred to must outlive this.
+  /// Keeps references to `schedules` and `arrangements`, which is null if there is no host memory or disk. `at_once` is
+  /// the plan that keeps `kept` and offloads nothing.
   Treatment(const Schedules& schedules, const Arrangements* arrangements, KeptValues kept, Plan at_once);
   Treatment(const Treatment&) = delete;
   Treatment& operator=(const Treatment&) = delete;
 
   const Plan& at_once() const { return at_once_; }
-  /// The plan that takes least on the device.
+  /// Returns the plan of this strategy with the smallest peak on the device.
   const Plan& leanest() const;
-  /// The least time of a step within `budget`; where nothing fits, leanest().
+  /// Returns the plan with the least step time within `budget`; if none fits, leanest().
   Plan plan(std::optional<int64_t> budget) const;
-  /// No plan of this treatment takes fewer seconds a step: copies take time, and only updates may run on the host.
+  /// Returns a lower bound of the step time in seconds over all plans of this strategy: copies only add time, and only
+  /// updates may run on the host.
   double least_seconds() const { return schedules_.step_of(at_once_) - schedules_.update_seconds_saved(); }
 
  private:

@@ -1,6 +1,8 @@
-// libtorch registers no autocast kernels for a private device. Its policies are functions of an operator's name, so one
-// boxed kernel serves them all. The names are those that libtorch 2.11 registers for AutocastCPU and AutocastCUDA
-// (a test compares them with the dispatcher).
+// Implements autocast on the plan device.
+//
+// libtorch registers no autocast kernels for a private device. Its policies depend only on an operator's name, so one
+// boxed kernel serves them all. The names are those that libtorch 2.11 registers for AutocastCPU and AutocastCUDA (a
+// test compares them with the dispatcher).
 #include "record/autocast.h"
 
 #include <ATen/autocast_mode.h>
@@ -16,7 +18,7 @@ namespace {
 
 struct PolicyNames {
   AutocastPolicy policy;
-  const char* names;  // separated by blanks
+  const char* names;  // names separated by blanks
 };
 
 constexpr PolicyNames kCpuPolicies[] = {
@@ -141,7 +143,7 @@ void set_dtype(const c10::FunctionSchema& schema, torch::jit::Stack& stack) {
   }
 }
 
-// norm(self, p) becomes norm(self, p, dtype=float32): another overload of the same operator.
+// Calls norm(self, p, dtype=float32), another overload of the same operator, instead of norm(self, p).
 void call_with_dtype(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t count = op.schema().arguments().size();
   const c10::IValue& first = (*stack)[stack->size() - count];

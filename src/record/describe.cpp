@@ -26,7 +26,7 @@ std::string text_of(const c10::IValue& value) {
 
 std::string describe_constants(const Op& op) {
   if (!op.call) return "";
-  // Named by what it does; its program is numbers.
+  // The name of a fused op lists its operations; its constants are the encoded program.
   if (is_fused(op)) return "";
   std::string text;
   const auto& arguments = op.call->op.schema().arguments();

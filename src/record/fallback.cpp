@@ -1,5 +1,5 @@
-// The plan device's boxed fallback: every operator call below autograd arrives here, gets its output shapes, and is
-// written down.
+// Implements the plan device's boxed fallback: every operator call below autograd gets its output shapes here and is
+// recorded.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 #include <torch/library.h>
@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// Of libtorch's attention, the one module that calls what is refused before it reads a parameter.
+// Remedy for libtorch's attention, the one module that calls a refused operator before it reads a parameter.
 constexpr const char* kInsteadOfAttention =
     ". In place of the module use linear layers for query, key, value and output with at::scaled_dot_product_attention "
     "between them";
@@ -50,8 +50,8 @@ std::vector<c10::IValue> infer_outputs(const OpSignature& signature, const std::
       for (at::Tensor& tensor : (*signature.rule)(meta)) outputs.emplace_back(std::move(tensor));
       return outputs;
     }
-    // libtorch's boxing drops the arguments before it copies the outputs, and several `out` tensors are references to
-    // arguments: somebody else must hold them.
+    // libtorch's boxing drops the arguments before it copies the outputs. Several `out` tensors are references to
+    // arguments, so a copy must keep them alive.
     const torch::jit::Stack held = meta;
     signature.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &meta);
     return meta;
@@ -70,7 +70,7 @@ at::Tensor fresh_like(const at::Tensor& meta) {
   return make_plan_tensor(meta.sizes(), meta.strides(), meta.scalar_type());
 }
 
-// The plan tensor that output `index` of the call is, given what the meta kernel answered.
+// Returns the plan tensor of output `index`, for the meta kernel's result.
 c10::IValue make_output(const OpSignature& signature, size_t index, const c10::IValue& meta,
                         const std::vector<c10::IValue>& arguments, Recorder* recorder) {
   const int aliased = signature.result_argument[index];
@@ -94,7 +94,7 @@ c10::IValue make_output(const OpSignature& signature, size_t index, const c10::I
     for (const at::Tensor tensor : meta.toTensorList()) list.push_back(view(tensor));
     return list;
   }
-  // Written in place. An `out` of the wrong size is resized, as the real kernel would.
+  // The output is written in place. An `out` of the wrong size is resized, as the real kernel does.
   if (argument.isTensor() && meta.isTensor() && meta.toTensor().defined()) {
     const at::Tensor& out = argument.toTensor();
     const at::Tensor& wanted = meta.toTensor();
@@ -141,7 +141,8 @@ void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for (c10::IValue& output : outputs) stack->push_back(std::move(output));
 }
 
-// libtorch copies from and to a private device through this operator; on every real device it is copy_.
+// Copies from or to the plan device. libtorch calls this operator for a private device; on every real device it is
+// copy_.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   Recorder* recorder = Recorder::active();
   if (!is_plan(target))
@@ -164,15 +165,14 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", copy_from);
-  // libtorch would take these apart into pieces that cost memory, or fail: record them whole.
+  // Record these as single ops: libtorch would split them into ops that need more memory, or fail.
   for (const char* name :
        {"native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
         "native_batch_norm", "native_batch_norm_backward", "embedding", "convolution", "convolution_backward",
         "_fused_adamw_", "_fused_adamw_.tensor_lr", "_fused_sgd_", "_fused_sgd_.tensor_lr", "native_dropout",
         "native_dropout_backward", "linalg_vector_norm", "mse_loss", "smooth_l1_loss"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
-  // These have kernels on real devices, but a device without one gets a formula in their place: more buffers, other
-  // bits.
+  // Real devices have kernels for these. A device without one gets a formula instead, with more buffers and other bits.
   for (const char* name : {"silu_backward", "mish_backward"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
 }

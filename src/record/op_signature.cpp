@@ -15,7 +15,7 @@ OpSignature make_signature(const c10::OperatorHandle& op) {
     const c10::AliasInfo* alias = argument.alias_info();
     signature.written.push_back(alias != nullptr && alias->isWrite());
   }
-  // Running statistics are updated although the schema does not say so.
+  // Running statistics are updated, although the schema does not say it.
   if (schema.name() == "aten::native_batch_norm" || schema.name() == "aten::cudnn_batch_norm" ||
       schema.name() == "aten::miopen_batch_norm")
     for (size_t i : {size_t{3}, size_t{4}}) signature.written[i] = true;

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// One device, one stream, nothing to wait for.
+// A guard for one device with one stream; nothing needs synchronization.
 struct PlanGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kPlanDevice; }
   c10::Device exchangeDevice(c10::Device device) const override { return device; }
@@ -33,7 +33,7 @@ struct PlanGuard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
 };
 
-// The autograd engine asks for these before it starts its thread for the device.
+// Hooks that the autograd engine calls before it starts its thread for the device.
 struct PlanHooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
@@ -58,7 +58,7 @@ const bool registered = [] {
   return true;
 }();
 
-// Hands out addresses that nothing lies at. libtorch compares them (do these tensors overlap?), never reads them.
+// An allocator of addresses without memory. libtorch compares addresses to find overlap, and never reads from them.
 struct PlanAllocator final : c10::Allocator {
   struct Allocation {
     uint64_t recording;
@@ -86,7 +86,7 @@ struct PlanAllocator final : c10::Allocator {
 
  private:
   static constexpr uintptr_t kPage = 4096;
-  // No address that a program can have: whoever reads or writes through one stops there and then.
+  // No valid address of a program: any access through it faults immediately.
   std::atomic<uintptr_t> next_{uintptr_t{1} << 62};
 };
 

@@ -1,5 +1,7 @@
-// A boxed fallback on a dispatch key that libtorch keeps for modes: while the key is included on a thread, every
-// operator call passes here first, and factory functions are sent to the plan device.
+// Implements PlanScope with a boxed fallback on a dispatch key that libtorch reserves for modes.
+//
+// While the key is included on a thread, every operator call passes here first, and factory functions are sent to the
+// plan device.
 #include "record/plan_scope.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -16,7 +18,8 @@ namespace {
 
 constexpr c10::DispatchKey kModeKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-// A factory takes a device and no tensor. -1 for every other operator.
+// Returns the index of the device argument of a factory, which takes a device and no tensor; -1 for every other
+// operator.
 int device_argument(const c10::FunctionSchema& schema) {
   int device = -1;
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -35,8 +38,8 @@ int cached_device_argument(const c10::OperatorHandle& op) {
   return entry->second;
 }
 
-// A CPU tensor with values of its own (torch::tensor({1, 2, 3})) that meets plan tensors becomes a constant of the
-// trace. Here and not in the recorder: libtorch compares devices before a call arrives there.
+// Turns CPU tensors with values (torch::tensor({1, 2, 3})) that are operands next to plan tensors into constants of the
+// trace. This cannot be done in the recorder, because libtorch compares devices before a call arrives there.
 void adopt_cpu_tensors(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   Recorder* recorder = Recorder::active();
   if (!recorder) return;

@@ -1,14 +1,14 @@
-// Build modules, and call step functions, on the plan device.
+// Declares the scope in which modules are built, and step functions called, on the plan device.
 #pragma once
 
 #include <memory>
 
 namespace plimsoll {
 
-/// While one lives on this thread, tensors that libtorch's factory functions make (torch::empty, torch::randn,
-/// torch::arange, the parameters of a module under construction) are plan tensors: shape, dtype and no memory. A device
-/// that is named, the CPU too, is left alone; a CPU tensor that meets plan tensors becomes a constant of the trace. The
-/// scope nests.
+/// A scope in which tensors of libtorch's factory functions (torch::empty, torch::randn, torch::arange, the parameters
+/// of a module under construction) are plan tensors: shape, dtype and no memory. It applies to this thread and nests.
+/// An explicit device, the CPU too, is respected. A CPU tensor that is an operand next to plan tensors becomes a
+/// constant of the trace.
 class PlanScope {
  public:
   PlanScope();

@@ -156,8 +156,9 @@ int32_t Recorder::module_index(const std::string& path) {
   return entry->second;
 }
 
-// Modules have no hooks in C++, so a forward op belongs to the module whose parameter was read last. A backward op
-// belongs to the module of the forward op that made its autograd node, which both know by the node's sequence number.
+// Returns the module of an op. Modules have no hooks in C++, so a forward op belongs to the module whose parameter was
+// read last. A backward op belongs to the module of the forward op that made its autograd node; both have the node's
+// sequence number.
 int32_t Recorder::current_module(const Op& op) {
   int32_t owner = -1;
   for_each_view(op, [&](const View& view, bool) {
@@ -207,7 +208,7 @@ void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValu
       for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList())
         add_view(argument, tensor.value_or(at::Tensor()));
     }
-    // A scalar of the user's may change after the recording; the step was recorded with this one.
+    // The user may change a scalar tensor after the recording; the step was recorded with its present value.
     const bool scalar = value.isTensor() && value.toTensor().defined();
     call->constants.push_back(argument.kind != Argument::Kind::constant ? c10::IValue()
                               : scalar                                  ? c10::IValue(value.toTensor().detach().clone())
@@ -280,8 +281,8 @@ void Recorder::fill_labels() {
   }
 }
 
-// What initialisation makes and a later segment reads, without being registered: it keeps its bytes. Changed by the
-// step it would be state that no checkpoint holds.
+// Makes unregistered tensors persistent that initialization makes and a later segment reads. If the step changes one,
+// it is state that no checkpoint would hold.
 void Recorder::keep_unregistered_tensors() {
   const Segment* initialize = trace_.segment("initialize");
   if (!initialize) return;

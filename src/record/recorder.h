@@ -1,4 +1,4 @@
-// Writes down every operator call on the plan device while it is active.
+// Declares the recorder: while it is active, it records every operator call on the plan device in a trace.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +14,8 @@ namespace plimsoll {
 
 struct OpSignature;
 
-/// At most one recorder is active at a time in a process. It is not thread-local: the autograd engine runs a private
-/// device's backward on a thread of its own, while the thread that recorded the forward waits for it.
+/// A recorder of one step. At most one is active at a time in a process. It is not thread-local: the autograd engine
+/// runs a private device's backward on a thread of its own, while the thread that recorded the forward waits for it.
 class Recorder {
  public:
   Recorder();
@@ -24,57 +24,59 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   static Recorder* active();
-  /// Tells the recordings of a process apart.
+  /// Returns an id that is different for each recording of a process.
   uint64_t serial() const { return serial_; }
 
-  /// Ops recorded from here on belong to the segment of that name, until the next call. Segments follow one another.
+  /// Begins the segment `name`, which gets all ops until the next call. Segments follow one another.
   void begin_segment(const std::string& name);
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }
 
-  /// Gives the buffer of `tensor` a role and a label. A persistent buffer keeps its bytes between segments.
+  /// Sets role and label of the buffer of `tensor`. A persistent buffer keeps its bytes between segments.
   void mark(const at::Tensor& tensor, Role role, const std::string& label, bool persistent);
   void mark_output(const at::Tensor& tensor, const std::string& name);
   void add_input(const std::string& name, const at::Tensor& tensor);
-  /// `whole_sizes`: of a slice (NamedView).
+  /// Adds a state entry. `whole_sizes`: for a slice (NamedView).
   void add_state(const std::string& name, const at::Tensor& tensor, std::vector<int64_t> whole_sizes = {});
-  /// Puts another tensor in the place of the state entry `name`.
+  /// Replaces the tensor of the state entry `name`.
   void replace_state(const std::string& name, const at::Tensor& tensor, std::vector<int64_t> whole_sizes);
-  /// Ops recorded from here on, up to the next piece or the end of the segment, are that piece of the update.
+  /// Begins a piece of the update, which gets all ops until the next piece or the end of the segment.
   void begin_update_piece(UpdatePiece piece);
-  /// Says which module the parameter or buffer `tensor` belongs to, so that ops which read it are known by its path.
+  /// Sets the module that the parameter or buffer `tensor` belongs to. Ops that read it get the module's path.
   void set_owner(const at::Tensor& tensor, const std::string& module);
 
-  /// Whether an op of forward or backward has written to the buffer of `tensor` so far.
+  /// Returns whether an op of forward or backward has written to the buffer of `tensor` so far.
   bool is_changed(const at::Tensor& tensor) const;
 
-  /// Which number the next random op gets (Op::random_id).
+  /// Returns the number of the next random op (Op::random_id).
   int64_t next_random_id() const { return next_random_id_; }
   void set_next_random_id(int64_t id) { next_random_id_ = id; }
 
-  /// Ends the recording: segments closed, roles and labels of the remaining buffers filled in. Throws UserError for a
-  /// step that changes a tensor of the model which is not registered.
+  /// Ends the recording and returns the trace: closes segments, and sets roles and labels of the remaining buffers.
+  /// Throws UserError for a step that changes a tensor of the model that is not registered.
   Trace finish();
 
-  // Called by the plan device.
+  // The plan device calls the functions below.
   BufferId add_buffer(int64_t bytes);
   void grow_buffer(BufferId buffer, int64_t bytes);
   int64_t buffer_bytes(BufferId buffer) const { return trace_.buffers[buffer].bytes; }
-  /// Appends a call. `outputs` are what the call returned.
+  /// Appends a call with its `outputs`.
   void add_op(const OpSignature& signature, const std::vector<c10::IValue>& arguments,
               const std::vector<c10::IValue>& outputs);
-  /// A call that only made views: nothing to replay, but backward asks which module it was made from.
+  /// Notes a call that only made views. It is not replayed, but backward needs its module.
   void note_view();
-  /// A plan tensor that holds the values of a CPU tensor which the step uses as it is; its bytes go into the trace.
+  /// Returns a plan tensor with the values of a CPU tensor that the step uses directly. Its bytes are copied into the
+  /// trace.
   at::Tensor constant_tensor(const at::Tensor& values);
-  /// The same for every CPU tensor of one or more dimensions among the arguments, within lists too. A CPU tensor of no
-  /// dimensions is a Python-style scalar and stays as it is. Throws UserError for one that the operator would write to.
+  /// Replaces every CPU tensor of one or more dimensions among the arguments, within lists too, as constant_tensor()
+  /// does. A CPU tensor of no dimensions is a Python-style scalar and is kept. Throws UserError for one that the
+  /// operator would write to.
   void adopt_cpu_tensors(const OpSignature& signature, c10::IValue* arguments);
-  /// Says that the forward of `module`, of that type, calls `op` before it reads any parameter of its own.
+  /// Notes that the forward of `module`, of class `type`, calls `op` before it reads any parameter of its own.
   void set_early_caller(const std::string& op, const std::string& module, const std::string& type);
-  /// "in module 'layers.3.attention'" or "": where the step is at the moment, for messages.
+  /// Returns the current position in the step for messages: "in module 'layers.3.attention'", or "".
   std::string place() const;
-  /// The same for a call of `op` that is refused. `caller`: a module of set_early_caller makes it, and is named.
+  /// A position of a refused call of `op`. `caller`: a module of set_early_caller() makes the call, and is named.
   struct RefusedCall {
     std::string place;
     bool caller = false;
@@ -100,7 +102,7 @@ class Recorder {
   struct EarlyCaller {
     std::string op, module, type;
   };
-  std::vector<EarlyCaller> early_callers_;                // in the order of registration, which is mostly that of calls
+  std::vector<EarlyCaller> early_callers_;                // in the order of registration, mostly that of calls
   std::unordered_map<uint64_t, int32_t> module_of_node_;  // by the autograd node's sequence number
 };
 

@@ -17,12 +17,12 @@ at::Tensor like(const c10::IValue& value) {
   return at::empty_like(value.toTensor(), value.toTensor().options().device(at::kMeta), at::MemoryFormat::Contiguous);
 }
 
-// The layout that a pointwise kernel gives its output: the input's own where it is dense.
+// Returns an output with the layout of a pointwise kernel: that of the input if it is dense.
 at::Tensor like_preserved(const c10::IValue& value) {
   return at::empty_like(value.toTensor(), value.toTensor().options().device(at::kMeta));
 }
 
-// The layout of kernels that know channels_last and otherwise lay out anew.
+// Returns an output with the layout of kernels that support channels_last, and is contiguous otherwise.
 at::Tensor like_suggested(const c10::IValue& value) {
   const at::Tensor tensor = value.toTensor();
   return at::empty_like(tensor, tensor.options().device(at::kMeta), tensor.suggest_memory_format());
@@ -32,8 +32,8 @@ at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::empty(sizes, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
 
-// Statistics of a half-precision norm are kept in float32 by libtorch's CPU and CUDA kernels when the weight is
-// float32.
+// Returns the dtype of a norm's statistics. libtorch's CPU and CUDA kernels keep those of a half-precision norm in
+// float32 if the weight is float32.
 at::ScalarType statistics_type(const at::Tensor& input, const c10::IValue& weight) {
   return weight.isTensor() && weight.toTensor().defined() ? weight.toTensor().scalar_type() : input.scalar_type();
 }
@@ -99,14 +99,15 @@ Outputs embedding_dense_backward(const Arguments& a) {  // grad, indices, num_we
   return {empty({a[2].toInt(), grad.size(-1)}, grad.scalar_type())};
 }
 
-// One number stands for every spatial dimension.
+// Returns the list with a single number repeated for every spatial dimension.
 std::vector<int64_t> expanded(const c10::IValue& list, int64_t dimensions) {
   const auto values = list.toDimVector();
   if (values.size() == 1) return std::vector<int64_t>(dimensions, values[0]);
   return {values.begin(), values.end()};
 }
 
-// oneDNN lays out all of a convolution's results as channels_last where one of its operands is.
+// Returns the format of a convolution's results: oneDNN uses channels_last for all of them if one of its operands has
+// it.
 at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
   if (!at::native::mkldnn_conv_use_channels_last(input, weight)) return at::MemoryFormat::Contiguous;
   return input.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
@@ -171,7 +172,7 @@ Outputs variance_mean(const Arguments& a) {
 }
 
 Outputs where(const Arguments& a) {  // condition, self, other
-  // The layout is that of any pointwise kernel over the three, in this order.
+  // The layout is that of a pointwise kernel over the three operands, in this order.
   const auto type = at::result_type(a[1].toTensor(), a[2].toTensor());
   const auto operand = [&](const c10::IValue& value) {
     const at::Tensor tensor = value.toTensor();
@@ -186,7 +187,7 @@ Outputs pointwise_loss(const Arguments& a) {  // input, target, reduction
   const at::Tensor input = a[0].toTensor(), target = a[1].toTensor();
   const auto type = at::result_type(input, target);
   if (a[2].toInt() != kNoReduction) return {empty({}, type)};
-  return {at::sub(input.to(type), target.to(type))};  // laid out as any pointwise kernel does
+  return {at::sub(input.to(type), target.to(type))};  // layout of a pointwise kernel
 }
 
 Outputs pointwise_loss_backward(const Arguments& a) {  // grad, input, target
@@ -197,8 +198,8 @@ Outputs log_sigmoid(const Arguments& a) {  // input; the second output is a buff
   return {like(a[0]), like(a[0])};
 }
 
-// Advanced indexing: indices broadcast; where they stand next to each other the result dimension stands in their
-// place, otherwise it comes first.
+// Returns the output of advanced indexing. Indices broadcast. Their dimensions replace the indexed ones if these are
+// adjacent; otherwise they come first.
 Outputs index(const Arguments& a) {  // self, indices
   const at::Tensor self = a[0].toTensor();
   std::vector<int64_t> broadcast, sizes;
@@ -255,7 +256,7 @@ Outputs anew(const Arguments& a) {
 Outputs pointwise(const Arguments& a) {
   return {like_preserved(a[0])};
 }
-Outputs pointwise_pair(const Arguments& a) {  // laid out as any pointwise kernel over the two
+Outputs pointwise_pair(const Arguments& a) {  // layout of a pointwise kernel over the two
   return {at::mul(a[0].toTensor(), a[1].toTensor())};
 }
 Outputs last_argument(const Arguments& a) {

@@ -1,5 +1,5 @@
-// Output shapes of operators whose Meta kernel libtorch 2.11 lacks in C++ or has wrong, and operators that cannot be
-// recorded.
+// Declares output shapes of operators whose Meta kernel is missing or wrong in libtorch 2.11, and operators that cannot
+// be recorded.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace plimsoll {
 
-/// The rule for "aten::native_layer_norm" or "aten::where.self", or nullptr: then the Meta kernel is asked.
+/// Returns the rule for "aten::native_layer_norm" or "aten::where.self"; nullptr: the Meta kernel is used.
 const ShapeRule* find_shape_rule(const std::string& name);
 
-/// Why "aten::nonzero" cannot be recorded and what to use instead, or nullptr.
+/// Returns why "aten::nonzero" cannot be recorded and what to use instead; nullptr: it can be recorded.
 const std::string* find_refusal(const std::string& name);
 
-/// Every operator that has a rule of ours, for the test that compares each with the CPU's answer.
+/// Returns every operator with a rule. A test compares each with the CPU's result.
 std::vector<std::string> ruled_operators();
 
 }  // namespace plimsoll

@@ -18,7 +18,7 @@
 namespace plimsoll {
 namespace {
 
-/// The step of a line; nothing for a line that is not ours.
+/// Returns the step of a line; nullopt for a line that is not ours.
 std::optional<int64_t> step_of(const std::string& line) {
   nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return {};
@@ -27,7 +27,7 @@ std::optional<int64_t> step_of(const std::string& line) {
   return step->get<int64_t>();
 }
 
-/// How many bytes of the file stay when its last run resumes at `resume_step`.
+/// Returns the number of bytes of the file to keep when its last run resumes at `resume_step`.
 int64_t bytes_kept(std::istream& in, int64_t resume_step) {
   constexpr int64_t none = -1;
   int64_t begin = 0, cut = none, last_step = std::numeric_limits<int64_t>::min();
@@ -70,11 +70,11 @@ void drop_from(const std::filesystem::path& path, int64_t resume_step) {
 }  // namespace
 
 MetricsLog::MetricsLog(std::filesystem::path path, std::optional<int64_t> resume_step) : path_(std::move(path)) {
-  std::error_code ignored;  // what keeps the file from being looked at also keeps it from being opened, below
+  std::error_code ignored;  // an error here also makes the open() below fail
   if (resume_step && std::filesystem::is_regular_file(path_, ignored)) drop_from(path_, *resume_step);
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw_file_error("write", path_, errno);
-  // A line that a crash cut short would swallow the first of ours.
+  // Without this, our first line would be appended to one that a crash cut short.
   off_t end = ::lseek(descriptor_, 0, SEEK_END);
   char last = '\n';
   if (end > 0 && ::pread(descriptor_, &last, 1, end - 1) == 1 && last != '\n') (void)!::write(descriptor_, "\n", 1);
@@ -90,7 +90,7 @@ void MetricsLog::write(int64_t step, const std::vector<std::pair<std::string, Me
   for (const auto& [name, value] : values) {
     std::visit([&object, &name = name](const auto& held) { object[name] = held; }, value);
   }
-  // dump writes null for what is not finite.
+  // dump() writes null for numbers that are not finite.
   const std::string line = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 
   struct stat before {};
@@ -100,7 +100,7 @@ void MetricsLog::write(int64_t step, const std::vector<std::pair<std::string, Me
     written = ::write(descriptor_, line.data(), line.size());
   } while (written < 0 && errno == EINTR);
   if (written == std::ssize(line)) return;
-  // A short write is a disk that has just become full.
+  // A short write means that the disk has just become full.
   int error = written < 0 ? errno : ENOSPC;
   if (written > 0 && regular) (void)!::ftruncate(descriptor_, before.st_size);
   throw_file_error("write", path_, error);

@@ -20,9 +20,9 @@ namespace {
 constexpr size_t kResidentsNamed = 25;
 constexpr std::array<const char*, kPageAreas> kAreaNames = {"parameters", "optimizer state", "gradients", "activations",
                                                             "inputs",     "workspace",       "context"};
-constexpr int kFragmentation = kPageAreas;  // the colour after the areas'
+constexpr int kFragmentation = kPageAreas;  // index of the color after the areas'
 
-// For text and for quoted attribute values.
+// Escapes text for HTML and for quoted attribute values.
 std::string escaped(std::string_view raw) {
   std::string html;
   for (char c : without_controls(raw)) {
@@ -49,7 +49,7 @@ std::string escaped(std::string_view raw) {
   return html;
 }
 
-// JSON inside a script element: with no "<" in it, nothing in it can end the element or open a comment. Bytes that are
+// Returns JSON for a script element: without "<", nothing in it can end the element or open a comment. Bytes that are
 // not UTF-8 become U+FFFD.
 std::string script_json(const nlohmann::json& json) {
   std::string text;
@@ -62,7 +62,7 @@ std::string script_json(const nlohmann::json& json) {
   return text;
 }
 
-// "12,345,678"
+// Returns "12,345,678".
 std::string grouped(int64_t number) {
   std::string digits = std::to_string(number);
   for (auto at = static_cast<int64_t>(digits.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3) digits.insert(at, ",");
@@ -81,12 +81,12 @@ std::string seconds(double value) {
   return fmt::format("{:.3g} µs", value * 1e6);
 }
 
-// "7.42 GiB", with the bytes on hover.
+// Returns "7.42 GiB", with the bytes on hover.
 std::string amount(int64_t bytes) {
   return fmt::format("<span title=\"{} bytes\">{}</span>", grouped(bytes), format_bytes(bytes));
 }
 
-// A budget that is typed back fits.
+// Returns the amount rounded up, so that a budget of this text fits.
 std::string least_amount(int64_t bytes) {
   return fmt::format("<span title=\"{} bytes\">{}</span>", grouped(bytes), format_bytes_up(bytes));
 }
@@ -162,7 +162,7 @@ std::string breakdown_html(const Plan& plan) {
   std::string scale;
   if (plan.budget.device_bytes() > 0) {
     const double at = width(plan.budget.device_bytes());
-    // Left of its tick from the middle on, so that it stays inside the page.
+    // From the middle on, the label is left of its tick, so that it stays inside the page.
     scale = fmt::format(
         "<div class=\"scale\"><span class=\"tick\" style=\"left:{0:.3f}%\"></span><span style=\"{1}\">budget "
         "{2}</span></div>\n",
@@ -177,7 +177,7 @@ std::string breakdown_html(const Plan& plan) {
       spoken, bar, scale, rows);
 }
 
-// "op 1,234 of 9,876, aten::mm.out in layers.3.mlp, backward, segment micro"
+// Returns "op 1,234 of 9,876, aten::mm.out in layers.3.mlp, backward, segment micro".
 std::string describe_peak(const Plan& plan) {
   const Trace& trace = plan.trace;
   const Op& op = trace.ops[plan.peak_op];
@@ -196,7 +196,7 @@ struct ExchangeSum {
   int64_t count = 0, bytes = 0;
 };
 
-// Each exchange of the trace once: a step repeats segments.
+// Sums each exchange of the trace once, although a step repeats segments.
 ExchangeSum exchanges_of(const Plan& plan) {
   ExchangeSum sum;
   for (const Op& op : plan.trace.ops) {
@@ -209,7 +209,7 @@ ExchangeSum exchanges_of(const Plan& plan) {
 std::string legend_html(const Plan& plan) {
   std::string html = "<ul class=\"legend\">";
   for (const Part& part : parts_of(plan.breakdown)) {
-    // What is not there at the peak can be elsewhere; the context is all the time or never, and gaps have no colour.
+    // Parts without bytes at the peak may have some at other ops. The context is constant, and gaps have no color.
     if (part.area == kFragmentation || (part.area == kPageAreas - 1 && part.bytes == 0)) continue;
     html += fmt::format("<li><span class=\"swatch a{}\"></span>{}</li>", part.area, part.name);
   }
@@ -271,7 +271,8 @@ std::string arena_html(const Plan& plan, const PageBuffers& buffers) {
       amount(plan.arena_bytes), count, count);
 }
 
-// The module that made a buffer: "aten::mm.out" alone says little. A buffer with a name of its own needs none.
+// Returns the module that made a buffer, because "aten::mm.out" alone is not specific. A buffer with a name of its own
+// needs none.
 std::string module_html(const Plan& plan, const PageBuffer& buffer) {
   const Op& op = plan.trace.ops[buffer.birth];
   if (buffer.persistent || op.module <= 0 || static_cast<size_t>(op.module) >= plan.trace.modules.size()) return "";
@@ -337,8 +338,8 @@ std::string reasons_html(const Plan& plan) {
       list);
 }
 
-// The fault handler stands alone and first: it must hear of the other scripts even when they do not parse. The policy
-// keeps the promise of the header: the browser refuses whatever would load from elsewhere.
+// The fault handler is a separate first script, because it must report faults of the other scripts even when they do
+// not parse. The policy enforces the promise of the header: the browser refuses everything from other origins.
 constexpr const char* kHead = R"html(<meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">

@@ -1,4 +1,5 @@
-// The fixed parts of a plan's page. Raw strings in sources of their own: the page must be one file, and so must we.
+// Declares the fixed parts of a plan's page: raw strings in sources of their own, because the page must be one file,
+// and so must the program.
 #pragma once
 
 namespace plimsoll {

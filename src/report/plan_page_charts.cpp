@@ -1,5 +1,5 @@
-// The charts. Timeline and arena map are canvases: an SVG of 40 000 rectangles would not scroll. A second canvas above
-// each holds what follows the pointer, so that moving it redraws nothing else.
+// Draws the charts. Timeline and arena map are canvases: an SVG of 40 000 rectangles would not scroll. A second canvas
+// above each shows marks at the pointer, so that moving it redraws nothing else.
 #include "report/plan_page_assets.h"
 
 namespace plimsoll {

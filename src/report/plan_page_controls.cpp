@@ -1,4 +1,4 @@
-// Pointer, keyboard, zoom and the list of residents; starts the page.
+// Handles pointer, keyboard, zoom and the list of residents; starts the page.
 #include "report/plan_page_assets.h"
 
 namespace plimsoll {

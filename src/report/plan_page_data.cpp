@@ -46,7 +46,7 @@ int64_t total(const Areas& areas) {
   return std::accumulate(areas.begin(), areas.end(), int64_t{0});
 }
 
-// Live bytes of each op by area, handed out op by op: 7 numbers for each of very many ops need not be kept.
+// Visits the live bytes of each op by area, op by op, so that 7 numbers for each of very many ops need not be stored.
 template <typename Visit>
 void for_each_op_memory(const Plan& plan, Visit&& visit) {
   const Trace& trace = plan.trace;
@@ -126,8 +126,8 @@ nlohmann::json exchanges_json(const std::vector<PageExchange>& exchanges) {
   return {{"op", op.take()}, {"length", length}, {"bytes", bytes}};
 }
 
-// Nanoseconds from the start of the trace to the start of each op, and to its end. Seconds that no clock could count
-// (not a number, negative, longer than a year) are 0.
+// Returns the nanoseconds from the start of the trace to the start of each op, and to its end. Invalid seconds (not a
+// number, negative, longer than a year) count as 0.
 std::vector<int64_t> starts_of(const std::vector<double>& op_seconds) {
   constexpr double kYear = 3e7;
   std::vector<int64_t> starts;
@@ -151,7 +151,7 @@ nlohmann::json ops_json(const PlanPage& page, std::vector<int32_t> named, String
   for (int32_t i : named) {
     index.add(i);
     if (!starts.empty()) start.add(starts[i]);
-    if (i == end) continue;  // the end of the trace is a time and no op
+    if (i == end) continue;  // the end of the trace is a time without an op
     const Op& op = trace.ops[i];
     name.push_back(strings.id_of(op.name));
     const bool known = op.module >= 0 && static_cast<size_t>(op.module) < trace.modules.size();
@@ -233,7 +233,7 @@ PageBuffers page_buffers(const Plan& plan, size_t residents, size_t most_drawn) 
 
 std::vector<PageExchange> page_exchanges(const Trace& trace, size_t max_drawn) {
   std::vector<PageExchange> all;
-  std::unordered_map<BufferId, size_t> started;  // exchanges that run beside other ops, by the buffer written
+  std::unordered_map<BufferId, size_t> started;  // exchanges that overlap with other ops, by the buffer written
   for (size_t i = 0; i < trace.ops.size(); ++i) {
     const Op& op = trace.ops[i];
     const auto at = static_cast<int32_t>(i);

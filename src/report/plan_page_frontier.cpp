@@ -1,4 +1,5 @@
-// Memory against step time: a few dozen points, so SVG, where each point takes the keyboard's focus by itself.
+// Draws memory against step time. It has a few dozen points, so it is an SVG, in which each point takes the keyboard's
+// focus by itself.
 #include "report/plan_page_assets.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-// The page's data as the charts want it. What the arrays mean is told in plan_page_data.h.
+// Prepares the page's data for the charts. plan_page_data.h describes the arrays.
 #include "report/plan_page_assets.h"
 
 namespace plimsoll {

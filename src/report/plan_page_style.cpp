@@ -1,4 +1,4 @@
-// Colours by role: Paul Tol's "bright" scheme, told apart with every common kind of colour blindness.
+// Sets the colors by role: Paul Tol's "bright" scheme, which stays distinct with every common kind of color blindness.
 #include "report/plan_page_assets.h"
 
 namespace plimsoll {

@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kLongestText = 4096;
 constexpr int kAttempts = 100;
-// Between the lock and the text of who took it lies a moment.
+// Tries and pauses: after a process has locked the file, it takes a short time until the text is written.
 constexpr int kLooks = 20;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
@@ -44,7 +44,7 @@ struct Holder {
   }
 };
 
-// Whoever may write into the folder may have written this: nothing is taken on trust.
+// Any user who may write into the folder may have written this file, so nothing in it is trusted.
 std::optional<Holder> holder_in(const std::filesystem::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (descriptor < 0) return std::nullopt;
@@ -69,7 +69,7 @@ bool has_no_locks(int error) {
 
 RunLock::RunLock(std::string what, std::filesystem::path file, const std::filesystem::path& job)
     : what_(std::move(what)), file_(std::move(file)) {
-  // The file may be removed by its last holder between our opening and our locking it: then there is a new one.
+  // The last holder may remove the file between our opening and our locking it: then a new one is needed.
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (!open_and_lock()) continue;
     say_who(job);
@@ -85,14 +85,14 @@ RunLock::RunLock(RunLock&& other) noexcept
 
 RunLock::~RunLock() {
   if (descriptor_ < 0) return;
-  ::unlink(file_.c_str());  // while it is ours: after that it may be somebody else's
+  ::unlink(file_.c_str());  // only while the lock is held: after that another run may own it
   ::close(descriptor_);
 }
 
-// False: to be tried again.
+// Returns false if it must be tried again.
 bool RunLock::open_and_lock() {
   int descriptor = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  // Another user's: it can be locked all the same.
+  // Another user's file can be locked too.
   if (descriptor < 0 && errno == EACCES) descriptor = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor < 0) throw_file_error("write", file_, errno);
   const int error = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
@@ -125,7 +125,7 @@ void RunLock::refuse() const {
       "{} is in use by another run ({}); wait until that run has ended, or choose another place", what_, who));
 }
 
-// A disk too full for it, or a file that only its owner writes to, keeps nobody from holding the lock.
+// Writes the holder's text. A full disk, or a file that only its owner may write, does not prevent the lock.
 void RunLock::say_who(const std::filesystem::path& job) const {
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   const std::string text =

@@ -1,4 +1,5 @@
-// One run at a time writes to a folder or a file: the kernel holds a lock for the process, and a file says whose it is.
+// Declares the lock that lets one run at a time write to a folder or a file. The kernel holds the lock for the process,
+// and a file names the holder.
 #pragma once
 
 #include <filesystem>
@@ -6,18 +7,19 @@
 
 namespace plimsoll {
 
-/// Held from the constructor to the destructor, and never longer than the process lives. The kernel's lock (flock) on
-/// the lock file decides; the text in the file only says who holds it: host, process id, since when. A file that a
-/// killed run left behind is not locked, and does not stand in the way.
+/// A lock that is held from the constructor to the destructor, at most as long as the process lives. The kernel's lock
+/// (flock) on the lock file decides. The text in the file only names the holder: host, process id, since when. A file
+/// that a killed run left behind is not locked, and does not block.
 ///
-/// A network file system hands locks to its server and holds them against other machines too. One that refuses them
-/// altogether is left to the text: a run of this machine that is alive is in the way, one of another machine is not
-/// known to be, and is not.
+/// A network file system hands locks to its server and holds them against other machines too. If a file system refuses
+/// locks, the text decides: a live run of this machine blocks. A run of another machine does not, because it is not
+/// known to be alive.
 class RunLock {
  public:
-  /// `what` is what is locked, for messages: "checkpoint.directory: run1"; `file` its lock file, which is made, and
-  /// removed again in the end; `job` the job file that the holder shows. Throws UserError (usage) where another run
-  /// holds it, with who that is, and UserError (failure) where the lock file can be neither made nor opened.
+  /// `what` is the locked thing, for messages: "checkpoint.directory: run1". `file` is its lock file, which is created,
+  /// and removed at the end. `job` is the job file that the text of the lock names. Throws UserError (usage) if another
+  /// run holds the lock, and names that run. Throws UserError (failure) if the lock file can be neither created nor
+  /// opened.
   RunLock(std::string what, std::filesystem::path file, const std::filesystem::path& job);
   ~RunLock();
   RunLock(RunLock&& other) noexcept;

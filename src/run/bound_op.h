@@ -1,4 +1,4 @@
-// An op of a plan, bound to its places in the arenas.
+// Declares an op of a plan, bound to its addresses in the arenas.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -19,14 +19,15 @@ struct Executor::BoundOp {
   int32_t index;
   const Op* op;
   Backend* backend;
-  std::optional<c10::OperatorHandle> handle;     // a copy has none
-  std::vector<c10::IValue> arguments;            // tensors over the arena, constants
-  std::vector<AllocationFrame::Output> outputs;  // what the kernel allocates itself
-  std::vector<at::Tensor> results;               // where these belong, in schema order; undefined: not wanted
-  std::vector<int> result_positions;  // by result: its place on the stack after the call, or -1 within a list
+  std::optional<c10::OperatorHandle> handle;     // none for a copy
+  std::vector<c10::IValue> arguments;            // tensors in the arena, and constants
+  std::vector<AllocationFrame::Output> outputs;  // the kernel allocates these itself
+  std::vector<at::Tensor> results;               // tensors for the outputs, in schema order; undefined: unused
+  std::vector<int> result_positions;  // by result: its position on the stack after the call, or -1 if it is within a
+                                      // list
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
-  std::array<int64_t, kMemories> extents{};  // by memory: the op's operands end here
+  std::array<int64_t, kMemories> extents{};  // by memory: end of the op's operands, in bytes of the arena
 
   /// Returns the error for a kernel that refused the op, with its reason.
   UserError refused(const Trace& trace, const std::string& what) const {

@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kRunsBefore = 2;    // libraries set themselves up in the first
+constexpr int kRunsBefore = 2;    // libraries initialize themselves in the first run
 constexpr int32_t kLeastOps = 4;  // for fewer, launching a graph costs as much as the ops
 
 }  // namespace

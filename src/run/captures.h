@@ -1,4 +1,4 @@
-// Ops that a device has run often enough are handed over to it in sequences (CUDA graphs): it runs each by itself.
+// Declares Captures: sequences of ops that a device runs by itself (CUDA graphs), once they have run often enough.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,20 @@
 
 namespace plimsoll {
 
-/// Divides segments into what can be handed over and what cannot: copies between memories, ops that run on the host,
-/// random ops, whose seed is new each time, and exchanges between ranks, which wait for other processes.
+/// Divides segments into sequences that can be captured and ops that cannot. These are copies between memories, ops
+/// that run on the host, random ops and exchanges between ranks. Random ops need a new seed each time; exchanges wait
+/// for other processes.
 class Captures {
  public:
-  /// Both must outlive it.
+  /// `backend` and `trace` must outlive it.
   Captures(Backend& backend, const Trace& trace) : backend_(backend), trace_(trace) {}
 
-  /// Runs a segment by `run_op(index)`, from the third time on as sequences where the device takes them. `settled`: its
-  /// ops take nothing that was not planned; otherwise it goes op by op. `run_op` must be valid as long as this is.
+  /// Runs a segment by `run_op(index)`; from the third settled run in a row on, it runs as captured sequences if the
+  /// device can capture. `settled`: the segment's ops allocate nothing that was not planned; false: it runs op by op.
+  /// `run_op` must be valid as long as this object.
   void run(const Segment& segment, const std::function<void(int32_t)>& run_op, bool settled);
 
-  /// Sequences that were handed over.
+  /// Returns the number of captured sequences.
   int64_t captured() const { return captured_; }
 
  private:
@@ -36,7 +38,7 @@ class Captures {
   Backend& backend_;
   const Trace& trace_;
   std::map<int32_t, int> runs_;                 // by a segment's first op
-  std::map<int32_t, std::vector<Piece>> done_;  // likewise
+  std::map<int32_t, std::vector<Piece>> done_;  // by a segment's first op
   int64_t captured_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Which instruction sets run on the CPU: our own kernels', libtorch's, oneDNN's and MKL's choose theirs each.
+// Determines which instruction sets run on the CPU. Our own kernels, libtorch, oneDNN and MKL each choose theirs.
 #include <ATen/ATen.h>
 #include <ATen/Version.h>
 #include <ATen/core/grad_mode.h>
@@ -19,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-/// Standard output goes to a file of its own while this lives.
+/// A redirection of standard output to a file of its own, for its lifetime.
 class CaughtOutput {
  public:
   CaughtOutput() {
@@ -36,7 +36,7 @@ class CaughtOutput {
   CaughtOutput(const CaughtOutput&) = delete;
   CaughtOutput& operator=(const CaughtOutput&) = delete;
 
-  /// All of it; empty where it could not be caught. What comes after it is not.
+  /// Returns the text so far, and ends the redirection; empty if output could not be redirected.
   std::string text() {
     if (!caught_) return {};
     restore();
@@ -58,7 +58,7 @@ class CaughtOutput {
   bool caught_ = false;
 };
 
-/// What `work` writes to standard output, by whatever means. Empty where it cannot be caught.
+/// Returns the text that `work` writes to standard output by any means; empty if it cannot be redirected.
 std::string printed_by(const std::function<void()>& work) {
   CaughtOutput output;
   work();
@@ -72,7 +72,7 @@ void set_mkl(int level) {
   torch::verbose::_mkl_set_verbose(level);
 }
 
-/// A library's messages, on while this lives.
+/// A scope in which a library's messages are on.
 template <void (*kSet)(int)>
 struct Messages {
   Messages() { kSet(1); }
@@ -81,7 +81,7 @@ struct Messages {
   Messages& operator=(const Messages&) = delete;
 };
 
-/// From behind `start` up to `end` or the line's end; empty where `start` is not there.
+/// Returns the text after `start` up to `end` or the line's end; empty if `start` is not there.
 std::string between(std::string_view text, std::string_view start, std::string_view end) {
   const size_t at = text.find(start);
   if (at == text.npos) return {};
@@ -90,7 +90,7 @@ std::string between(std::string_view text, std::string_view start, std::string_v
   return std::string(text.substr(0, text.find(end)));
 }
 
-/// The kernel of a product of `type`, as oneDNN calls it.
+/// Returns oneDNN's name of the kernel for a matmul of `type`.
 std::string product_kernel(at::ScalarType type) {
   const at::Tensor a = at::ones({64, 64}, type);
   const std::string printed = printed_by([&] { at::mm(a, a); });
@@ -105,7 +105,8 @@ CpuInstructions ask() {
   result.libtorch = at::get_cpu_capability();
   if (at::hasMKLDNN()) {
     const at::Tensor image = at::ones({1, 1, 4, 4}), weight = at::ones({1, 1, 3, 3});
-    // Measures them where nobody has: not under messages, and their products are not the one that is asked about.
+    // Measures the products if that has not been done. It must not happen while messages are on, because its matmuls
+    // are not the one to report.
     for (const DType dtype : {DType::bfloat16, DType::float16}) ops::float32_products(dtype);
     const Messages<set_onednn> messages;
     result.onednn = between(printed_by([&] {
@@ -118,7 +119,7 @@ CpuInstructions ask() {
   if (at::hasMKL()) {
     const at::Tensor a = at::ones({64, 64});
     const Messages<set_mkl> messages;
-    // "... for Intel(R) 64 architecture WHAT WE WANT, Lnx 2.60GHz ..."
+    // "... for Intel(R) 64 architecture THE TEXT TO FIND, Lnx 2.60GHz ..."
     result.mkl = between(printed_by([&] { at::mm(a, a); }), " architecture ", ", Lnx");
   }
   return result;

@@ -1,4 +1,4 @@
-// How the outputs of a recorded step are named that are sums of an evaluation.
+// Defines the name prefix of the outputs of a recorded step that are sums of an evaluation.
 #pragma once
 
 #include <string>

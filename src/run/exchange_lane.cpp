@@ -67,7 +67,7 @@ void ExchangeLane::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return ending_ || !queue_.empty(); });
-    if (queue_.empty()) return;  // what was started is finished first
+    if (queue_.empty()) return;  // started exchanges are finished first
     const Call call = std::move(queue_.front());
     queue_.pop_front();
     const bool made = !failure_;
@@ -77,7 +77,7 @@ void ExchangeLane::work() {
     try {
       if (line_) {
         frame.begin({}, call.landing, call.landing_bytes, alignment_);
-        // One that is not made takes its turn on the line all the same.
+        // An exchange that does not run still takes its turn on the line.
         line_->run(
             frame, made ? call.run : [] {});
         const AllocationFrame::Usage usage = frame.end();

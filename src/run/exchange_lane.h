@@ -1,4 +1,4 @@
-// Exchanges between ranks on a thread of their own, beside the ops of the executor.
+// Declares a thread for exchanges between ranks, which overlap with the ops of the executor.
 #pragma once
 
 #include <condition_variable>
@@ -14,31 +14,32 @@
 
 namespace plimsoll {
 
-/// Makes exchanges one at a time, in the order in which they were started. After one has failed those behind it are not
-/// made: the ranks would mix them up.
+/// A queue of exchanges that run one at a time, in the order in which they were started. After an exchange has failed,
+/// later ones do not run: the ranks would mix them up.
 class ExchangeLane {
  public:
-  /// `line`: of the backend; null where ops are done when they return. `alignment`: of scratch, bytes. The thread
-  /// begins with the first exchange.
+  /// `line` is the backend's; null: ops are done when they return. `alignment` of scratch is in bytes. The thread
+  /// starts with the first exchange.
   explicit ExchangeLane(std::unique_ptr<SideLine> line, int64_t alignment = 64)
       : line_(std::move(line)), alignment_(alignment) {}
-  /// Waits for all that were started.
+  /// Waits for all exchanges that were started.
   ~ExchangeLane();
   ExchangeLane(const ExchangeLane&) = delete;
   ExchangeLane& operator=(const ExchangeLane&) = delete;
 
-  /// Starts an exchange: `call` runs on the lane's thread, with the exchange and the place of the caller's. Scratch
-  /// comes from `landing`, `landing_bytes` of them. Returns its number.
+  /// Starts an exchange: `call` runs on the lane's thread, with the caller's current exchange and place
+  /// (ExchangeScope). Scratch is allocated in `landing`, of `landing_bytes` bytes. Returns the exchange's number.
   int64_t start(std::function<void()> call, std::byte* landing, int64_t landing_bytes);
-  /// Returns when the exchange is done. Throws what its call threw, or the call of one before it.
+  /// Returns when the exchange is done. Throws the exception of its call, or of an earlier exchange's call.
   void wait(int64_t number);
-  /// Waits until all are done. Returns what the first that failed threw, which is forgotten; null: none failed.
+  /// Waits until all exchanges are done. Returns the exception of the first that failed, and forgets it; null: none
+  /// failed.
   std::exception_ptr wait_for_all() noexcept;
   /// Returns true if all exchanges that were started are done.
   bool idle() const;
-  /// Returns the most scratch that an exchange took elsewhere than in its landing place, bytes.
+  /// Returns the largest number of bytes of scratch that an exchange allocated outside its landing range.
   int64_t outside_bytes() const;
-  /// Returns the number of the last that was started; 0: none was.
+  /// Returns the number of the last exchange that was started; 0: none was.
   int64_t started() const { return started_; }
 
  private:

@@ -30,7 +30,7 @@ uint64_t seed_of(const RandomContext& random, int64_t random_id) {
 void Executor::run(const Segment& segment, const RandomContext& random) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
-    if (disk_) disk_->require_written();  // what was found out after the last wait
+    if (disk_) disk_->require_written();  // errors found after the last wait
     random_ = random;
     if (observer_ == nullptr) {
       captures_.run(
@@ -44,14 +44,13 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
       observer_->ran(i, {begin, ProfileClock::now()});
     }
   } catch (...) {
-    std::exception_ptr cause;  // an exchange that failed before the op that found out
+    std::exception_ptr cause;  // an exchange that failed before the op that reported it
     try {
-      // Whoever catches this may free what they touch.
+      // The caller of a failed run may free the memory that exchanges and copies use.
       const std::exception_ptr failed = exchanges_.wait_for_all();
       copies_->wait_for_all();
       if (failed) cause = failed;
-    } catch (
-        ...) {  // a device that has failed says so at every call; the op and its module are in what was thrown first
+    } catch (...) {  // a failed device reports its error at every call; the first exception has the op and its module
     }
     if (cause) std::rethrow_exception(cause);
     throw;
@@ -59,7 +58,7 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
 }
 
 void Executor::run_one(BoundOp& op) {
-  // A step may be long. What is under way looks at the other ranks itself.
+  // A step may be long. An exchange in flight checks the other ranks itself.
   if (Exchange* const exchange = current_exchange(); exchange && exchanges_.idle()) exchange->require_others();
   if (op.op->copy != CopyStage::none) return run_copy(op);
   switch (op.op->exchange) {
@@ -68,7 +67,7 @@ void Executor::run_one(BoundOp& op) {
     case CopyStage::wait:
       return exchanges_.wait(exchange_numbers_[op.op->arguments[0].views[0].buffer]);
     case CopyStage::none:
-      // Exchanges keep their order.
+      // Started exchanges come first, so that all exchanges keep their order.
       if (op.op->link_bytes > 0) exchanges_.wait(exchanges_.started());
       return run_op(op);
   }
@@ -134,12 +133,13 @@ void Executor::note_use(const BoundOp& op) {
 }
 
 void Executor::run_op(BoundOp& op) {
-  // Ops of a device wait where they are; one on the host reads and writes at once what copies may still be at.
+  // Ops of a device wait on the device. An op on the host reads and writes immediately, so it must wait for copies
+  // here.
   if (op.op->on_host) copies_->wait_on_host(awaited_);
   stack_.assign(op.arguments.begin(), op.arguments.end());
   at::Tensor generator_state;
   if (op.op->random_id >= 0) {
-    // The process's generator belongs to the user: it is given back as it was.
+    // The process's generator belongs to the user: its state is restored afterwards.
     at::Generator generator = op.backend->generator();
     generator_state = generator.get_state();
     generator.unsafeGetGeneratorImpl()->set_current_seed(seed_of(random_, op.op->random_id));
@@ -147,7 +147,7 @@ void Executor::run_op(BoundOp& op) {
   frame_.begin(op.outputs, op.workspace, op.workspace_bytes, op.backend->scratch_alignment());
   bool begun = false;
   AllocationFrame::Usage usage;
-  // Whatever is thrown: the process's allocator and generator are given back.
+  // Restores the process's allocator and generator, whatever exception is thrown.
   const auto finish = [&] {
     stack_.clear();
     const int64_t beside = begun ? op.backend->end_op() : 0;
@@ -172,12 +172,12 @@ void Executor::run_op(BoundOp& op) {
   } catch (const InternalError&) {
     finish();
     throw;
-  } catch (const std::exception& error) {  // our own operators' refusals, and what other libraries throw
+  } catch (const std::exception& error) {  // refusals of our own operators, and exceptions of other libraries
     finish();
     throw refused(error.what());
   }
   finish();
-  if (usage.escaped_arena)  // no check(): it would put its message together for every op
+  if (usage.escaped_arena)  // no check(), which would format its message for every op
     throw InternalError("a kernel of " + op.op->name + " keeps memory that it was lent for one call");
   beside_bytes_ = std::max(beside_bytes_, usage.beside_bytes);
   if (usage.outside_bytes > 0 && !usage.escaped) {
@@ -193,8 +193,9 @@ void Executor::run_op(BoundOp& op) {
   }
 }
 
-// Most kernels ask for exactly their outputs, in order, and get the planned places. One that made an output elsewhere
-// (two outputs of one size in another order, a view of something else) has it copied.
+// Copies outputs to their planned addresses if a kernel made them at other addresses. Most kernels request exactly
+// their outputs, in order, and get the planned addresses. Exceptions are two outputs of one size in another order, or a
+// view of another tensor.
 void Executor::settle_outputs(BoundOp& op) {
   std::vector<std::pair<const at::Tensor*, at::Tensor>> moves;
   size_t next = 0;
@@ -220,7 +221,7 @@ void Executor::settle_outputs(BoundOp& op) {
   }
   if (moves.empty()) return;
   copied_outputs_ += static_cast<int64_t>(moves.size());
-  // They may lie in each other's places, or in their own with other strides; storages do not tell.
+  // Outputs may overlap each other's addresses, or their own with other strides; storages do not show that.
   for (auto& [place, made] : moves) made = made.clone();
   for (auto& [place, made] : moves) place->copy_(made);
 }

@@ -20,7 +20,7 @@
 
 namespace plimsoll {
 
-/// Which numbers random operators draw: a function of these, the op's random id and nothing else.
+/// Context of random operators: the numbers that they draw are a function of these members and the op's random id only.
 struct RandomContext {
   uint64_t seed = 0;
   int64_t step = 0;
@@ -29,49 +29,50 @@ struct RandomContext {
 
 class Executor {
  public:
-  /// Binds every op of the plan to its place in the backend's arena; nothing is allocated for tensors after that. What
-  /// the plan moves to host memory lies in `host`, what it moves to disk in `disk`; either may be missing where that is
-  /// nothing. All must outlive the executor.
+  /// Binds every op of the plan to its address in the backend's arena; no tensor is allocated after that. Values
+  /// offloaded to host memory are stored in `host`, those offloaded to disk in `disk`. Either may be null if the plan
+  /// offloads nothing there. All arguments must outlive the executor.
   Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host = nullptr, DiskArena* disk = nullptr);
   ~Executor();
 
   /// Runs a segment. Throws UserError if a kernel refuses its input (an index out of range, say), naming the op and its
-  /// module, or if the disk does not take what is moved there.
+  /// module, or if a write to the disk fails.
   void run(const Segment& segment, const RandomContext& random);
 
-  /// Who hears of every op and copy from now on; null: nobody, which costs a branch an op. Copies that were begun are
-  /// waited for, and so are exchanges: who was told of them so far is not called any more. Throws what waiting throws,
-  /// after it is done.
+  /// Sets the observer of every op and copy from now on; null: none, which costs a branch for each op. Waits for copies
+  /// and exchanges in flight, so that the previous observer is not called any more. Throws the error of waiting after
+  /// the change is made.
   void set_observer(OpObserver* observer) {
     observer_ = observer;
     exchanges_.wait_for_all();
     copies_->wait_for_all();
   }
 
-  /// The tensor at a view's place in the arena; valid as long as the executor.
+  /// Returns the tensor at a view's address in the arena; valid as long as the executor.
   at::Tensor tensor(const View& view);
 
-  /// Copies to the bytes of a contiguous view, from the host; and from them. `bytes` are the first of the view's.
+  /// Copies `bytes` bytes from the host to the first bytes of a contiguous view (write), or back (read).
   void write(const View& view, const void* source, int64_t bytes);
   void read(const View& view, void* target, int64_t bytes);
 
-  /// The highest byte of the arena that any op run so far has used, plus one.
+  /// Returns the end of the highest byte of the arena that any op run so far has used.
   int64_t arena_bytes_used() const { return bytes_used_[0]; }
 
-  /// The same of the host's arena, and of the disk's.
+  /// Return the same end for the host's arena, and for the disk's.
   int64_t host_bytes_used() const { return bytes_used_[static_cast<int>(Memory::host)]; }
   int64_t disk_bytes_used() const { return bytes_used_[static_cast<int>(Memory::disk)]; }
 
-  /// Scratch that ops took beyond what was planned for them, by op index: what to plan them with.
+  /// Returns scratch bytes that ops allocated beyond their plan, by op index: the planner needs them to plan again.
   const std::map<int32_t, int64_t>& unplanned_workspace() const { return unplanned_; }
 
-  /// The most bytes at a time that other threads than the one that runs an op took elsewhere for it.
+  /// Returns the largest number of bytes that threads other than the op's allocated outside the arena at one time.
   int64_t beside_bytes() const { return std::max(beside_bytes_, exchanges_.outside_bytes()); }
 
-  /// Sequences of ops that the device runs by itself.
+  /// Returns the number of sequences of ops that the device runs by itself.
   int64_t captured() const { return captures_.captured(); }
 
-  /// Outputs that a kernel put elsewhere, so that they had to be copied to their place.
+  /// Returns the number of outputs that a kernel allocated outside their planned address, and that had to be copied
+  /// there.
   int64_t copied_outputs() const { return copied_outputs_; }
 
  private:
@@ -102,7 +103,7 @@ class Executor {
   std::vector<int64_t> copy_numbers_;      // by buffer: the last copy to it that was started
   std::vector<int64_t> exchange_numbers_;  // by buffer: the last exchange into it that was started
   int64_t awaited_ = 0;                    // the last copy that ops have waited for
-  RandomContext random_;                   // of the segment that runs
+  RandomContext random_;                   // the segment's that runs
   std::unique_ptr<CopyEngine> copies_;
   ExchangeLane exchanges_;
   Captures captures_;

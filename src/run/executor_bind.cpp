@@ -1,4 +1,4 @@
-// The part of the executor that binds ops and tensors to their places, before anything runs.
+// Implements the part of the executor that binds ops and tensors to their addresses, before anything runs.
 #include <c10/util/hash.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ size_t hash_of(const View& view) {
   return hash;
 }
 
-// A constant argument as the device wants it.
+// Returns a constant argument for the device.
 c10::IValue on_device(const c10::IValue& value, c10::Device device) {
   if (value.isDevice() && value.toDevice().type() == kPlanDevice) return device;
   if (value.isGenerator()) return {};
@@ -45,7 +45,7 @@ std::byte* Executor::place_of(BufferId buffer) const {
   return plan_.offsets[buffer] < 0 ? nullptr : address_in(plan_.trace.buffers[buffer].memory, plan_.offsets[buffer]);
 }
 
-// Buffers in host memory belong to the CPU's backend, and so do the ops that the plan runs there.
+// Buffers in host memory belong to the CPU's backend, and so do the ops that the plan runs on the host.
 Backend& Executor::backend_of(const Op& op) const {
   return op.on_host ? cpu_backend() : backend_;
 }
@@ -85,7 +85,7 @@ Executor::Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host
   const std::vector<FreeGap> gaps = largest_free_gaps(plan);
   for (size_t i = 0; i < plan.trace.ops.size(); ++i) {
     ops_.push_back(bind_op(static_cast<int32_t>(i)));
-    // Scratch that is not in the plan goes to memory in which no buffer lives.
+    // Scratch that is not in the plan gets memory in which no buffer is live.
     if (BoundOp& op = ops_.back(); op.workspace == nullptr && op.op->exchange == CopyStage::none && gaps[i].bytes > 0) {
       op.workspace = arena.data() + gaps[i].offset;
       op.workspace_bytes = gaps[i].bytes / kArenaAlignment * kArenaAlignment;
@@ -148,7 +148,7 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
   bound.handle = op.call->op;
   const auto& schema = bound.handle->schema();
   const size_t arguments = schema.arguments().size();
-  if (op.exchange == CopyStage::start && op.arguments.size() > arguments) {  // where parts of a sum land
+  if (op.exchange == CopyStage::start && op.arguments.size() > arguments) {  // receives parts of a sum
     const BufferId landing = op.arguments[arguments].views[0].buffer;
     bound.workspace = place_of(landing);
     bound.workspace_bytes = plan_.trace.buffers[landing].bytes;
@@ -189,14 +189,14 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
     if (const int64_t bytes = plan_.trace.buffers[view.buffer].bytes; bytes > 0)
       bound.outputs.push_back({static_cast<size_t>(bytes), place_of(view.buffer)});
   }
-  // Outputs written in place are on the stack after the call too, between the fresh ones.
+  // After the call, the stack has outputs written in place too, between the fresh ones.
   for (size_t i = 0; i < schema.returns().size(); ++i)
     if (schema.returns()[i].alias_info() == nullptr) bound.result_positions.push_back(static_cast<int>(i));
   if (plan_.workspace_offsets[index] >= 0) {
     const Memory runs_in = op.on_host ? Memory::host : Memory::device;
     bound.workspace = address_in(runs_in, plan_.workspace_offsets[index]);
     bound.workspace_bytes = op.workspace_bytes;
-    // Scratch by rule is the op's for its time, as an operand is, whether its kernel takes all of it or not.
+    // Scratch by rule belongs to the op for its duration, like an operand, even if its kernel does not use all of it.
     int64_t& extent = bound.extents[static_cast<int>(runs_in)];
     extent = std::max(extent, plan_.workspace_offsets[index] + op.workspace_bytes);
   }

@@ -42,14 +42,14 @@ LearnedWorkspace::Probed LearnedWorkspace::probe(const Trace& trace, int64_t byt
   int64_t refused = 0;
   std::set<std::string> seen;
   for (const Op& op : trace.ops) {
-    if (!op.call || op.link_bytes > 0) continue;  // an exchange takes all ranks
+    if (!op.call || op.link_bytes > 0) continue;  // an exchange needs all ranks
     const std::string key = key_of(op);
     if (bytes_.contains(key) || !seen.insert(key).second) continue;
-    if (operand_bytes(trace, op) > bytes) {  // may be asked for again, with more bytes
+    if (operand_bytes(trace, op) > bytes) {  // a later call may allow more bytes
       refused += !base_ || !base_(op);
       continue;
     }
-    Op ruled = op;  // by rule it takes this much; what comes on top is learned
+    Op ruled = op;  // has its scratch by rule; scratch beyond that is recorded
     const auto run_op = [&] {
       SingleOp single(trace, ruled, op.on_host ? cpu_backend() : backend);
       single.run();
@@ -67,7 +67,7 @@ LearnedWorkspace::Probed LearnedWorkspace::probe(const Trace& trace, int64_t byt
         ++refused;
         bytes_.erase(key);
       }
-    } catch (const UserError&) {  // refuses zeros, or there is no room to try it: the first step will tell
+    } catch (const UserError&) {  // refuses zeros, or there is no memory to try it: the first step will measure it
     }
   }
   return {any, refused};

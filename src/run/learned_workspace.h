@@ -1,4 +1,4 @@
-// Scratch that kernels turned out to take, by what determines it: the operator and its operands' shapes.
+// Declares the measured scratch of kernels, by operator and operand shapes, which determine it.
 #pragma once
 
 #include <functional>
@@ -11,35 +11,36 @@
 
 namespace plimsoll {
 
-/// What probing may always take for one op's operands, however small the step is.
+/// Bytes that probing may always allocate for one op's operands, however small the step is.
 constexpr int64_t kProbedBytes = int64_t{64} << 20;
 
 class LearnedWorkspace {
  public:
-  /// `base` is asked for operators that nothing was learned about.
+  /// `base` answers for operators that were not measured.
   explicit LearnedWorkspace(WorkspaceModel base) : base_(std::move(base)) {}
 
-  /// True if this is more than was known.
+  /// Records the scratch of `op`. Returns true if `bytes` is more than was known.
   bool learn(const Op& op, int64_t bytes);
 
-  /// The most that other threads than the one that runs an op took at a time, elsewhere: it cannot lie in the arena.
+  /// Returns the largest number of bytes that threads other than the op's allocated at one time. They cannot be placed
+  /// in the arena.
   int64_t beside_bytes() const { return beside_bytes_; }
-  /// True if this is more than was known.
+  /// Records bytes that other threads allocated. Returns true if `bytes` is more than was known.
   bool learn_beside(int64_t bytes);
 
-  /// Runs an op, whose operands, results and scratch by rule take `bytes`, by calling `run_op`. Returns false if it did
-  /// not run the op, or the op failed because of a limit.
+  /// Runs an op by calling `run_op`; its operands, results and scratch by rule take `bytes`. Returns false if it did
+  /// not run the op, or if the op failed because of a limit.
   using RunOp = std::function<bool(const Op& op, int64_t bytes, const std::function<void()>& run_op)>;
   struct Probed {
-    bool learned = false;  ///< an op took more than was known: a plan made before is wrong
-    int64_t refused = 0;   ///< distinct ops that `run` refused, and larger ones without a rule
+    bool learned = false;  ///< an op allocated more than was known: a plan made before is wrong
+    int64_t refused = 0;   ///< number of distinct ops that `run` refused, and of larger ops without a rule
   };
-  /// Runs every distinct op of `trace` once, apart from everything, on zeros. Ops whose operands take more than `bytes`
-  /// and ops that `run` refuses are left to the first step; empty `run`: it refuses none.
+  /// Runs every distinct op of `trace` once, by itself, on zeros. Ops whose operands take more than `bytes`, and ops
+  /// that `run` refuses, are left to the first step. An empty `run` refuses none.
   Probed probe(const Trace& trace, int64_t bytes, Backend& backend, const RunOp& run = {});
 
-  /// Everything learned, as text for other ranks. merge() takes the larger of each figure and returns whether any was
-  /// larger than known here; InternalError if `text` is not of text().
+  /// text() returns all measurements as text for other ranks. merge() keeps the larger of each figure and returns true
+  /// if any was larger than known here. Throws InternalError if `text` is not from text().
   std::string text() const;
   bool merge(std::string_view text);
 

@@ -24,8 +24,7 @@
 namespace plimsoll {
 namespace {
 
-// Of a machine that is kept from some of its instructions the file is another: whoever measures both ways loses
-// neither.
+// Returns another file if the processor is restricted in its instructions, so that measurements of both kinds are kept.
 std::filesystem::path file_of(const char* what, int threads) {
   const std::filesystem::path folder = measurements_folder();
   if (folder.empty()) return folder;
@@ -50,11 +49,11 @@ void save_rates(const std::filesystem::path& file, const CostModel& model) {
   std::filesystem::create_directories(file.parent_path(), ignored);
   try {
     write_file_atomically(file, json.dump(1) + "\n");
-  } catch (const UserError&) {  // a full disk: measured anew the next time
+  } catch (const UserError&) {  // a full disk: the next run measures again
   }
 }
 
-// Nothing where the file is missing, damaged, or of another machine.
+// Returns nullopt if the file is missing, damaged, or of another machine.
 std::optional<CostModel> load_rates(const std::filesystem::path& file) {
   std::ifstream stream(file);
   const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
@@ -62,7 +61,7 @@ std::optional<CostModel> load_rates(const std::filesystem::path& file) {
   try {
     CostModel model;
     model.source = "measured";
-    model.copies_overlap = false;  // as they were measured: by the cores that run the ops
+    model.copies_overlap = false;  // measured rates: the cores that run the ops make the copies
     model.overhead_seconds = json.at("overhead_seconds").get<double>();
     model.host_link = json.at("host_link").get<double>();
     model.disk_link = kTypicalDiskLink;
@@ -107,7 +106,7 @@ CostModel typical_cost_model(int threads) {
   for (OpKind kind : {OpKind::product, OpKind::convolution, OpKind::loss_head}) {
     model.rate(kind, DType::float32) = {60e9 * cores, bytes};
     model.rate(kind, DType::float64) = {30e9 * cores, bytes};
-    // What products of 16 bits are worth no name or feature of the processor tells: it was measured.
+    // No name or feature of the processor determines the speed of 16-bit matmuls: it was measured.
     for (DType dtype : {DType::bfloat16, DType::float16})
       model.rate(kind, dtype) = {60e9 * cores *
                                      (kind == OpKind::convolution ? ops::relative_convolution_speed(dtype)

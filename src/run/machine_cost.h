@@ -1,4 +1,4 @@
-// How fast this machine's CPU is: typical figures, until it has been measured.
+// Declares the cost model of this machine's CPU: typical rates until it has been measured.
 #pragma once
 
 #include <filesystem>
@@ -7,17 +7,20 @@
 
 namespace plimsoll {
 
-/// Where measurements are kept: $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll; empty where there is neither.
+/// Returns the folder of measurements: $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll; empty if neither variable is an
+/// absolute path.
 std::filesystem::path measurements_folder();
 
-/// The file there of ops' times on `threads` CPU threads, with the instructions that are used now; empty without it.
+/// Returns the file of op times in that folder, for `threads` CPU threads and the instruction set in use; empty if
+/// there is no folder.
 std::filesystem::path op_times_file(int threads);
 
-/// Returns typical rates of `threads` CPU threads, for what has not been measured: those of server cores of about 2020
-/// with AVX-512. Only the speed of 16-bit products relative to float32 products is this machine's.
+/// Returns typical rates of `threads` CPU threads, for ops that have not been measured: those of server cores of about
+/// 2020 with AVX-512. Only the speed of 16-bit matmuls relative to float32 matmuls is this machine's.
 CostModel typical_cost_model(int threads);
 
-/// For `threads` CPU threads: ops that were timed on this machine by what they took, others by typical rates.
+/// Returns the cost model for `threads` CPU threads: measured times for ops that were timed on this machine, typical
+/// rates for others.
 CostModel machine_cost_model(int threads);
 
 }  // namespace plimsoll

@@ -20,7 +20,7 @@ namespace {
 constexpr double kSecondsEach = 0.15;
 constexpr int kMostRuns = 8;
 
-// The least of a few runs after one that does not count.
+// Returns the shortest of a few runs, after one that does not count.
 double best_seconds(const std::function<void()>& run) {
   double best = 0, spent = 0;
   for (int i = 0; i <= kMostRuns && (i < 2 || spent < kSecondsEach); ++i) {
@@ -55,7 +55,7 @@ void measure_type(CostModel& model, DType dtype) {
   {
     const at::Tensor q = at::zeros({1, 8, 512, 64}, options);
     const double seconds = best_seconds([&] { ops::attention(q, q, q, /*causal=*/true, 0); });
-    // As flops_of counts them: the whole square of scores.
+    // The whole square of scores counts, as in flops_of.
     model.rate(OpKind::attention, dtype).flops = 2.0 * 2 * 8 * 512 * 512 * 64 / seconds;
   }
   {
@@ -70,7 +70,8 @@ void measure_type(CostModel& model, DType dtype) {
     at::Tensor out = at::empty({count}, options);
     double seconds = best_seconds([&] { at::add_out(out, a, b); });
     model.rate(OpKind::streaming, dtype).bytes = 3 * static_cast<double>(count) * element / seconds;
-    // What a kernel returns in fresh pages would time the system's making them: small enough to be had again at once.
+    // Small enough that the allocator reuses the result's memory. Results in fresh pages would include the time in
+    // which the system makes these pages.
     const int64_t few = (64 << 10) / static_cast<int64_t>(element);
     const at::Tensor rows = a.narrow(0, 0, few).view({-1, 512}), weight = at::ones({512}, options);
     seconds = best_seconds([&] { ops::rms_norm(rows, weight, 1e-5); });
@@ -87,7 +88,7 @@ void measure_type(CostModel& model, DType dtype) {
     const double seconds = best_seconds([&] {
       ops::adamw_({t[0], {}, {t[1]}}, {t[2]}, {t[3]}, step, {rate, step, no}, 0.9, 0.95, 0.1, 1e-8);
     });
-    // Each operand once, as bytes_moved_by counts them.
+    // Each operand counts once, as in bytes_moved_by.
     model.rate(OpKind::update, dtype).bytes = 4 * static_cast<double>(count) * element / seconds;
   }
 }
@@ -98,7 +99,7 @@ CostModel measure_rates(int threads) {
   const at::NoGradGuard no_grad;
   at::set_num_threads(threads);
   CostModel model;
-  model.copies_overlap = false;  // they are made by the same cores over the same memory bus
+  model.copies_overlap = false;  // the same cores make them over the same memory bus
   for (DType dtype : {DType::float32, DType::bfloat16, DType::float16}) measure_type(model, dtype);
   for (DType dtype : {DType::float32, DType::bfloat16, DType::float16})
     for (OpKind kind : {OpKind::product, OpKind::convolution, OpKind::attention, OpKind::loss_head})
@@ -113,7 +114,7 @@ CostModel measure_rates(int threads) {
                              for (int i = 0; i < kCalls; ++i) small.add_(1);
                            }) /
                            kCalls;
-  // As the executor copies: one thread, of what no cache holds.
+  // One thread copies bytes that no cache holds, as in the executor.
   const at::Tensor from = at::zeros({int64_t{256} << 20}, at::kByte);
   at::Tensor to = at::zeros_like(from);
   const auto bytes = static_cast<size_t>(from.numel());

@@ -1,12 +1,12 @@
-// What this machine's CPU reaches, by kind of op and type: a few seconds of measuring.
+// Measures the rates that this machine's CPU reaches, by kind of op and dtype, in a few seconds.
 #pragma once
 
 #include "plimsoll/cost_model.h"
 
 namespace plimsoll {
 
-/// Times libtorch's and our own kernels on sizes that fill a core's caches, on `threads` threads, best of a few runs.
-/// Takes about 200 MiB. `device` and `source` are left to the caller.
+/// Times kernels of libtorch and of Plimsoll on sizes that fill a core's caches, on `threads` threads; returns the best
+/// of a few runs. Allocates about 200 MiB. The caller sets `device` and `source`.
 CostModel measure_rates(int threads);
 
 }  // namespace plimsoll

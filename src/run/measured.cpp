@@ -6,7 +6,7 @@ namespace plimsoll {
 
 Breakdown measured_breakdown(const Breakdown& planned, const MemoryUse& use) {
   Breakdown measured = planned;
-  measured.context = 0;  // counted bytes are the arena's and the heap's
+  measured.context = 0;  // only bytes of the arena and the heap are counted
   int64_t unused = measured.total() - use.measured_peak();
   for (int64_t* part : {&measured.fragmentation, &measured.workspace, &measured.activations, &measured.gradients,
                         &measured.inputs, &measured.optimizer_state, &measured.parameters}) {
@@ -14,7 +14,7 @@ Breakdown measured_breakdown(const Breakdown& planned, const MemoryUse& use) {
     *part -= taken;
     unused -= taken;
   }
-  measured.workspace -= unused;  // negative: scratch that nobody had planned
+  measured.workspace -= unused;  // `unused` negative: scratch that was not planned
   return measured;
 }
 

@@ -1,4 +1,4 @@
-// What a run really took, in the parts that its plan was made of.
+// Computes the memory that a run used, in the parts of its plan.
 #pragma once
 
 #include "plimsoll/plan.h"
@@ -6,9 +6,9 @@
 
 namespace plimsoll {
 
-/// The planned parts, made to add up to use.measured_peak(). Tensors lie where they were planned, so parts differ from
-/// the plan by what was counted only: more is scratch, and less is taken off the gaps first, then off the scratch, then
-/// off the activations.
+/// Returns the planned parts, adjusted so that they add up to use.measured_peak(). Tensors are at their planned
+/// offsets, so parts differ from the plan only by counted allocations. An excess is scratch; a shortfall is subtracted
+/// from the gaps, then from the scratch, then from the activations.
 Breakdown measured_breakdown(const Breakdown& planned, const MemoryUse& use);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Who hears of each op that an executor runs and of each copy beside it: profiles.
+// Declares the observer of the ops that an executor runs and of the copies that overlap with them, for profiles.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@ namespace plimsoll {
 
 using ProfileClock = std::chrono::steady_clock;
 
-/// From begin to end, on the clock of this process.
+/// A span of time from begin to end, on the clock of this process.
 struct TimeSpan {
   ProfileClock::time_point begin, end;
 };
@@ -17,11 +17,11 @@ class OpObserver {
  public:
   virtual ~OpObserver() = default;
 
-  /// Op `op` of the plan has run on the thread that calls this; of a copy: it was started, or waited for.
+  /// Reports that op `op` of the plan has run on the calling thread. A copy op has been started, or waited for.
   virtual void ran(int32_t op, const TimeSpan& span) = 0;
 
-  /// The copy or the exchange that op `op` started is made. Called by the thread that made it, before who waits for it
-  /// goes on; must not throw.
+  /// Reports that the copy or exchange that op `op` started is done. Called by the thread that made it, before any
+  /// waiting thread continues; must not throw.
   virtual void copied(int32_t op, const TimeSpan& span) = 0;
 };
 

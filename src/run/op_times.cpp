@@ -24,14 +24,14 @@ namespace {
 
 constexpr int64_t kMostFileBytes = 64 << 20;
 
-// A try is the better of two runs, after one that takes pages and makes plans of its own.
+// Runs in a try: it is the better of two runs, after one that touches pages and prepares plans of libraries.
 constexpr int kRunsOfTry = 3;
-// Two tries at the least, where they agree.
+// Upper bound of tries of an op. Two are enough if they agree.
 constexpr int kMostRounds = 12;
-// What else a busy machine does takes turns of some milliseconds.
+// Time between rounds: other work on a busy machine runs for some milliseconds at a time.
 constexpr double kSecondsBetweenRounds = 0.02;
 
-// As Timing::State has them.
+// Names of Timing::State, in its order.
 constexpr std::array<std::string_view, 3> kStates{"agreed", "single", "contradicted"};
 
 struct Candidate {
@@ -99,7 +99,7 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
       if (each.tries.agree()) continue;
       try {
         each.tries.add(timer_.try_op(trace, *each.op));
-      } catch (const UserError&) {  // refuses zeros: it stays an estimate
+      } catch (const UserError&) {  // refuses zeros: its time stays an estimate
         each.op = nullptr;
       }
     }
@@ -114,7 +114,7 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
     if (each.tries.count() == 0) continue;
     const bool agreed = each.tries.agree();
     double seconds = each.tries.least();
-    // Of tries that never agreed the least counts, whichever call made it.
+    // If tries never agreed, the shortest counts, even if it is from an earlier call.
     if (const auto known = times_.find(each.key);
         !agreed && known != times_.end() && known->second.state == Timing::State::single && known->second.when >= since)
       seconds = std::min(seconds, known->second.seconds);
@@ -158,7 +158,7 @@ void OpTimes::load(const std::filesystem::path& file) {
   if (error || size > kMostFileBytes) return;
   std::ifstream stream(file);
   const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  // Compared as they stand: a field of another type is another machine's.
+  // Compared as JSON: a field of another type means another machine.
   if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name() ||
       json.value("threads", nlohmann::json()) != threads_)
     return;

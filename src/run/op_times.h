@@ -1,4 +1,4 @@
-// How long ops take on this machine: each distinct one is run a few times, apart from any training.
+// Declares measured times of ops on this machine: each distinct op is run a few times, separately from any training.
 #pragma once
 
 #include <filesystem>
@@ -15,43 +15,43 @@ namespace plimsoll {
 
 int64_t unix_seconds_now();
 
-/// What an op's time depends on: its operator, its constants, and its operands' types, sizes and strides.
+/// Returns the key of an op's time: its operator, its constants, and its operands' types, sizes and strides.
 std::string timing_key(const Op& op);
 
-/// How ops are timed: the machine's own clock and kernels, or what a test makes up.
+/// The clock and kernels that time ops: the machine's own, or a test's.
 struct OpTimer {
   std::function<double(const Trace&, const Op&)>
       try_op;                        ///< seconds of one run; throws UserError if the op refuses zeros
   std::function<double()> now;       ///< seconds of a steady clock
-  std::function<void(double)> wait;  ///< for so many seconds
+  std::function<void(double)> wait;  ///< waits for this many seconds
 };
 OpTimer machine_op_timer();
 
 class OpTimes {
  public:
-  /// `threads` CPU threads. Times of other thread counts, and of other processors, are others.
+  /// Times for `threads` CPU threads. Other thread counts and other processors have other times.
   explicit OpTimes(int threads, OpTimer timer = machine_op_timer()) : threads_(threads), timer_(std::move(timer)) {}
 
-  /// Times the distinct ops of `trace` that are not known yet, were contradicted, or were timed before `since` (Unix
-  /// time, seconds), cheapest first as `estimate` has it, until `seconds` are spent; those for which it expects more
-  /// than a tenth of that are left out. Each is tried in rounds through all of them, so that its tries lie apart, until
-  /// two agree (base/agreed_tries.h): on a busy machine a try may be ten times too long, and so may those right after
-  /// it. Where time runs out before they do the least counts until the next call, which tries again. Takes memory for
-  /// one op's operands at a time, `bytes` at most. Gives how many it timed.
+  /// Times the distinct ops of `trace` that are not known, were contradicted, or were timed before `since` (Unix time,
+  /// seconds). Ops run cheapest first by `estimate`, until `seconds` are spent; an op that is estimated at more than a
+  /// tenth of `seconds` is skipped. Tries are made in rounds through all ops, so that the tries of one op are spread
+  /// over time, until two agree (base/agreed_tries.h). On a busy machine a try may be ten times too long, and so may
+  /// those right after it. If time runs out before two tries agree, the smallest one holds until the next call, which
+  /// tries again. Allocates the operands of one op at a time, at most `bytes`. Returns the number of ops that it timed.
   int measure(const Trace& trace, const CostModel& estimate, double seconds, int64_t bytes, int64_t since = 0);
 
-  /// Seconds of one run, or nothing if the op is not known or its time was contradicted.
+  /// Returns the seconds of one run; nullopt if the op is not known or its time was contradicted.
   std::optional<double> find(const Op& op) const;
   size_t size() const { return times_.size(); }
 
-  /// A run has shown that predictions which the times of these ops went into are wrong. Gives how many are not known
-  /// any more from here on.
+  /// Marks the times of the ops of `trace` as contradicted: a run has shown that predictions based on them are wrong.
+  /// Returns the number of ops whose time is not known any more.
   int contradict(const Trace& trace);
-  /// Ops of `trace` whose times were contradicted and have not been made again.
+  /// Returns the number of ops of `trace` whose times were contradicted and have not been measured again.
   int contradicted(const Trace& trace) const;
 
-  /// A file of what was measured on this machine. A file that is missing, damaged or of another processor or libtorch
-  /// is nothing known; what cannot be written is lost, not an error.
+  /// Load and save a file of this machine's measurements. A file that is missing, damaged, or of another processor or
+  /// libtorch loads as empty; a failed save is no error.
   void load(const std::filesystem::path& file);
   void save(const std::filesystem::path& file) const;
 

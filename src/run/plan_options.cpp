@@ -27,7 +27,7 @@ namespace plimsoll {
 
 int threads_of(const TrainingOptions& options) {
   if (options.threads > 0) return options.threads;
-  // As libtorch itself has it. "4,2" is of nested teams, whose first number is ours.
+  // Read as libtorch does. "4,2" is for nested teams; the first number is ours.
   if (const char* text = std::getenv("OMP_NUM_THREADS")) {
     int said = 0;
     if (std::from_chars(text, text + std::strlen(text), said).ec == std::errc() && said > 0)
@@ -38,13 +38,13 @@ int threads_of(const TrainingOptions& options) {
 
 namespace {
 
-// Devices that have kernels for fused ops and for updates in groups.
+// Returns the rules for devices that have kernels for fused ops and for updates in groups; nullptr for others.
 std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options, const Backend* here) {
   const auto device = options.device == "cuda" ? PointwiseDevice::cuda : PointwiseDevice::cpu;
   if (options.device != "cpu" && options.device != "cuda") return nullptr;
   Fusing fusing{options.compile == Choice::on, [device](const Op& op) { return pointwise_op(op, device); },
                 fused_op_call};
-  // Kernels of chains for CUDA are compiled here where the device is here.
+  // CUDA kernels of chains are compiled here if the device is here.
   const bool cuda_here = device == PointwiseDevice::cuda && here;
   if (cuda_here && options.compile == Choice::automatic && !has_nvrtc())
     fusing.translate = [](const Op&) { return std::nullopt; };
@@ -59,7 +59,8 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
                             std::shared_ptr<MeasureAllowance> allowance) {
   PlanOptions result;
   result.budget = options.budget;
-  // Exchanges between CPU ranks hold memory of the device. Before the ranks have met, they count as ranks of one host.
+  // Exchanges between CPU ranks hold memory of the device. Until the ranks have connected, they count as ranks of one
+  // host.
   if (options.device == "cpu" && options.ranks.count > 1)
     result.budget.library += options.exchange
                                  ? options.exchange->held_bytes()

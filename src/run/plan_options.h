@@ -1,4 +1,5 @@
-// How a training is planned: one answer for a plan alone and for the run, so that the one is what the other does.
+// Declares the planner options of a training. A plan alone and a run use the same options, so that they get the same
+// plan.
 #pragma once
 
 #include <memory>
@@ -12,17 +13,17 @@ class Backend;
 class LearnedWorkspace;
 class MeasureAllowance;
 
-/// CPU threads that kernels run on.
+/// Returns the number of CPU threads that kernels run on.
 int threads_of(const TrainingOptions& options);
 
-/// The budget, the user's choices, and the scratch that the device's kernels are known to take by rule. `here`: the
-/// device that the plan is for, where it is one of this machine; nullptr: it may be any of its kind, and what this
-/// machine has does not count. `allowance`: what the scratch of CPU kernels may be measured with
-/// (device/cpu_workspace.h); nullptr: the run is about to take the memory.
+/// Returns the budget, the user's choices, and the scratch that the device's kernels are known to allocate by rule.
+/// `here`: the device of the plan, if it is one of this machine; nullptr: any device of its kind, so that properties of
+/// this machine do not count. `allowance` limits the measurement of CPU scratch (device/cpu_workspace.h); nullptr: the
+/// run is about to allocate the memory.
 PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
                             std::shared_ptr<MeasureAllowance> allowance = nullptr);
 
-/// The same with scratch as it was found out by running kernels.
+/// Returns `options` with the scratch that was measured by running kernels.
 PlanOptions with_learned(PlanOptions options, const LearnedWorkspace& workspace);
 
 }  // namespace plimsoll

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kOpsRow = 1, kCopiesRow = 2, kExchangesRow = 3;
-constexpr size_t kChunk = 1 << 20;  // written at a time: the text of a profile is never in memory as a whole
+constexpr size_t kChunk = 1 << 20;  // bytes written at a time: the text of a profile is never in memory as a whole
 
 std::array<std::vector<int64_t>, kMemories> live_bytes_of(const Trace& trace) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
@@ -85,7 +85,7 @@ class Writer {
     return arguments;
   }
 
-  // The format counts in microseconds; three decimals keep every nanosecond, so that slices nest as they were.
+  // The format counts in microseconds. Three decimals keep every nanosecond, so that nested slices stay nested.
   static std::string microseconds(int64_t nanoseconds) {
     return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
   }
@@ -110,7 +110,7 @@ class Writer {
                     arguments.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
 
-  // Only where it changes: a viewer draws the last value on.
+  // Written only if it changes: a viewer extends the last value.
   void memory(const ProfiledPlan& plan, const ProfiledOp& op, int64_t when) {
     static constexpr std::array<const char*, kMemories> names = {"arena", "host arena", "disk arena"};
     for (int m = 0; m < kMemories; ++m) {

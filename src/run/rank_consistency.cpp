@@ -23,7 +23,8 @@ void require_recorded_ranks(const RankOptions& recorded, const Exchange* exchang
 
 bool merge_workspaces(Exchange& exchange, LearnedWorkspace& workspace, bool learned) {
   for (const std::string& each : exchange.gather_text(workspace.text())) learned |= workspace.merge(each);
-  // A rank that knew everything before has to plan again with the others: the exchanges of all plans must agree.
+  // A rank that knew everything has to plan again together with the others, because the exchanges of all plans must
+  // agree.
   return std::ranges::any_of(exchange.gather_text(learned ? "1" : "0"),
                              [](const std::string& each) { return each == "1"; });
 }

@@ -1,4 +1,4 @@
-// Checks and sums over the ranks of one training, so that all ranks plan and run the same step.
+// Declares checks and sums over the ranks of one training, so that all ranks plan and run the same step.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace plimsoll {
 /// ranks or another rank, or no exchange.
 void require_recorded_ranks(const RankOptions& recorded, const Exchange* exchange);
 
-/// Merges the scratch that each rank knows of into `workspace`. Returns whether any rank has to plan again: it passed
-/// `learned`, or other ranks knew more than it did. The answer is the same on every rank.
+/// Merges the scratch that each rank knows of into `workspace`. Returns true if any rank has to plan again: it passed
+/// `learned`, or other ranks knew more than it did. The result is the same on every rank.
 bool merge_workspaces(Exchange& exchange, LearnedWorkspace& workspace, bool learned);
 
 /// Throws UserError (failure) on every rank if a rank exchanges other tensors than rank 0, or in another order.
 void require_same_exchanges(Exchange& exchange, const Trace& trace);
 
-/// The losses of all ranks' micro batches.
+/// Sum of the losses of all ranks' micro batches.
 struct SummedLosses {
   double sum = 0;        ///< added in the order of the step's micro batches: number i * ranks + r is micro batch i of
                          ///< rank r
-  bool learned = false;  ///< whether any rank passed it
+  bool learned = false;  ///< true if any rank passed it
 };
-/// `own`: of this rank's micro batches, in order; the same number on every rank. `learned`: kernels of this rank took
-/// scratch that was not planned.
+/// Returns the sum over all ranks. `own`: losses of this rank's micro batches, in order; the same number on every rank.
+/// `learned`: kernels of this rank allocated scratch that was not planned.
 SummedLosses sum_losses(Exchange& exchange, const std::vector<double>& own, bool learned);
 
 }  // namespace plimsoll

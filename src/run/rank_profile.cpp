@@ -18,7 +18,8 @@
 namespace plimsoll {
 namespace {
 
-// Identifies a clock that counts nanoseconds since the start of a machine: two machines may have the same host name.
+// Returns the identity of a clock that counts nanoseconds since the start of a machine: two machines may have the same
+// host name.
 std::string clock_name(const std::string& host) {
   std::ifstream stream("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -27,7 +28,7 @@ std::string clock_name(const std::string& host) {
 
 struct RankStart {
   std::string clock, host;
-  int64_t begin = 0;  ///< of the first step, nanoseconds
+  int64_t begin = 0;  ///< begin of the first step, nanoseconds
 };
 
 std::vector<RankStart> starts_of_ranks(int64_t own_begin, Exchange& exchange) {
@@ -49,7 +50,7 @@ int64_t start_of_clock(const std::vector<RankStart>& starts, const std::string& 
   return earliest.value_or(0);
 }
 
-// A length, and then so many bytes; of length 0: the end.
+// Sends a length, and then that many bytes; length 0: the end.
 void send_piece(std::string_view text, int rank, Exchange& exchange) {
   exchange.broadcast(at::full({1}, static_cast<int64_t>(text.size()), at::kLong), rank);
   if (text.empty()) return;
@@ -69,7 +70,7 @@ std::string receive_piece(int root, Exchange& exchange) {
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(count)};
 }
 
-// The file of rank 0. After a failure it takes and forgets all that other ranks still send.
+// The file of rank 0. After a failure it receives and drops everything that other ranks still send.
 class RankFile {
  public:
   explicit RankFile(const std::filesystem::path& file) {

@@ -1,4 +1,4 @@
-// A training step, recorded: what eager libtorch would do, in the same order.
+// Records a training step: the ops that eager libtorch would run, in the same order.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
@@ -31,7 +31,7 @@
 namespace plimsoll {
 namespace {
 
-// Factory functions without a dtype make this one while the model is built.
+// A scope in which factory functions without a dtype use this dtype, while the model is built.
 class DefaultDtype {
  public:
   explicit DefaultDtype(c10::ScalarType dtype) : previous_(c10::get_default_dtype()) {
@@ -59,7 +59,7 @@ class StepRecorder {
   Trace run() {
     try {
       return record();
-    } catch (const c10::Error& error) {  // what libtorch itself refuses: shapes that do not go together, and the like
+    } catch (const c10::Error& error) {  // libtorch's own refusals, such as mismatched shapes
       const std::string what = error.what_without_backtrace();
       throw UserError(
           fmt::format("the step cannot be recorded{}: {}", recorder_.place(), what.substr(0, what.find('\n'))));
@@ -95,7 +95,7 @@ class StepRecorder {
     return tensor;
   }
 
-  // A scalar that the host reads. It keeps its place between segments.
+  // Makes a scalar that the host reads. It keeps its offset between segments.
   at::Tensor scalar_output(const std::string& name) {
     at::Tensor tensor = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(kPlanDevice));
     recorder_.mark(tensor, Role::input, name, /*persistent=*/true);
@@ -115,7 +115,7 @@ class StepRecorder {
     recorder_.add_state(name, tensor);
   }
 
-  // Parameters that zero3 stores whole: the smallest ones, whose gathers gain least.
+  // Chooses the parameters that zero3 stores whole: the smallest ones, whose gathers gain least.
   void choose_whole() {
     if (options_.ranks.whole_part <= 0) return;
     std::vector<const OptimizedParameter*> by_size;
@@ -132,12 +132,13 @@ class StepRecorder {
     }
   }
 
-  // What this rank updates of a parameter of its own; nullopt: all of it.
+  // Returns the part of a parameter that this rank updates; nullopt: all of it.
   std::optional<optimizer::ParameterSlice> slice_of(const OptimizedParameter& parameter) {
     const RankOptions& ranks = options_.ranks;
     if (ranks.count < 2 || ranks.strategy == Strategy::ddp) return std::nullopt;
     const optimizer::Kind kind = optimizer::kind_of(options_.optimizer, parameter);
-    if (kind == optimizer::Kind::adafactor || kind == optimizer::Kind::muon) return std::nullopt;  // of whole matrices
+    if (kind == optimizer::Kind::adafactor || kind == optimizer::Kind::muon)
+      return std::nullopt;  // these update whole matrices
     const at::Tensor whole = parameter.value.detach();
     const int64_t count = whole.numel(), each = optimizer::slice_elements(count, ranks.count);
     if (each == 0 || whole.storage_offset() != 0 || !whole.is_contiguous() ||
@@ -152,7 +153,7 @@ class StepRecorder {
     optimizer::ParameterSlice slice{parameter.value, flat(padded, 0), flat(each, ranks.rank * each),
                                     ranks.rank,      ranks.count,     each};
     if (ranks.strategy != Strategy::zero3 || whole_.contains(parameter.name)) return slice;
-    // Its place in memory is for as long as it is used (passes/gather_late).
+    // It has memory only while ops use it (passes/gather_late).
     slice.apart = true;
     const at::Tensor stored = at::empty({each}, slice.own.options());
     stored.copy_(slice.own);
@@ -226,7 +227,7 @@ class StepRecorder {
     return loss.reshape({}).to(at::kFloat);
   }
 
-  // The step's function of model and inputs, in the precision asked for.
+  // Returns the result of a function of the step, of model and inputs, in the job's precision.
   template <typename Function>
   auto computed(const Function& function) {
     StepInputs inputs;
@@ -240,7 +241,7 @@ class StepRecorder {
 
   at::Tensor loss() { return checked(computed(step_.loss)); }
 
-  // Parameters that are stored in slices. passes/gather_late moves each to its first use.
+  // Gathers parameters that are stored in slices. passes/gather_late moves each to its first use.
   void gather_parameters() {
     const at::NoGradGuard no_grad;
     for (const OptimizedParameter& parameter : parameters_)
@@ -250,8 +251,8 @@ class StepRecorder {
   void micro(const std::string& segment) {
     recorder_.begin_segment(segment);
     recorder_.set_phase(Phase::forward);
-    // An op draws by its id and the number of the micro batch: the same numbers, whether a rank has the micro batch as
-    // its first or a later one.
+    // An op draws by its id and the number of the micro batch. It draws the same numbers whether the micro batch is a
+    // rank's first or a later one.
     if (segment == "micro") first_random_id_ = recorder_.next_random_id();
     const int64_t behind = recorder_.next_random_id();
     recorder_.set_next_random_id(first_random_id_);
@@ -263,7 +264,7 @@ class StepRecorder {
       const at::NoGradGuard no_grad;
       loss_out_.copy_(loss);
     }
-    // Loss scale over micro batches: 1 in most jobs, and then exact.
+    // The loss scale is constant over micro batches. In most jobs it is 1, and then exact.
     const at::Tensor scaled = loss * loss_factor_;
     recorder_.set_phase(Phase::backward);
     if (accumulators_) accumulators_->begin_micro_batch(segment == "micro");
@@ -272,7 +273,7 @@ class StepRecorder {
     recorder_.set_next_random_id(std::max(behind, recorder_.next_random_id()));
   }
 
-  // The last micro batch of a step, on the first rows of the same inputs.
+  // Records the last micro batch of a step, on the first rows of the same inputs.
   void remainder() {
     const int64_t rows = options_.last_micro_batch;
     const std::vector<int64_t>* first = nullptr;
@@ -331,7 +332,8 @@ class StepRecorder {
         });
     norm_out_.copy_(outputs.gradient_norm);
     skipped_out_.copy_(outputs.skipped);
-    // Running statistics, which each rank has made of its own micro batches: those of rank 0, as in PyTorch's DDP.
+    // Running statistics differ between ranks, because each rank computes them from its own micro batches. Rank 0's are
+    // used, as in PyTorch's DDP.
     if (options_.ranks.count > 1)
       for (const auto& entry : model_->named_buffers())
         if (is_plan(entry.value()) && entry.value().is_contiguous() && recorder_.is_changed(entry.value()))
@@ -350,7 +352,7 @@ class StepRecorder {
       for (const auto& [name, sum] : evaluation.sums) {
         if (!sum.defined() || !at::isFloatingType(sum.scalar_type()))
           throw UserError(fmt::format("the evaluation's sum '{}' must be a tensor of floating type", name));
-        // A copy of its own: what the executor hands out must not be a view of something that is given back.
+        // A copy, because an output of the executor must not be a view of a buffer that is freed.
         at::Tensor out = at::empty(sum.sizes(), sum.options().dtype(at::kFloat));
         out.copy_(sum);
         recorder_.mark_output(out, kSumPrefix + name);
@@ -368,7 +370,7 @@ class StepRecorder {
   Optimizer optimizer_;
   UpdateStep update_step_;
   std::shared_ptr<torch::nn::Module> model_;
-  int64_t first_random_id_ = 0;  // of a micro batch
+  int64_t first_random_id_ = 0;  // first random id of a micro batch
   std::set<BufferId> known_;
   std::set<std::string> whole_;  // parameters that every rank stores whole, with zero3
   std::vector<OptimizedParameter> parameters_;

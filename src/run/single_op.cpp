@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// One op as a plan of its own: its operands side by side, its scratch behind them.
+// Returns a plan of one op: its operands contiguous, its scratch after them.
 Plan plan_of(const Trace& trace, const Op& op) {
   Plan plan;
   plan.trace.modules = trace.modules;
@@ -19,7 +19,7 @@ Plan plan_of(const Trace& trace, const Op& op) {
     const auto [entry, added] = names.try_emplace(view.buffer, static_cast<BufferId>(names.size()));
     if (added) {
       Buffer buffer = trace.buffers[view.buffer];
-      buffer.persistent = buffer.output = false;  // there is nothing before this op, and nothing after it
+      buffer.persistent = buffer.output = false;  // no op comes before this one, and none after it
       plan.trace.buffers.push_back(std::move(buffer));
       plan.offsets.push_back(end);
       end += placed_bytes(trace, trace.buffers[view.buffer].bytes);

@@ -1,4 +1,4 @@
-// One op of a trace on its own: run apart from everything, to see what it takes.
+// Declares a runner of one op of a trace, separate from the rest of the plan, to measure its memory and time.
 #pragma once
 
 #include "device/cpu_backend.h"
@@ -7,24 +7,24 @@
 
 namespace plimsoll {
 
-/// Bytes of the op's operands and scratch, each buffer once.
+/// Returns the bytes of the op's operands and scratch; each buffer counts once.
 int64_t operand_bytes(const Trace& trace, const Op& op);
 
 class SingleOp {
  public:
-  /// Takes memory for the op's operands, filled with zeros: indices in range, numbers that are not slow.
+  /// Allocates the op's operands, filled with zeros: indices in range, and values that are not slow to compute with.
   SingleOp(const Trace& trace, const Op& op, Backend& backend = cpu_backend());
 
   /// Throws UserError if the kernel refuses zeros.
   void run() { executor_.run(plan_.trace.segments[0], {}); }
 
-  /// Returns when a device has done what it was given.
+  /// Returns when the device has done all submitted work.
   void synchronize() { backend_.synchronize(); }
 
-  /// Scratch beyond what the op was planned with, as planned: laid out first-fit.
+  /// Returns scratch bytes beyond the op's plan, placed first-fit as in a plan.
   int64_t unplanned_bytes() const;
 
-  /// What other threads took elsewhere at a time.
+  /// Returns the largest number of bytes that other threads allocated outside the arena at one time.
   int64_t beside_bytes() const { return executor_.beside_bytes(); }
 
  private:

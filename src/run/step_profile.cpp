@@ -66,7 +66,7 @@ void StepProfile::write_when_complete() {
   if (done_ != options_.steps || std::exchange(tried_, true)) return;
   try {
     write();
-  } catch (const UserError&) {  // tried again when the run ends, which then says so: it is no reason to lose steps
+  } catch (const UserError&) {  // tried again when the run ends, which then reports it: steps need not be lost for it
   }
 }
 

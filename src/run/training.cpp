@@ -28,14 +28,14 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kIgnored = -100;  // the target that losses leave out, as libtorch has it
+constexpr int64_t kIgnored = -100;  // the target that losses ignore, as in libtorch
 
 }  // namespace
 
 struct Training::Impl {
   Impl(const Step& step, const TrainingOptions& training_options, PlannedStep planned)
       : options(training_options),
-        backend(find_backend(options.device)),  // before libtorch is first asked what devices there are
+        backend(find_backend(options.device)),  // must come before the first use of libtorch's list of devices
         recorded(std::move(planned.recorded)),
         ragged_steps(options.accumulate && options.last_micro_batch > 0),
         samples(ragged_steps ? step.inputs.at(0).sizes.at(0) : 0),
@@ -50,7 +50,7 @@ struct Training::Impl {
     }
   }
 
-  // With the scratch that kernels turned out to take. `whose`: which of them, in words.
+  // Plans again with the measured scratch of kernels. `whose` names these kernels.
   void make_plan_anew(const std::string& whose) {
     const int64_t before = plan.peak_bytes;
     plan = make_plan(recorded, with_learned(plan_options_of(options, backend), workspace));
@@ -58,7 +58,7 @@ struct Training::Impl {
                                    format_bytes_up(plan.peak_bytes), format_bytes_up(before), whose);
   }
 
-  // Whoever has the state's tensors may have written to them on streams that the step's does not wait for.
+  // The caller may have written to tensors from state() on another stream. Wait for the whole device before the step.
   void wait_for_others() const {
     if (given_out && backend->device().type() != c10::kCPU) backend->synchronize_device();
   }
@@ -71,8 +71,9 @@ struct Training::Impl {
         UserError::Kind::does_not_fit);
   }
 
-  // Pages that the machine does not have are not refused when they are taken: the system ends a program for them.
-  // What the program has already counts. `scratch`: what is wanted of the host for a moment beside it.
+  // Throws if the machine does not have the memory. The system does not refuse an allocation for lack of memory; it
+  // ends the program later, when pages are touched. Bytes that the arenas already have are subtracted. `scratch`: bytes
+  // of host memory needed temporarily in addition.
   void require_memory(int64_t scratch = 0) const {
     const int64_t of_device = plan.arena_bytes - (arena ? arena->bytes() : 0);
     const int64_t of_host = plan.host_bytes - (host_arena ? host_arena->bytes() : 0) + scratch;
@@ -92,8 +93,8 @@ struct Training::Impl {
 
   void start() {
     require_fit("");
-    if (!backend) backend = &backend_for(options.device);  // says what is missing
-    require_memory();                                      // before large ops are tried out
+    if (!backend) backend = &backend_for(options.device);  // its error says what is missing
+    require_memory();                                      // before large ops are tried
     require_recorded_ranks(options.ranks, exchange());
     bool learned = workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).learned;
     if (exchange()) learned = merge_workspaces(*exchange(), workspace, learned);
@@ -120,7 +121,7 @@ struct Training::Impl {
     executor = std::make_unique<Executor>(plan, *backend, *arena, host_arena.get(), disk_arena.get());
   }
 
-  // As large as the plan has them, or larger where they were.
+  // Grows or allocates the arenas of host and disk to the plan's sizes; an arena never shrinks.
   void take_other_arenas() {
     if (host_arena) host_arena->grow(plan.host_bytes);
     if (!host_arena && plan.host_bytes > 0) host_arena = backend->take_host_arena(plan.host_bytes, options.budget.host);
@@ -148,7 +149,7 @@ struct Training::Impl {
     executor->run(segment(name), {options.seed, steps, micro});
   }
 
-  // The executor tells the profile of a step that is timed; of one that fails nothing stays.
+  // A step that is timed, which the executor reports to the profile. A step that fails leaves nothing in the profile.
   class TimedStep {
    public:
     explicit TimedStep(Impl& self) : self_(self) {
@@ -160,7 +161,7 @@ struct Training::Impl {
     ~TimedStep() {
       try {
         if (stop()) self_.profile->drop_step();
-      } catch (...) {  // a device that has failed; what failed first is on its way
+      } catch (...) {  // a device that has failed; the first exception is already being thrown
         self_.profile->drop_step();
       }
     }
@@ -181,7 +182,7 @@ struct Training::Impl {
     Impl& self_;
   };
 
-  // A scalar of float32 or float64 that the host gives, or is given.
+  // Returns the view of a scalar of float32 or float64 that the host reads or writes.
   static const View& scalar(const std::vector<NamedView>& list, const std::string& name) {
     const NamedView* found = Trace::find(list, name);
     check(found != nullptr, "no scalar '" + name + "'");
@@ -201,15 +202,16 @@ struct Training::Impl {
     return value;
   }
 
-  // Whether a step's last micro batch is the smaller one that was recorded. If its tensors disagree, bind() says so.
+  // Returns true if the batch is the smaller last micro batch that was recorded. If its tensors disagree, bind()
+  // reports it.
   bool is_remainder(const std::map<std::string, at::Tensor>& batch) const {
     return ragged_steps && std::ranges::all_of(batch, [&](const auto& entry) {
              return entry.second.dim() > 0 && entry.second.size(0) == options.last_micro_batch;
            });
   }
 
-  // A kernel of a device finds an index that is too large later, without a name, and the device is lost for the
-  // program.
+  // Throws for an index that is too large. A device's kernel would find it later, without a name, and the device would
+  // be lost for the program.
   void require_in_range(const std::string& name, const at::Tensor& values) const {
     const auto bound = declared_bounds.find(name);
     if (bound == declared_bounds.end() || values.numel() == 0) return;
@@ -221,7 +223,7 @@ struct Training::Impl {
         UserError::Kind::failure);
   }
 
-  // `rows` > 0: into the first so many of every input.
+  // Copies a batch to the inputs. `rows` > 0: to the first `rows` rows of every input.
   void bind(const std::map<std::string, at::Tensor>& batch, int64_t rows = 0) {
     for (const NamedView& input : plan.trace.inputs) {
       if (input.name == "loss_factor" || input.name == "loss_scale" || input.name == "learning_rate") continue;
@@ -242,7 +244,7 @@ struct Training::Impl {
                 : ""));
       if (target.device().is_cpu()) {
         target.copy_(source);
-      } else {  // cast by the host: what crosses is what the step reads
+      } else {  // the host casts, so that only the bytes that the step reads are copied over the link
         check(target.is_contiguous(), "an input of the plan is not contiguous");
         require_in_range(input.name, source);
         const at::Tensor cast = source.to(target.scalar_type()).contiguous();
@@ -258,8 +260,8 @@ struct Training::Impl {
                                                       : disk_arena->data();
     return begin + where.offsets[buffer];
   }
-  // Persistent buffers that another plan has elsewhere. Without other memories they keep their places, whatever is
-  // planned above them; with them, what lies there may change sides.
+  // Returns the persistent buffers that have another offset in the new plan. Without other memories they keep their
+  // offsets, whatever is planned above them; with them, buffers may move between the memories.
   std::vector<BufferId> what_moves(const Plan& before) const {
     std::vector<BufferId> moved;
     for (BufferId b = 0; b < static_cast<BufferId>(recorded.buffers.size()); ++b) {
@@ -269,7 +271,7 @@ struct Training::Impl {
     }
     return moved;
   }
-  // Within the arenas, which are all that there is room in.
+  // Moves buffers within the arenas, because there is no other memory for it.
   void move_from(const Plan& before, const std::vector<BufferId>& moved) {
     if (moved.empty()) return;
     std::vector<ByteMove> moves;
@@ -281,8 +283,8 @@ struct Training::Impl {
     if (disk_arena) disk_arena->let_go(0, disk_arena->bytes(), /*written=*/true);
   }
 
-  // What kernels took beyond the plan is planned from now on. The arenas only grow at their ends. Nothing but
-  // persistent buffers lives between two steps.
+  // Returns true if kernels allocated more than planned; the next plan includes that scratch. The arenas only grow at
+  // their ends. Only persistent buffers are live between two steps.
   bool has_to_learn() const {
     return executor->beside_bytes() > workspace.beside_bytes() || !executor->unplanned_workspace().empty();
   }
@@ -316,13 +318,13 @@ struct Training::Impl {
     make_executor();
   }
 
-  // What was in use at a time under the plan that is in force.
+  // Records the memory that was in use under the current plan.
   void note_use(bool look_through = true) {
     if (!executor) return;
     use.outside_allocations = backend->outside_allocations() - allocations_at_start;
     use.arena = std::max(use.arena, executor->arena_bytes_used());
     if (look_through) use.touched = std::max(use.touched, arena->touched_bytes());
-    // What the exchange holds is memory of the device where that is the CPU.
+    // On the CPU, the bytes that the exchange holds are memory of the device.
     const int64_t held = exchange() && backend->shares_host_memory() ? exchange()->held_bytes() : 0;
     use.workspace = std::max(use.workspace, backend->outside_peak() + held);
     use.host = std::max(use.host, executor->host_bytes_used());
@@ -330,18 +332,18 @@ struct Training::Impl {
     use.peak = std::max(use.peak, executor->arena_bytes_used() + backend->outside_peak() + held);
   }
 
-  // Only a training that runs has tensors.
+  // Throws if the training has not started: only then are there tensors.
   void require_started() const {
     if (!executor) throw UserError("start() was not called, or the step did not fit");
   }
 
   TrainingOptions options;
-  std::map<std::string, c10::ScalarType> declared_types;  // of inputs, which may lie in memory as a narrower one
-  std::map<std::string, int64_t> declared_bounds;         // of whole numbers
+  std::map<std::string, c10::ScalarType> declared_types;  // types of inputs; in memory they may be narrower
+  std::map<std::string, int64_t> declared_bounds;         // upper bounds of whole numbers, by input
   Backend* backend;
   Trace recorded;
-  bool ragged_steps;  // a step may end with a smaller micro batch
-  int64_t samples;    // of the others, where it may
+  bool ragged_steps;  // true: a step may end with a smaller micro batch
+  int64_t samples;    // samples of the other micro batches, if ragged_steps
   LearnedWorkspace workspace;
   LossScaler scaler;
   Plan plan;
@@ -350,20 +352,21 @@ struct Training::Impl {
   std::unique_ptr<DiskArena> disk_arena;
   std::unique_ptr<Executor> executor;
   std::unique_ptr<StepProfile> profile;
-  StepProfile* profiled = nullptr;  // while a step runs that is timed: `profile`
-  bool given_out = false;           // tensors in the arenas, to whoever asked for the state
+  StepProfile* profiled = nullptr;  // `profile` while a timed step runs
+  bool given_out = false;           // true: a caller of state() has tensors in the arenas
   int64_t steps = 0, skipped = 0;
   int64_t allocations_at_start = 0;
-  int64_t steps_begun = 0;  // by this object, those that failed included
+  int64_t steps_begun = 0;  // steps begun by this object, failed ones included
   MemoryUse use;
 };
 
 PlannedStep plan_step(const Step& step, const TrainingOptions& options) {
-  Backend* const backend = find_backend(options.device);  // before libtorch is first asked what devices there are
+  Backend* const backend = find_backend(options.device);  // must come before the first use of libtorch's list of
+                                                          // devices
   PlannedStep planned;
   planned.recorded = record_step(step, options);
   PlanOptions plan_options = plan_options_of(options, backend);
-  // Scratch that no rule knows is found out before anybody asks whether the step fits; of large ops, at the start.
+  // Scratch without a rule is measured before the step is checked against the budget; for large ops, at the start.
   if (backend) {
     at::set_num_threads(threads_of(options));
     const auto learned = std::make_shared<LearnedWorkspace>(plan_options.workspace);
@@ -410,7 +413,7 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
   self.wait_for_others();
   self.write("loss_scale", self.scaler.scale());
   self.write("learning_rate", learning_rate);
-  // What a micro batch counts for: its samples of those of the step.
+  // Weight of a micro batch: its share of the samples of the step.
   const int64_t last = ragged ? self.options.last_micro_batch : 0;
   // Micro batch i of rank r is micro batch i * ranks + r of the step.
   const int64_t ranks = self.ranks(), rank = self.rank(), all = micro_batches * ranks;
@@ -473,7 +476,7 @@ double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
     sum = sum.defined() ? sum + part : part;
   }
   if (!impl_->exchange())
-    impl_->learn(false);  // ranks evaluate different numbers of micro batches: the next step learns
+    impl_->learn(false);  // ranks evaluate different numbers of micro batches: the next step plans again
   return loss;
 }
 
@@ -508,7 +511,7 @@ double Training::loss_scale() const {
 
 std::vector<std::pair<std::string, at::Tensor>> Training::state() {
   impl_->require_started();
-  impl_->backend->synchronize();  // whoever reads them does so on a stream of his own
+  impl_->backend->synchronize();  // the caller may read them on a stream of its own
   impl_->given_out = true;
   std::vector<std::pair<std::string, at::Tensor>> state;
   for (const NamedView& entry : impl_->plan.trace.state)

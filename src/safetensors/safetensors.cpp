@@ -27,7 +27,7 @@ std::string hash_text(uint64_t hash) {
 
 namespace {
 
-/// Of a file that is no safetensors file, by how it begins.
+/// Returns a guess about a file that is no safetensors file, from its first bytes.
 std::string_view what_it_may_be(const MappedFile& map) {
   const std::string_view begin(reinterpret_cast<const char*>(map.data()), kLengthBytes);
   if (begin.starts_with("GGUF")) return "it is a GGUF file";
@@ -69,7 +69,7 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
 }
 
 size_t SafetensorsFile::verify() const {
-  // Bytes that are gone have another checksum too: the loss is told first.
+  // Lost bytes change the checksum too, so the loss is reported first.
   const auto corrupt = [this](const std::string& reason) {
     map_.require_whole();
     return corrupt_file(path_, reason);
@@ -143,7 +143,7 @@ void SafetensorsWriter::skip_finished() {
 }
 
 void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;  // a tensor without elements has no turn to wait for
+  if (bytes.empty()) return;  // a tensor without elements has no turn
   skip_finished();
   check(current_ < header_.tensors.size() && header_.tensors[current_].name == name,
         "SafetensorsWriter: not the turn of " + std::string(name));

@@ -32,8 +32,8 @@ constexpr std::array<std::pair<std::string_view, DType>, 10> kDTypes = {{{"F64",
                                                                          {"BOOL", DType::boolean}}};
 constexpr uint64_t kMaxInt64 = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 
-/// Reads the JSON event by event instead of into a tree: a tree would take many times the header's bytes, nest as deep
-/// as the file asks for, and keep the last of two equal names in silence.
+/// A reader of the JSON event by event, without a tree. A tree would take many times the header's bytes and nest as
+/// deep as the file requests. It would also silently keep the last of two equal names.
 class HeaderReader : public json::json_sax_t {
  public:
   HeaderReader(SafetensorsHeader& header, const std::string& file) : header_(header), file_(file) {}
@@ -152,8 +152,8 @@ class HeaderReader : public json::json_sax_t {
   SafetensorsHeader& header_;
   const std::string& file_;
   Where where_ = Where::outside;
-  std::set<std::string> names_;  ///< of the top level
-  std::set<std::string> keys_;   ///< of the object being read
+  std::set<std::string> names_;  ///< names of the top level
+  std::set<std::string> keys_;   ///< keys of the object being read
   std::string name_, key_;
   SafetensorsEntry entry_;
   std::vector<int64_t> offsets_;
@@ -252,7 +252,7 @@ std::string format_safetensors_header(const SafetensorsHeader& header, const std
 }
 
 uint64_t safetensors_header_hash(const SafetensorsHeader& header, std::string_view except) {
-  // By name: tensors without bytes share their offsets, so the order of the data does not say all.
+  // Entries are sorted by name: tensors without bytes share their offsets, so the order of the data is not unique.
   std::vector<const SafetensorsEntry*> entries;
   for (const SafetensorsEntry& entry : header.tensors) entries.push_back(&entry);
   std::ranges::sort(entries, {}, &SafetensorsEntry::name);

@@ -1,10 +1,10 @@
-// Ops whose results are computed element by element, and programs of them: what passes/fuse_pointwise makes one op of.
+// Declares pointwise ops, and programs of several of them that passes/fuse_pointwise merges into one op.
 //
 //     t = mul(x, s)              values   0 x   1 s   2 mul(0, 1)   3 add(y = 4 …)
 //     u = add(t, y)      -->     inputs   x, s, y;  steps  mul(0, 1), add(3, 2);  outputs  4
 //
 // A value is an input, a constant or the result of a step, numbered in this order. Arithmetic is done in float32; each
-// result is rounded to the type that was recorded for it.
+// result is rounded to its recorded dtype.
 #pragma once
 
 #include <array>
@@ -21,6 +21,7 @@
 
 namespace plimsoll {
 
+/// An element-wise operation.
 enum class Opcode : uint8_t {
   cast,
   add,
@@ -34,7 +35,7 @@ enum class Opcode : uint8_t {
   reciprocal,
   square,
   cube,
-  clamp_min,  ///< (x, least); a NaN stays one
+  clamp_min,  ///< (x, minimum); a NaN stays NaN
   clamp_max,
   threshold_backward,  ///< (gradient, x, threshold): 0 where x <= threshold
   sigmoid_backward,    ///< (gradient, sigmoid(x))
@@ -56,28 +57,29 @@ constexpr int kOpcodes = static_cast<int>(Opcode::softplus_backward) + 1;
 constexpr int kMostOperands = 4;
 
 std::string_view name_of(Opcode opcode);
-/// How many operands it has, constants included.
+/// Returns the number of operands, constants included.
 int operands_of(Opcode opcode);
-/// libtorch computes it by series: the last elements of a piece otherwise than those before.
+/// Returns whether libtorch computes `opcode` by a series. The last elements of a piece then have other bits than those
+/// before.
 bool is_series(Opcode opcode);
 
-/// An op as one opcode on whole operands.
+/// A pointwise op as one opcode on whole operands.
 struct PointwiseOp {
   struct Operand {
-    View view;            ///< of no buffer: a constant
-    double constant = 0;  ///< rounded to float32 where it is used
+    View view;            ///< view without buffer: a constant
+    double constant = 0;  ///< value, rounded to float32 when it is used
   };
   Opcode opcode = Opcode::cast;
-  std::vector<Operand> operands;  ///< their sizes broadcast to the result's
-  View result;                    ///< what it writes, in its type
+  std::vector<Operand> operands;  ///< operands, which broadcast to the result's sizes
+  View result;                    ///< view that is written; its dtype is that of the result
 };
 
-/// What a fused op computes for each element.
+/// A program that a fused op runs for each element.
 struct FusedProgram {
   struct Step {
     Opcode opcode = Opcode::cast;
-    DType dtype = DType::float32;                   ///< its result is rounded to this
-    std::array<int32_t, kMostOperands> operands{};  ///< values; those beyond operands_of(opcode) are 0
+    DType dtype = DType::float32;                   ///< dtype that the result is rounded to
+    std::array<int32_t, kMostOperands> operands{};  ///< values; entries beyond operands_of(opcode) are 0
     bool operator==(const Step&) const = default;
   };
   int32_t inputs = 0;
@@ -88,40 +90,40 @@ struct FusedProgram {
 
   int32_t first_step() const { return inputs + static_cast<int32_t>(constants.size()); }
   int32_t values() const { return first_step() + static_cast<int32_t>(steps.size()); }
-  /// "mul, add, gelu"
+  /// Returns the opcodes as text: "mul, add, gelu".
   std::string text() const;
-  /// As whole numbers: what a call carries, beside the constants.
+  /// Returns the program as integers, without the constants: the arguments of a call.
   std::vector<int64_t> code() const;
 };
 
-/// The program that was written as `code`. Throws UserError (failure) where it is none: a value that is not there yet,
-/// an unknown opcode, numbers missing or left over.
+/// Returns the program that `code` describes. Throws UserError (failure) for an invalid code: a value that is not
+/// defined yet, an unknown opcode, missing or additional numbers.
 FusedProgram fused_program(const std::vector<int64_t>& code, std::vector<double> constants);
 
-/// What the name of a fused op begins with: "fused: mul, add".
+/// Prefix of the name of a fused op: "fused: mul, add".
 constexpr std::string_view kFusedPrefix = "fused: ";
 inline bool is_fused(const Op& op) {
   return op.name.starts_with(kFusedPrefix);
 }
 
-/// Limits of a fused op: a kernel keeps its values in registers, or in a block's worth of cache.
+/// Limits of a fused op: a kernel keeps its values in registers, or in the cache for one block of elements.
 constexpr int32_t kMostFusedInputs = 12;
 constexpr int32_t kMostFusedOutputs = 6;
 constexpr int32_t kMostFusedSteps = 24;
 constexpr int32_t kMostFusedDimensions = 6;
 
-/// What the device can fuse. Knows libtorch, which the planner does not.
+/// A description of the fusions that the device supports. It depends on libtorch; the planner does not.
 struct Fusing {
-  /// Every legal chain, whether that gains anything or not.
+  /// true: fuse every legal chain, even without a gain.
   bool all = false;
-  /// The op as one opcode; nullopt: it is none, or the device's kernel would not give the same bits.
+  /// Returns the op as one opcode; nullopt: it is not pointwise, or the device's kernel would give other bits.
   std::function<std::optional<PointwiseOp>(const Op&)> translate;
-  /// What replay needs of a fused op.
+  /// Returns the libtorch part of a fused op, for replay.
   std::function<std::shared_ptr<const OpCall>(const FusedProgram&)> call;
-  /// Two ops, of which the second reads what the first writes, as one op that no program can say: its name, which
-  /// is_fused(), arguments, results and call. nullopt: there is no such op. Empty: there is none at all.
+  /// Returns two ops, of which the second reads what the first writes, as one op that is no program. It has a name for
+  /// which is_fused() holds, arguments, results and call. nullopt: there is no such op. Empty: the device has none.
   std::function<std::optional<Op>(const Op& first, const Op& second)> pair = nullptr;
-  /// Updates of small parameters as one op; nullopt: each by itself.
+  /// Merging of updates of small parameters; nullopt: each update runs by itself.
   std::optional<UpdateGrouping> updates = {};
 };
 

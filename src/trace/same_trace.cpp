@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// Each names all members of its type: a member that is added does not compile until it is compared here.
+// Each function names all members of its type: a new member does not compile until it is compared here.
 
 bool same_buffer(const Buffer& a, const Buffer& b) {
   const auto fields = [](const Buffer& buffer) {

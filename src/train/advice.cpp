@@ -16,20 +16,21 @@
 namespace plimsoll {
 namespace {
 
-// Estimates count what is there at one peak; placement and other peaks take more or less.
+// Factors on the budget, because estimates count the bytes at one peak only; placement and other peaks may need more or
+// less.
 constexpr double kLikely = 1.05, kPossible = 1.5;
-constexpr size_t kMostSteps = 3;  // of one change
-// Room beside the device costs time on every step: more than rounding, less than smaller samples.
+constexpr size_t kMostSteps = 3;  // steps of one change
+// Host memory costs time in every step: more than rounding does, less than smaller samples do.
 constexpr double kHostMemoryPrice = 2.2;
 constexpr size_t kMostLeft = 20;
 constexpr size_t kManyOps = 1500;
 
 struct Trial {
   std::vector<const AdviceStep*> steps;  // by family
-  std::vector<std::string> more;         // overrides beside those of the steps
-  std::string meaning;                   // of these
-  bool freed = false;                    // with the choices that are left to the planner
-  double price = 0, estimate = 0;        // bytes
+  std::vector<std::string> more;         // overrides in addition to those of the steps
+  std::string meaning;                   // meaning of `more`
+  bool freed = false;                    // true: with the choices that are left to the planner
+  double price = 0, estimate = 0;        // cost, and estimated bytes
   bool tried = false;
 
   std::vector<std::string> overrides() const {
@@ -44,7 +45,8 @@ struct Trial {
     if (!meaning.empty()) words.push_back(meaning);
     return fmt::format("{}", fmt::join(words, "; "));
   }
-  // The same kinds of changes as `other` and maybe more: of no interest where the other one fits.
+  // Returns true if this trial has all kinds of changes of `other`, and maybe more: it is of no interest if the other
+  // one fits.
   bool holds(const Trial& other) const {
     const auto has = [&](const AdviceStep* step) {
       return std::ranges::any_of(steps, [&](const AdviceStep* own) { return own->family == step->family; });
@@ -58,8 +60,8 @@ class Finder {
   Finder(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
          const PlannedJob& as_it_is, const AdviceOptions& options)
       : file_(file), overrides_(overrides), target_(target), as_it_is_(as_it_is), options_(options) {
-    target_.thorough = false;  // whether it fits is what is asked
-    // Nor whether another precision would be faster here.
+    target_.thorough = false;  // the question is only whether a job fits
+    // Faster precisions are not searched either.
     target_.times_contradicted = false;
     target_.bfloat16_products = target_.float16_products = 0;
   }
@@ -69,16 +71,16 @@ class Finder {
     AdviceLoad load = load_of(as_it_is_, decoder_layers_of(job)), freed_load = load;
     const std::vector<AdviceStep> freeing = freeing_steps(job), steps = allowed(advice_steps(job, load, target_));
     std::vector<Trial> trials;
-    bool searched = false;  // all that remains are better times of what was found
+    bool searched = false;  // true: only better times of the found changes remain
     try {
       try_without_own_budget();
       for (const AdviceStep& step : freeing) join(freeing_, step);
       if (!freeing.empty() && !try_freed(freeing)) freed_load = load_of(*freest_, decoder_layers_of(job));
       trials = trials_of(steps, load, freed_load);
       const double budget = static_cast<double>(target_.budget.device.value_or(0));
-      // Something of host memory is to be heard too, where nothing milder has filled the list. Of a large step each
-      // change takes seconds to plan, and a search that may end soon begins with what most probably fits and leaves
-      // the model as it is.
+      // Host memory is tried too, unless smaller changes have filled the list. For a large step, each change takes
+      // seconds to plan. A search that may end soon then begins with the change that most probably fits and keeps the
+      // model.
       const bool large = as_it_is_.recorded.ops.size() > kManyOps;
       if (large) try_host_memory(job);
       try_all(trials, 0, kLikely * budget, options_.most - 1);
@@ -87,7 +89,7 @@ class Finder {
       if (result_.found.empty()) try_all(trials, kLikely * budget, kPossible * budget, options_.most);
       searched = true;
       refine();
-    } catch (const SearchStopped&) {  // what was found so far is an answer too
+    } catch (const SearchStopped&) {  // the changes found so far are a valid result
       result_.ended_early = !searched;
       if (!searched) leave(trials);
     }
@@ -103,7 +105,7 @@ class Finder {
   }
 
  private:
-  // All the choices that are left to the planner, as one part of a change.
+  // The choices that are left to the planner, as one part of a change.
   struct Freeing {
     std::vector<std::string> overrides;
     std::string meaning;
@@ -118,7 +120,7 @@ class Finder {
     if (options_.go_on && !options_.go_on(progress_)) throw SearchStopped();
   }
 
-  // The job with a change; nothing where it does not go with the rest of the job.
+  // Returns the job with a change; nullopt if the change contradicts the rest of the job.
   std::optional<Job> changed(const std::vector<std::string>& change) const {
     std::vector<std::string> all = overrides_;
     all.insert(all.end(), change.begin(), change.end());
@@ -130,13 +132,13 @@ class Finder {
     }
   }
 
-  // Those that the job's kind has and whose value it may take, alone or with what goes before it.
+  // Returns the steps that exist for the job's kind and whose value is allowed, alone or with the preceding overrides.
   std::vector<AdviceStep> allowed(std::vector<AdviceStep> steps) const {
     std::erase_if(steps, [&](const AdviceStep& step) { return !changed(step.overrides); });
     return steps;
   }
 
-  // `on_fit` as plan_job() has it.
+  // Plans a job. `on_fit` is called as in plan_job().
   std::optional<PlannedJob> plan_of(const Job& job, const PlanTarget& target,
                                     const std::function<void(int64_t)>& on_fit = {}) {
     PlanTarget with = target;
@@ -150,17 +152,17 @@ class Finder {
       };
       return plan_job(job, with, on_schedule, on_fit);
     } catch (const UserError& error) {
-      // A number that the others do not go with, a layer that cannot be put into blocks.
+      // A number that does not fit the others, or a layer that cannot be quantized in blocks.
       if (error.kind() != UserError::Kind::usage) throw;
       return {};
     }
   }
 
-  // Under one micro batch where that is open: the one that needs least tells soonest whether anything fits.
+  // Returns the job with a fixed micro batch if it was open: the smallest need shows soonest whether anything fits.
   static Job with_micro_batch(Job job, int64_t micro_batch) {
     if (job.micro_batch_size) return job;
     int64_t size = std::min(micro_batch, *job.batch_size);
-    if (job.devices > 1)  // whose micro batches are all alike
+    if (job.devices > 1)  // all micro batches must have the same size
       while (*job.batch_size % size != 0) --size;
     job.micro_batch_size = size;
     job.gradient_accumulation_steps = AccumulationSchedule{{0, (*job.batch_size + size - 1) / size}};
@@ -177,7 +179,7 @@ class Finder {
     put(trial, job, planned.plan.peak_bytes, planned.step_seconds, planned.tokens_per_second);
   }
 
-  // Plans a change, and notes it where it fits.
+  // Plans a change, and adds it to the result if it fits.
   std::optional<PlannedJob> attempt(Trial& trial) {
     const std::vector<std::string> change = trial.overrides();
     progress_.change = change_of({change});
@@ -188,7 +190,7 @@ class Finder {
     std::optional<PlannedJob> planned;
     if (job && !useless) {
       const int64_t micro_batch = trial.freed ? 1 : as_it_is_.settings.micro_batch_size;
-      std::optional<int64_t> enough;  // bytes, known before any plan is
+      std::optional<int64_t> enough;  // bytes; known before any plan is
       try {
         planned = plan_of(with_micro_batch(*job, micro_batch), target_, [&](int64_t bytes) { enough = bytes; });
       } catch (const SearchStopped&) {
@@ -203,7 +205,8 @@ class Finder {
     return planned;
   }
 
-  // A budget of the job's own on a device that has more is the first to go: it costs nothing.
+  // Tries without the job's own budget on a device that has more memory. It is the first change because it costs
+  // nothing.
   void try_without_own_budget() {
     if (!options_.without_own_budget) return;
     Trial trial;
@@ -217,16 +220,16 @@ class Finder {
     if (!planned || !planned->plan.fits) return;
     put(trial, *job, *planned);
     found_.back().price = -1;
-    jobs_.back().reset();  // planned in whole
+    jobs_.back().reset();  // planned completely
   }
 
-  // What leaves the mathematics as it is: one choice where that is enough, or all of them. Whether something fits.
+  // Tries changes that keep the mathematics: one choice if that is enough, or all of them. Returns true if one fits.
   bool try_freed(const std::vector<AdviceStep>& freeing) {
     Trial all;
     all.more = freeing_.overrides;
     all.meaning = freeing_.meaning;
     all.freed = true;
-    // Where the freest does not fit, none of the others does.
+    // If the job with all choices open does not fit, none of the others does.
     const size_t place = found_.size();
     freest_ = attempt(all);
     const bool fits = freest_ && freest_->plan.fits;
@@ -239,7 +242,7 @@ class Finder {
       one.freed = true;
       const auto planned = attempt(one);
       if (!planned || !planned->plan.fits) continue;
-      // It does without the others.
+      // This choice alone suffices.
       found_.erase(found_.begin() + static_cast<std::ptrdiff_t>(place));
       jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(place));
       result_.found.erase(result_.found.begin() + static_cast<std::ptrdiff_t>(place));
@@ -249,7 +252,8 @@ class Finder {
     return true;
   }
 
-  // Single steps, and twos and threes of different families, as the job is and with its choices left to the planner.
+  // Returns single steps, and pairs and triples of different families, for the job as it is and with its choices left
+  // to the planner.
   std::vector<Trial> trials_of(const std::vector<AdviceStep>& steps, const AdviceLoad& load,
                                const AdviceLoad& freed_load) const {
     std::vector<Trial> trials;
@@ -299,7 +303,7 @@ class Finder {
     }
   }
 
-  // Room beside the device. Not on the CPU, where it would be of the same memory.
+  // Tries host memory; not on the CPU, where it would be the same memory.
   void try_host_memory(const Job& job) {
     if (target_.device == "cpu" || target_.cost.host_link <= 0 || result_.found.size() >= options_.most) return;
     const int64_t missing = as_it_is_.plan.minimum_budget_bytes - target_.budget.device.value_or(0);
@@ -316,7 +320,8 @@ class Finder {
     }
   }
 
-  // Micro batches that were open were planned one at a time, the leanest: larger ones may take less time.
+  // Plans the found changes with all micro batches. Open micro batches were planned with the smallest need only; larger
+  // ones may take less time.
   void refine() {
     for (size_t i = 0; i < found_.size(); ++i) {
       if (!jobs_[i] || jobs_[i]->micro_batch_size) continue;
@@ -330,7 +335,7 @@ class Finder {
     }
   }
 
-  // The likeliest of what was not planned.
+  // Adds the likeliest changes that were not planned to the result.
   void leave(const std::vector<Trial>& trials) {
     if (result_.found.size() >= options_.most) return;
     const double budget = static_cast<double>(target_.budget.device.value_or(0));
@@ -351,16 +356,17 @@ class Finder {
   std::optional<PlannedJob> freest_;  // the job with all choices left to the planner
   AdviceProgress progress_;
   AdviceSearch result_;
-  std::vector<Trial> found_;              // of each of result_.found
-  std::vector<std::optional<Job>> jobs_;  // likewise; empty: nothing is left to plan of it
+  std::vector<Trial> found_;              // by result_.found
+  std::vector<std::optional<Job>> jobs_;  // by result_.found; empty: completely planned
 };
 
-// As a shell takes it: whatever has more than letters, digits and what stands in names and numbers, in quotes.
+// Returns the text as it is typed in a shell: in quotes if it has other characters than letters, digits and those of
+// names and numbers.
 std::string typed(const std::string& text) {
   const bool plain = std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) || std::string_view("_.,:/=+-@%").find(static_cast<char>(c)) != std::string_view::npos;
   });
-  return plain ? text : "'" + text + "'";  // no value of ours has a quote
+  return plain ? text : "'" + text + "'";  // no value of ours contains a quote
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ AdviceLoad load_of(const PlannedJob& planned, const std::string& linear_layers) 
     const auto bytes = static_cast<double>(trace.buffers[view.buffer].bytes);
     const bool wide = view.dtype == DType::float32,
                half = view.dtype == DType::bfloat16 || view.dtype == DType::float16;
-    if (!wide && !half) continue;  // blocks, counters
+    if (!wide && !half) continue;  // quantized blocks, counters
     const bool layers = name.starts_with(linear_layers + ".") && view.sizes.size() == 2;
     load.trains_linear |= layers && updated[view.buffer] && name.ends_with(".weight");
     if (updated[view.buffer])
@@ -36,7 +36,7 @@ AdviceLoad load_of(const PlannedJob& planned, const std::string& linear_layers) 
   load.state = static_cast<double>(at_peak.optimizer_state);
   load.activations = static_cast<double>(at_peak.activations);
   load.inputs = static_cast<double>(at_peak.inputs);
-  // Whatever it is made of, the sum is the plan's.
+  // The rest makes the sum equal to the plan's peak.
   load.rest = static_cast<double>(planned.plan.peak_bytes) - load.total();
   return load;
 }

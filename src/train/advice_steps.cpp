@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kHalvings = 3;  // of a number of the samples
+constexpr int kHalvings = 3;  // number of times that a number of the samples is halved
 constexpr int64_t kShortestSequence = 16;
 constexpr int64_t kLeastRank = 4;
 
@@ -41,11 +41,13 @@ class Steps {
 
   void precision() {
     ++family_;
-    if (!job_.precision || job_.precision == Precision::bf16_true) return;  // the planner has tried them, or the least
+    if (!job_.precision || job_.precision == Precision::bf16_true)
+      return;  // the planner has tried the others already,
+               // or this is the smallest
     const bool typed = job_.model.dtype.has_value();
     if (job_.precision == Precision::fp32_true) {
       const Effect mixed = [=](AdviceLoad& load) {
-        load.activations *= 0.55;  // what is kept for the sake of precision stays wide
+        load.activations *= 0.55;  // values that need precision stay in 32 bits
         if (!typed) load.halve(&AdviceLoad::linear_wide, &AdviceLoad::linear_half);
       };
       if (target_.bfloat16)
@@ -66,7 +68,7 @@ class Steps {
         });
   }
 
-  // In other than mixed precision the weights' type is that of all arithmetic.
+  // Changes the type of the weights. Without mixed precision it is the type of all arithmetic.
   void weights() {
     ++family_;
     if (!target_.bfloat16 || load_.parameters() <= 0) return;
@@ -89,7 +91,7 @@ class Steps {
         trained ? "weights in bfloat16, trained ones with 16 more bits for updates" : "frozen weights in bfloat16", 0.6,
         [=](AdviceLoad& load) {
           half(load);
-          load.gradients /= 2;  // the 16 more bits take what trained weights save
+          load.gradients /= 2;  // the 16 additional bits use what trained weights save
         });
     steps_.back().mixed_only = true;
   }
@@ -98,7 +100,7 @@ class Steps {
     ++family_;
     if (load_.state <= 0) return;
     const StateDtype now = job_.optimizer.state_dtype;
-    double bytes = 4;  // of each value, as it is
+    double bytes = 4;  // bytes of each value at present
     switch (now) {
       case StateDtype::automatic:
       case StateDtype::bits4:
@@ -139,7 +141,7 @@ class Steps {
         [=](AdviceLoad& load) { load.gradients *= 1.008 / bytes; });
   }
 
-  // Frozen weights of linear layers in blocks of few bits.
+  // Quantizes frozen weights of linear layers in blocks of few bits.
   void blocks() {
     ++family_;
     const QuantizeConfig& now = job_.fine_tuning.quantize;
@@ -224,7 +226,7 @@ class Steps {
         [](AdviceLoad& load) { load.state *= 0.02; });
   }
 
-  // Weights that there are have the widths and layers that they have.
+  // Reduces the model. Existing weights fix its widths and layers.
   void model() {
     const ModelConfig& given = job_.model;
     for (const auto* path : {&given.weights, &given.config, &given.llm_weights, &given.llm_config,
@@ -276,13 +278,13 @@ std::vector<AdviceStep> freeing_steps(const Job& job) {
   if (job.compile == Choice::off) leave_open({"compile=auto"}, "fused operators chosen by the planner");
   if (!job.micro_batch_size || *job.batch_size <= 1) return steps;
   const AccumulationSchedule& accumulation = *job.gradient_accumulation_steps;
-  // Beside a micro batch it is the whole over all devices.
+  // With a micro batch, batch_size is the whole over all devices.
   const std::string batch = fmt::format("batch_size={}", *job.batch_size * job.devices);
   if (accumulation.size() == 1) {
     leave_open({batch, "micro_batch_size=auto", "gradient_accumulation_steps=auto"},
                "the same batch in micro batches that fit");
   } else if (*job.micro_batch_size > 1) {
-    // A schedule is of steps of so many micro batches: the same steps in smaller ones.
+    // A schedule has a number of micro batches for each epoch: the same steps in smaller ones.
     std::string schedule;
     for (const auto& [epoch, count] : accumulation)
       schedule += fmt::format("{}{}: {}", schedule.empty() ? "" : ", ", epoch, count * *job.micro_batch_size);

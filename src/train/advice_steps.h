@@ -1,5 +1,5 @@
-// The changes that advice is made of, kind by kind, from the mildest on: what each costs, and what it is thought to do
-// to the bytes.
+// Declares the changes that advice consists of, by kind and increasing cost: the cost of each, and its estimated effect
+// on the bytes.
 #pragma once
 
 #include <functional>
@@ -12,24 +12,25 @@
 namespace plimsoll {
 
 struct AdviceStep {
-  int family = 0;  ///< of several steps of one, the stronger takes the place of the milder
+  int family = 0;  ///< steps of one family replace each other; a later one has a stronger effect
   std::vector<std::string> overrides;
   std::string meaning;
-  /// In quality, and where that is the same in time: 0.6 for rounding that hardly a curve shows, 3 for samples of half
-  /// the size.
+  /// Cost in quality and, for equal quality, in time. Examples: 0.6 for rounding that a loss curve rarely shows, 3 for
+  /// samples of half the size.
   double price = 0;
-  std::function<void(AdviceLoad&)> effect;  ///< after those of lesser families
-  bool mixed_only = false;                  ///< of no use without mixed precision
+  std::function<void(AdviceLoad&)> effect;  ///< applied after those of lower families
+  bool mixed_only = false;                  ///< true: of no use without mixed precision
 };
 
-/// Choices that the job pins, left to the planner: none changes what is learned. One by one; all of them together are
-/// the freest job.
+/// Returns, one by one, the choices that the job pins and that could be left to the planner. None of them changes the
+/// results of training. With all of them applied, the planner has all choices.
 std::vector<AdviceStep> freeing_steps(const Job& job);
 
-/// What else may be changed of this job, by family and rising price. Whether a value is allowed is for read_job to say.
+/// Returns the other possible changes of this job, by family and increasing cost. read_job decides whether a value is
+/// allowed.
 std::vector<AdviceStep> advice_steps(const Job& job, const AdviceLoad& load, const PlanTarget& target);
 
-/// The path that the layers of the job's decoder lie under; empty: it has none.
+/// Returns the module path of the layers of the job's decoder; empty: it has none.
 std::string decoder_layers_of(const Job& job);
 
 }  // namespace plimsoll

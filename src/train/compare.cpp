@@ -16,7 +16,7 @@ namespace {
 struct Rung {
   std::string name;
   Job job;
-  double down = 0;  // to be trained so far down from its peak to the least budget
+  double down = 0;  // part of the way from the peak of the previous rung down to its minimum budget
 };
 
 void set_micro_batch(Job& job, int64_t micro_batch) {
@@ -24,7 +24,7 @@ void set_micro_batch(Job& job, int64_t micro_batch) {
   job.gradient_accumulation_steps = AccumulationSchedule{{0, (*job.batch_size + micro_batch - 1) / micro_batch}};
 }
 
-// Each rung adds one means to the one before; the last is the job as it stands.
+// Returns the rungs: each adds one method to the previous one; the last is the unchanged job.
 std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   Job base = job;
   base.max_steps = steps;
@@ -36,7 +36,7 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
   base.data.evaluate_on = "validation";
   std::vector<Rung> ladder;
   Job next = base;
-  next.budget.device.reset();  // what the machine has
+  next.budget.device.reset();  // all memory of the machine
   next.precision = Precision::fp32_true;
   next.gradient_checkpointing = next.update_in_backward = Choice::off;
   next.optimizer.state_dtype = StateDtype::as_parameters;
@@ -93,7 +93,8 @@ std::string settings_of(const PlannedJob& planned) {
   return text;
 }
 
-// A row that would have fit a moment ago, before another program took the memory, is one that does not.
+// Trains a row. A row that fit when it was planned does not fit any more if another program has allocated the memory
+// since.
 TrainReport trained(const Job& job, const PlannedJob& planned) {
   TrainObserver nobody;
   try {
@@ -109,9 +110,9 @@ TrainReport trained(const Job& job, const PlannedJob& planned) {
 }  // namespace
 
 std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& options) {
-  backend_for(job.device);  // rows are trained: says what is missing
+  backend_for(job.device);  // rows are trained; the error says what is missing
   require_data(job);
-  // Machines change their speed: what was timed for another comparison does not count.
+  // The speed of machines changes, so op times of another comparison are not used.
   const int64_t start = unix_seconds_now();
   std::vector<CompareRow> rows;
   const std::vector<Rung> ladder = ladder_of(job, options.steps);
@@ -142,7 +143,8 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     row.predicted_step_seconds = planned.step_seconds;
     if (row.fits) {
       Job pinned_job = pinned(rung.job, planned.settings);
-      pinned_job.budget.device = rung.job.budget.device;  // where that is open, what there is when the row begins
+      pinned_job.budget.device = rung.job.budget.device;  // if it is open: the memory that is available when the row
+                                                          // begins
       const TrainReport report = trained(pinned_job, planned);
       row.fits = report.fits;
       row.planned_peak_bytes = report.planned_peak_bytes;

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// For a run; a plan has an allowance.
+// Seconds for a run; a plan has an allowance.
 constexpr double kSecondsToTimeAgain = 10;
 
 }  // namespace
@@ -44,7 +44,7 @@ std::string contradict_times(const PlannedJob& planned, int threads, double meas
 std::string shared_cores_cause(double predicted_seconds, double measured_seconds, double load, int cores,
                                int own_threads) {
   if (!contradicts(predicted_seconds, measured_seconds) || measured_seconds < predicted_seconds) return "";
-  // Half a thread more, for rounding and for threads that only end.
+  // Half a thread more, for rounding and for threads that are ending.
   if (cores <= 0 || load < std::max(cores, own_threads) + 0.5) return "";
   return fmt::format(
       "other processes probably use the same cores (load average {:.1f} on {} core{}); stop them, or set threads to "
@@ -86,7 +86,7 @@ bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
     planned.settings.reasons.push_back({decision, why});
     planned.plan.reasons.push_back({decision, why});
   };
-  if (left == contradicted) {  // a second plan would be the first
+  if (left == contradicted) {  // a second plan would equal the first
     say(fmt::format("not timed again: {} operator{}", left, left == 1 ? "" : "s"),
         allowance ? fmt::format("planning measures for at most {:g} s and {}; plimsoll train times {}",
                                 allowance->limits().seconds, format_bytes(allowance->limits().bytes),

@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// "float32[64, 32]", and where they are not dense the strides: "float32[64, 32] by [1, 64]".
+// Returns "float32[64, 32]"; with strides if the view is not dense: "float32[64, 32] by [1, 64]".
 std::string text_of(const View& view) {
   std::string text = fmt::format("{}[{}]", name_of(view.dtype), fmt::join(view.sizes, ", "));
   int64_t dense = 1;
@@ -35,8 +35,8 @@ std::string operands_of(const Op& op) {
   return fmt::format("{} -> {}", fmt::join(read, ", "), fmt::join(written, ", "));
 }
 
-// Dotted paths, part by part: "*" where they differ, "layers.0.mlp" and "layers.1.mlp" are "layers.*.mlp". Nothing
-// where they are not of one length: they have no place in common.
+// Merges dotted paths part by part, with "*" for parts that differ: "layers.0.mlp" and "layers.1.mlp" become
+// "layers.*.mlp". Returns "" if they differ in length, because they have no common path.
 std::string common_path(const std::string& a, const std::string& b) {
   if (a == b) return a;
   if (a.empty() || b.empty()) return "";
@@ -54,9 +54,9 @@ std::string common_path(const std::string& a, const std::string& b) {
   }
 }
 
-// What the rates alone allow.
+// Returns the seconds by the rates alone.
 double floor_of(const CostModel& rates, const Op& op) {
-  if (op.copy != CopyStage::none) return 0;  // not the device's arithmetic
+  if (op.copy != CopyStage::none) return 0;  // does not use the device's arithmetic
   return seconds_of(rates, op);
 }
 
@@ -79,7 +79,7 @@ class Groups {
 
   HotOps finish() {
     for (auto& [key, group] : groups_) result_.ops.push_back(std::move(group));
-    // By name too: the order must not depend on how keys are hashed.
+    // Sorted by name too, because the order must not depend on the hashes of keys.
     std::ranges::sort(result_.ops, [](const HotOp& a, const HotOp& b) {
       return std::tie(b.seconds, a.name, a.operands) < std::tie(a.seconds, b.name, b.operands);
     });
@@ -87,7 +87,7 @@ class Groups {
   }
 
  private:
-  // Seconds of one run.
+  // Adds an op; returns the seconds of one run.
   double add(const Op& op, int64_t runs) {
     const double seconds = seconds_of(cost_, op);
     const double floor = floor_of(rates_, op);
@@ -161,8 +161,8 @@ HotOps hot_ops(const PlannedJob& planned, const std::string& segment) {
 }
 
 PlannedJob plan_by_timed_ops(const Job& job, double seconds) {
-  inspect_machine(threads_of(options_of(job)));  // the least times go by measured rates
-  // Stored times may be those of a busy machine.
+  inspect_machine(threads_of(options_of(job)));  // the lower bounds use measured rates
+  // Stored times may be from a time when the machine was busy.
   if (seconds > 0) measure_machine(job, seconds, unix_seconds_now());
   return plan_job(job);
 }

@@ -16,8 +16,8 @@ namespace {
 
 std::unique_ptr<SampleSource> open_clips(const Job& job, const DataProgress& progress) {
   const auto tokenizer = make_tokenizer(job.data.tokenizer, job.data.tokenizer_file);
-  vocabulary_of(job, *tokenizer);  // throws where it is too small
-  // As the step has it: both are of the job's own keys.
+  vocabulary_of(job, *tokenizer);  // throws if it is too small
+  // The shape is the step's: both follow from the job's own keys.
   const VideoLlmConfig& model = job.model.video_llm;
   const ClipShape shape{frames_of_clip(job.data.clips), model.image_size, job.data.sequence_length,
                         model.vision.image_mean, model.vision.image_std};
@@ -37,7 +37,7 @@ StimuliShape shape_of(const FmriAutoencoderConfig& model) {
 std::unique_ptr<SampleSource> open_slices(const Job& job, const DataProgress& progress) {
   const PromptSegmentationConfig& model = job.model.segmentation;
   const auto tokenizer = make_tokenizer(job.data.tokenizer, job.data.tokenizer_file);
-  // Where the model's vocabulary was given the tokenizer's file has not been read yet.
+  // If the job sets the model's vocabulary, the tokenizer's file has not been read yet.
   vocabulary_of(job, *tokenizer);
   const SliceShape shape{model.image_size, model.channels, model.prompt_length};
   const bool pictures = job.data.type == "pictures";

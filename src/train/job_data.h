@@ -1,4 +1,4 @@
-// A job's samples, opened.
+// Opens a job's samples.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@
 
 namespace plimsoll {
 
-/// What takes long while data are opened, and how far it is in [0, 1]. May throw to stop it.
+/// Called while data are opened, with the slow operation and its progress in [0, 1]. It may throw to stop it.
 using DataProgress = std::function<void(const std::string& what, double fraction)>;
 
-/// The samples of a job whose model takes `step`; data.type is not text. Throws UserError for files that cannot be read
-/// and for samples that are not what the step's inputs are.
+/// Opens the samples of a job whose model takes `step`; data.type is not text. Throws UserError for files that cannot
+/// be read, and for samples that do not match the step's inputs.
 std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& progress);
 
 }  // namespace plimsoll

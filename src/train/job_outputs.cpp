@@ -18,9 +18,9 @@ namespace {
 
 constexpr const char* kDirectoryKey = "checkpoint.directory";
 constexpr const char* kMetricsKey = "log.metrics_file";
-constexpr size_t kNamePart = 200;  ///< of the metrics' name in that of its lock: a name has at most 255 bytes
+constexpr size_t kNamePart = 200;  ///< bytes of the metrics' name in that of its lock: a name has at most 255 bytes
 
-/// The folders on the way to `folder` that are not there, the outermost first.
+/// Returns the missing folders on the path to `folder`, the outermost first.
 std::vector<std::filesystem::path> missing_folders(std::filesystem::path folder) {
   std::vector<std::filesystem::path> missing;
   std::error_code ignored;
@@ -81,11 +81,13 @@ void RunOutputs::take_metrics(const Job& job) {
   const bool there = std::filesystem::exists(metrics, error);
   if (there && std::filesystem::is_directory(metrics, error)) throw_file_error("write", metrics, EISDIR);
   if (there && ::access(metrics.c_str(), W_OK) != 0) throw_file_error("write", metrics, errno);
-  if (there && !std::filesystem::is_regular_file(metrics, error)) return;  // a pipe, a terminal: for whoever reads it
+  if (there && !std::filesystem::is_regular_file(metrics, error))
+    return;  // a pipe, a terminal: another program reads
+             // it
   if (!there) const AtomicFile probe(metrics);
   std::filesystem::path file = std::filesystem::weakly_canonical(metrics, error);
   if (error) file = metrics;
-  // A folder in which nothing new can be made may have a file that can be added to.
+  // A file may be writable in a folder in which no new file can be made.
   if (there && ::access(file.parent_path().c_str(), W_OK) != 0) return;
   locks_.emplace_back(metrics.lexically_normal().string(),
                       file.parent_path() / fmt::format(".{}.lock", file.filename().string().substr(0, kNamePart)),
@@ -93,8 +95,8 @@ void RunOutputs::take_metrics(const Job& job) {
 }
 
 void RunOutputs::remove_empty() {
-  locks_.clear();                                                          // with their files
-  for (; !made_.empty(); made_.pop_back()) ::rmdir(made_.back().c_str());  // refused where something lies in it
+  locks_.clear();                                                          // removes the lock files
+  for (; !made_.empty(); made_.pop_back()) ::rmdir(made_.back().c_str());  // fails if the folder is not empty
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// The files that a training run writes, tried before it, and kept from other runs while it lasts.
+// Declares the output files of a training run. They are checked before the run, and locked against other runs while it
+// lasts.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +10,14 @@
 
 namespace plimsoll {
 
-/// While it lives, the job's checkpoints and metrics are this run's.
+/// A lock on the job's checkpoints and metrics while it lives.
 class RunOutputs {
  public:
-  /// Makes the checkpoints' folder and the caches' and finds out whether checkpoints, metrics and what is moved to disk
-  /// can be written: what cannot be saved should not be trained. Throws UserError: failure where they cannot; usage
-  /// where another run writes them, or where the metrics are one of data.files.
+  /// Makes the folders of checkpoints and caches, and checks that checkpoints, metrics and data offloaded to disk can
+  /// be written before any training. Throws UserError (failure) if they cannot. Throws UserError (usage) if another run
+  /// writes them, or if the metrics are one of data.files.
   explicit RunOutputs(const Job& job);
-  /// Removes what it made and nobody has put anything into.
+  /// Removes folders that it made and that are empty.
   ~RunOutputs();
   RunOutputs(const RunOutputs&) = delete;
   RunOutputs& operator=(const RunOutputs&) = delete;
@@ -27,7 +28,7 @@ class RunOutputs {
   void take_metrics(const Job& job);
   void remove_empty();
 
-  std::vector<std::filesystem::path> made_;  ///< folders, the inner behind the outer
+  std::vector<std::filesystem::path> made_;  ///< folders, inner ones after outer ones
   std::vector<RunLock> locks_;
 };
 

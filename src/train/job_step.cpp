@@ -1,5 +1,4 @@
-// From a job to what is recorded and trained: its step and its options, and the job with the planner's choices filled
-// in.
+// Converts a job to the step and the options that are recorded and trained, and fills in the planner's choices.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// Where what is moved to disk lies: beside the checkpoints, which are as large; without them beside the job file.
+// Returns the folder of data offloaded to disk: that of the checkpoints, which are as large; without checkpoints the
+// job file's.
 std::filesystem::path disk_folder_of(const Job& job) {
   if (!job.disk_path.empty()) return job.disk_path;
   return job.checkpoint.directory.empty() ? job.file.parent_path() : job.checkpoint.directory;

@@ -19,7 +19,7 @@ bool never_accumulates(const Job& job) {
 }  // namespace
 
 std::vector<LeanChoice> lean_choices(const Job& job) {
-  // What costs least in the loss curve goes first (docs/optimizers.md): state of 8 bits before the float32 behind
+  // The smallest effect on the loss curve comes first (docs/optimizers.md): state of 8 bits before the float32 with
   // bfloat16 weights, accumulators of 8 bits before state of 4.
   using S = StateDtype;
   using W = WeightUpdate;
@@ -31,14 +31,14 @@ std::vector<LeanChoice> lean_choices(const Job& job) {
   std::vector<LeanChoice> choices;
   for (LeanChoice each : ladder) {
     if (job.optimizer.state_dtype != S::automatic) each.state_dtype = job.optimizer.state_dtype;
-    // A 16-bit remainder makes a float32 of a bfloat16 only.
+    // A 16-bit remainder extends only bfloat16 to float32.
     if (job.model.dtype == DType::float16 && each.weight_update == W::split) each.weight_update = W::kahan;
     if (job.optimizer.weight_update != W::automatic) each.weight_update = job.optimizer.weight_update;
     if (job.accumulator_dtype != A::automatic) each.accumulator_dtype = job.accumulator_dtype;
-    // Sums of several devices cannot be rounded at random (run/optimizer/exchanged_gradients.h).
+    // Gradient sums of several devices cannot be rounded at random (run/optimizer/exchanged_gradients.h).
     else if (job.devices > 1 && each.accumulator_dtype != A::as_gradients)
       each.accumulator_dtype = A::float32;
-    // What has no effect is no choice.
+    // A format without an effect is no choice.
     const bool whole = job.precision && *job.precision != Precision::bf16_true &&
                        (!job.model.dtype || *job.model.dtype == DType::float32);
     if (job.optimizer.weight_update == W::automatic && whole) each.weight_update = W::stochastic;

@@ -1,4 +1,4 @@
-// Formats of optimizer state, of weights' updates and of gradient accumulators that a job leaves to the planner.
+// Declares the formats of optimizer state, weight updates and gradient accumulators that a job leaves to the planner.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-/// Which formats a job trains with; none of them `automatic`.
+/// Formats that a job trains with; none of them is `automatic`.
 struct LeanChoice {
   StateDtype state_dtype = StateDtype::as_parameters;
   WeightUpdate weight_update = WeightUpdate::stochastic;
@@ -17,17 +17,17 @@ struct LeanChoice {
   bool operator==(const LeanChoice&) const = default;
 };
 
-/// Whether anything is left open.
+/// Returns true if the job leaves a format to the planner.
 bool leaves_formats_open(const Job& job);
 
-/// What the job's `auto` may stand for, the most exact first, each with less bytes than the one before. One, if nothing
-/// is open. The planner takes the first with which the job fits.
+/// Returns the possible values of the job's `auto`, the most exact first, each with fewer bytes than the previous one.
+/// Returns one if nothing is open. The planner uses the first with which the job fits.
 std::vector<LeanChoice> lean_choices(const Job& job);
 
-/// The job with that choice.
+/// Returns the job with that choice.
 Job with(Job job, const LeanChoice& choice);
 
-/// "state_dtype 8bit, weight_update stochastic": what of the choice the job had left open.
+/// Returns "state_dtype 8bit, weight_update stochastic": the parts of the choice that the job left open.
 std::string in_words(const Job& job, const LeanChoice& choice);
 
 }  // namespace plimsoll

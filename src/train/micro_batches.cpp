@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kIgnoredTarget = -100;
 
-/// Says that the first `samples` of the batch count.
+/// Marks the first `samples` samples of the batch as counted.
 void add_counted(Batch& batch, int64_t samples) {
   std::vector<float> counts(static_cast<size_t>(batch.samples), 0.0f);
   std::fill_n(counts.begin(), samples, 1.0f);
@@ -24,7 +24,7 @@ void add_counted(Batch& batch, int64_t samples) {
   batch.fields.push_back({kCounted, DType::float32, {batch.samples}, {bytes, bytes + counts.size() * sizeof(float)}});
 }
 
-/// The targets, which may be told to be ignored; nullptr where samples have none.
+/// Returns the targets, which can be set to "ignored"; nullptr if samples have none.
 BatchField* targets_of(Batch& batch) {
   const auto found = std::ranges::find(batch.fields, "targets", &BatchField::name);
   return found != batch.fields.end() && found->dtype == DType::int64 ? &*found : nullptr;
@@ -55,7 +55,7 @@ int64_t batches_ahead_bytes(const DataConfig& data, const std::vector<InputSpec>
     for (const int64_t size : input.sizes) numbers *= size;
     bytes += numbers * element_bytes(dtype_of(input.dtype));
   }
-  return (data.prefetch + 1) * bytes;  // one is the step's
+  return (data.prefetch + 1) * bytes;  // one batch is the step's
 }
 
 int64_t less_batches_ahead(int64_t host_memory_budget, const DataConfig& data, const std::vector<InputSpec>& inputs) {
@@ -79,10 +79,11 @@ MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source,
       to_bfloat16_(input_type(options_of(job), at::kFloat) == at::kBFloat16),
       order_(source_->samples(Split::train), job.seed, job.data.shuffle) {
   const int64_t windows = source_->samples(Split::validation);
-  // As many windows whatever the micro batch is: the loss of a job does not depend on its budget.
+  // The number of windows does not depend on the micro batch, so that the loss of a job does not depend on its budget.
   evaluation_windows_ =
       std::min(job.eval_batches * job.devices * std::max(job.batch_size.value_or(samples_), samples_), windows);
-  // Samples often stand in order of their class or their file: a part of them is drawn, always the same.
+  // Samples are often in order of their class or their file. A part of them is therefore drawn at random, always the
+  // same.
   if (windows > 0) evaluation_order_.emplace(windows, 0, /*shuffle=*/counted_ && evaluation_windows_ < windows);
   if (evaluation_windows_ == 0 || counted_) return;
   Batch first = source_->batch(WindowOrder(windows, 0, /*shuffle=*/false), Split::validation, 0, 1);
@@ -128,7 +129,7 @@ Batch MicroBatches::evaluation_batch(int64_t index, int64_t& windows) const {
   check(index >= 0 && index < evaluation_batches(), "no such evaluation batch");
   const int64_t first = index * samples_;
   windows = std::min(samples_, evaluation_windows_ - first);
-  // The order goes round, so that the rows that fill up hold valid tokens.
+  // The order repeats, so the additional rows have valid tokens.
   Batch batch = complete(source_->batch(*evaluation_order_, Split::validation, first, samples_), windows);
   if (counted_ || windows == samples_) return batch;
   BatchField* field = targets_of(batch);

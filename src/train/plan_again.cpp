@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// "12MiB": of what is small, KiB, so that it can be said in a job file.
+// Returns "12MiB"; small amounts in KiB, so that they can be written in a job file.
 std::string as_a_key_has_it(int64_t bytes) {
   const bool large = bytes >= 64 * MiB;
   return fmt::format("{}{}", bytes / (large ? MiB : KiB), large ? "MiB" : "KiB");
@@ -35,7 +35,7 @@ PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnava
                             fmt::format("lower memory_budget or host_memory_budget: here both are of the machine's "
                                         "memory, and together they may be {}",
                                         format_bytes(most)));
-  // The budget has the context and the libraries in it, which were not refused.
+  // The budget includes the context and the libraries, which were not refused.
   const int64_t beside_arena = one_memory ? 0 : refused.peak_bytes - refused.arena_bytes;
   if (job.budget.device) {
     const std::string lower = as_a_key_has_it(most + beside_arena);

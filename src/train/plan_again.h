@@ -1,4 +1,4 @@
-// What a job is planned for once more, where memory that its plan counts on has gone since.
+// Plans a job again if memory that its plan needs is no longer available.
 #pragma once
 
 #include "plimsoll/error.h"
@@ -6,8 +6,9 @@
 
 namespace plimsoll {
 
-/// A target with less memory than what was refused, whatever the system says that there is: each time it is less. Of a
-/// budget that the job states nothing is taken: throws MemoryUnavailable that says what to lower, and to how much.
+/// Returns a target with less memory than was refused, whatever the system reports as available, so that repeated calls
+/// decrease. A budget that the job states is not reduced: throws MemoryUnavailable that says which budget to lower, and
+/// to which value.
 PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnavailable& error);
 
 }  // namespace plimsoll

@@ -29,7 +29,7 @@ namespace plimsoll {
 namespace {
 
 int64_t numbers_learned(const Trace& trace) {
-  // Frozen ones are parameters too; what is learned is what the update writes to.
+  // Frozen parameters do not count: trainable parameters are those that the update writes to.
   std::vector<bool> updated(trace.buffers.size(), false);
   for (const Op& op : trace.ops)
     if (op.phase == Phase::update)
@@ -47,12 +47,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Minimum budget over budget from which on a large step is not planned again only to say what does not fit.
+// Ratio of minimum budget and budget above which a large step is not planned again only to report its need.
 constexpr double kByFar = 1.05;
 
-// Ops that are run for their scratch leave this to matmuls, seconds: the scratch of matmuls may be larger.
+// Seconds that are reserved for matmuls when ops run for their scratch, because the scratch of matmuls may be larger.
 constexpr double kSecondsForMatmuls = 0.5;
-// Shorter ops do not show how much slower the machine is than expected: taking their memory takes longer.
+// Shorter ops do not show how much slower the machine is than expected, because allocating their memory takes longer.
 constexpr double kSecondsThatTell = 1e-3;
 // The largest part of the remaining time that one op may take.
 constexpr double kPartForOneOp = 0.5;
@@ -73,12 +73,12 @@ std::string not_run(int64_t ops, const MeasureLimits& limits) {
       ops, limits_in_words(limits));
 }
 
-// The job under one micro batch: recorded once, planned under any budget.
+// A job with one micro batch size: recorded once, planned under any budget.
 class Candidate {
  public:
   Candidate(const Job& job, const PlanTarget& target, int64_t micro_batch_size,
             const AccumulationSchedule& accumulation, const std::function<void()>& on_schedule) {
-    if (on_schedule) on_schedule();  // recording may take a while too
+    if (on_schedule) on_schedule();  // recording may take long too
     Job pinned = job;
     pinned.micro_batch_size = micro_batch_size;
     pinned.gradient_accumulation_steps = accumulation;
@@ -100,7 +100,7 @@ class Candidate {
     options.budget = target.budget;
     options.budget.host = less_batches_ahead(target.budget.host, pinned.data, step.inputs);
     settings_.budget = options.budget;
-    // Before libtorch is first asked what devices there are.
+    // Must come before the first use of libtorch's list of devices.
     backend_ = target.here ? find_backend(target.device) : nullptr;
     const auto start = std::chrono::steady_clock::now();
     recorded_ = record_step(step, options);
@@ -116,9 +116,9 @@ class Candidate {
     units_of_sample_ = units_of_sample(job);
   }
 
-  /// Scratch that only a run tells is left out of what does not fit without it already: running a kernel of each kind
-  /// is most of the time that planning takes. `exact`: all the same. `on_fit` hears of the bytes of a plan that fits
-  /// before the fastest one is looked for.
+  /// Plans the job. Scratch that only a run shows is not measured for a job that does not fit without it: running a
+  /// kernel of each kind is most of the planning time. `exact`: it is measured anyway. `on_fit` is called with the
+  /// bytes of a plan that fits before the fastest one is searched.
   PlannedJob plan(std::optional<int64_t> budget, bool exact, const std::function<void(int64_t)>& on_fit) {
     PlannedJob planned;
     const auto fits = [&] { return !budget || planner_->minimum_budget() <= *budget; };
@@ -139,25 +139,26 @@ class Candidate {
     return planned;
   }
 
-  /// Whether no plan under the budget is likely to take less than `seconds` a step, and that is known sooner than a
-  /// plan. What fits with scratch that only a run tells is for plan() to say.
+  /// Returns true if probably no plan under the budget takes less than `seconds` per step, and if this is known without
+  /// a plan. If scratch was not measured yet, only plan() knows whether the job fits.
   bool takes_longer_than(double seconds, std::optional<int64_t> budget) const {
     return budget && !to_be_probed_ && planner_->least_seconds(*budget) >= seconds;
   }
   int64_t minimum_budget() const { return planner_->minimum_budget(); }
 
-  /// Plans of it take some tenths of a second and more.
+  /// Returns true if a plan takes a few tenths of a second or more.
   bool large() const { return recorded_.ops.size() > plan_options_.solver.large_trace_ops; }
 
  private:
-  // As plan_step does, so that a plan alone says what the run will take. The large ones wait.
+  // Measures scratch as plan_step() does, so that a plan alone reports the needs of a run. Large ops are left to the
+  // run.
   void probe() {
     if (!to_be_probed_) return;
     to_be_probed_ = false;
     const auto workspace = std::make_shared<LearnedWorkspace>(plan_options_.workspace);
     at::set_num_threads(threads_);
     LearnedWorkspace::RunOp run;
-    double expected = 0, charged = 0;  // seconds, of the ops that ran
+    double expected = 0, charged = 0;  // seconds of the ops that ran
     if (measuring_)
       run = [&](const Op& op, int64_t bytes, const std::function<void()>& run_op) {
         const double seconds = seconds_of(plan_options_.cost, op), slower = charged > expected ? charged / expected : 1;
@@ -184,13 +185,14 @@ class Candidate {
     workspace_ = workspace;
     if (measuring_ && probed.refused > 0)
       settings_.reasons.push_back({"not measured", not_run(probed.refused, measuring_->limits())});
-    if (!probed.learned) return;  // what was searched holds
+    if (!probed.learned) return;  // earlier searches remain valid
     plan_options_ = with_learned(std::move(plan_options_), *workspace);
     planner_.emplace(recorded_, plan_options_);
     misfit_.reset();
   }
 
-  // What does not fit is asked for twice: to see whether it does, and for what it needs.
+  // Returns the plan, and stores one that does not fit, because it is requested twice: to see whether it fits, and for
+  // its need.
   Plan answer_to(std::optional<int64_t> budget) {
     if (misfit_ && misfit_->budget.device == budget) return *misfit_;
     Plan plan = planner_->plan(budget);
@@ -202,17 +204,17 @@ class Candidate {
   int64_t units_of_sample_ = 0;
   PlanOptions plan_options_;
   int threads_ = 0;
-  Backend* backend_ = nullptr;  // of the device planned for, where it is here
+  Backend* backend_ = nullptr;  // backend of the target, if it is on this machine
   bool to_be_probed_ = false;
-  std::shared_ptr<MeasureAllowance> measuring_;  // nullptr: no limits
+  std::shared_ptr<MeasureAllowance> measuring_;  // nullptr: no limit
   Trace recorded_;
   double record_seconds_ = 0;
   std::shared_ptr<const LearnedWorkspace> workspace_;
   std::optional<Planner> planner_;
-  std::optional<Plan> misfit_;  // the last answer, where it was that
+  std::optional<Plan> misfit_;  // the last plan, if it did not fit
 };
 
-// The job with the ranks that the target has.
+// Returns the job with the target's number of ranks.
 Job job_of_ranks(Job job, const PlanTarget& target) {
   job.devices = target.devices.value_or(job.devices);
   return job;
@@ -271,14 +273,14 @@ class JobPlanner {
     const PlannedJob smallest = choose(1), largest = choose(std::nullopt);
     const int64_t least = smallest.plan.minimum_budget_bytes, most = std::max(least, largest.plan.peak_bytes);
     std::vector<FrontierPoint> frontier;
-    bool lossy_before = false;  // 16-bit parameters, which `auto` takes only where nothing else fits
+    bool lossy_before = false;  // 16-bit parameters, which `auto` uses only if nothing else fits
     for (int i = 0; i < points; ++i) {
       const int64_t budget = least + static_cast<int64_t>(static_cast<double>(most - least) * i / (points - 1));
       const PlannedJob planned = choose(budget);
       FrontierPoint point{budget, planned.plan.peak_bytes, planned.step_seconds, choices_of(planned),
                           planned.plan.fits};
       const bool lossy = !job_.precision && planned.settings.precision == Precision::bf16_true;
-      // What fits a smaller budget fits this one; but more exact formats may take more time.
+      // A plan for a smaller budget fits this one too; but more exact formats may take more time.
       if (formats_.size() == 1 && lossy == lossy_before && !frontier.empty() && frontier.back().fits &&
           frontier.back().step_seconds < point.step_seconds) {
         point = frontier.back();
@@ -294,13 +296,13 @@ class JobPlanner {
   struct Open {
     int64_t micro_batch_size;
     AccumulationSchedule accumulation;
-    std::unique_ptr<Candidate> candidate;  // recorded when it is first asked for
+    std::unique_ptr<Candidate> candidate;  // recorded when it is first requested
   };
 
   // The job in one precision.
   struct Alternative {
     Job job;
-    std::vector<Open> open;  // by rising micro batch
+    std::vector<Open> open;  // by increasing micro batch
 
     Candidate& candidate(size_t index, const PlanTarget& target, const std::function<void()>& on_schedule) {
       Open& asked = open[index];
@@ -311,10 +313,10 @@ class JobPlanner {
     }
   };
 
-  // The job with formats of its own for state, weights' updates and accumulators: in one precision, or where that is
-  // open in 32-true, mixed and bf16-true.
+  // The job with its formats of state, weight updates and accumulators: in one precision or, if that is open, in
+  // 32-true, mixed and bf16-true.
   struct Formats {
-    std::string words;  // what of them was open
+    std::string words;  // the formats that were open, as text
     std::vector<Alternative> alternatives;
   };
 
@@ -326,8 +328,8 @@ class JobPlanner {
       added.open.push_back({*job_.micro_batch_size, *job_.gradient_accumulation_steps, nullptr});
       return added;
     }
-    // Several devices have micro batches that are all alike.
-    // Updates in backward that wait for the norm of all gradients take a single micro batch.
+    // With several devices, all micro batches have the same size. Updates in backward that wait for the norm of all
+    // gradients need a single micro batch.
     const bool single =
         job_.update_in_backward == Choice::on && (job_.max_grad_norm > 0 || precision == Precision::fp16_mixed);
     for (int64_t size : micro_batches_to_weigh(*job_.batch_size))
@@ -372,7 +374,7 @@ class JobPlanner {
     return {settings.state_dtype, settings.weight_update, settings.accumulator_dtype};
   }
 
-  // Whatever is open: the most exact formats with which something fits.
+  // Chooses everything that is open: the most exact formats with which a plan fits.
   PlannedJob choose(std::optional<int64_t> budget) {
     PlannedJob best = choose(formats_[0], budget);
     if (formats_.size() == 1) return best;
@@ -383,7 +385,7 @@ class JobPlanner {
       least = std::min(least, next.plan.minimum_budget_bytes);
       if (next.plan.fits || next.plan.minimum_budget_bytes < best.plan.minimum_budget_bytes) best = std::move(next);
     }
-    // The leanest formats say what the least budget is, whether they are wanted or not.
+    // The minimum budget is that of the formats with the fewest bytes, even if they are not used.
     if (best.plan.fits && target_.thorough)
       least = std::min(least, choose(formats_.back(), 1).plan.minimum_budget_bytes);
     const std::string words = in_words(job_, choice_of(best.settings));
@@ -398,14 +400,14 @@ class JobPlanner {
     return best;
   }
 
-  // Precision included.
+  // Chooses for these formats, precision included.
   PlannedJob choose(Formats& formats, std::optional<int64_t> budget) {
     std::vector<Alternative>& alternatives = formats.alternatives;
     if (alternatives.size() == 1) return choose(alternatives[0], budget);
     PlannedJob full = choose(alternatives[0], budget), mixed = choose(alternatives[1], budget);
     int64_t least = std::min(full.plan.minimum_budget_bytes, mixed.plan.minimum_budget_bytes);
     const bool third = alternatives.size() > 2;
-    if (third)  // the smallest micro batch needs least, or the largest, which need not accumulate
+    if (third)  // either the smallest micro batch has the smallest need, or the largest, which need not accumulate
       for (size_t i : {size_t{0}, alternatives[2].open.size() - 1})
         least = std::min(
             least, alternatives[2].candidate(i, target_, on_schedule_).plan(1, true, {}).plan.minimum_budget_bytes);
@@ -448,20 +450,20 @@ class JobPlanner {
     return fmt::format("predicted {:.{}f} times as fast as {}", ratio, ratio < 1.1 ? 2 : 1, name);
   }
 
-  // The micro batch with the least time among those that fit. Larger ones keep a device busier, and need more: the
-  // largest that fits is looked for first, and from there on down to one that fits without recomputing anything; still
-  // smaller ones have nothing to offer.
+  // Chooses the micro batch with the least time among those that fit. Larger ones use a device better, and need more
+  // memory. The search starts at the largest that fits, and goes down to one that fits without recomputation; smaller
+  // ones cannot be faster.
   PlannedJob choose(Alternative& alternative, std::optional<int64_t> budget) const {
     enum class Fit : uint8_t { unknown, no, with_extra_time, whole };
     std::vector<Fit> fits(alternative.open.size(), Fit::unknown);
     std::optional<PlannedJob> best;
     int64_t minimum = std::numeric_limits<int64_t>::max();
     size_t weighed = 0;
-    std::vector<bool> counted(fits.size(), false);  // in the minimum
+    std::vector<bool> counted(fits.size(), false);  // true: included in the minimum
     const auto weigh = [&](size_t i, bool exact) {
       Candidate& candidate = alternative.candidate(i, target_, on_schedule_);
       weighed += fits[i] == Fit::unknown;
-      // It fits, and is not the fastest: its own fastest plan would be searched for nothing.
+      // It fits, and is not the fastest: searching its own fastest plan is useless.
       if (!exact && target_.thorough && best && best->plan.fits &&
           candidate.takes_longer_than(best->step_seconds, budget)) {
         minimum = std::min(minimum, candidate.minimum_budget());
@@ -487,9 +489,9 @@ class JobPlanner {
       if (fits[i] == Fit::unknown) weigh(i, false);
       return fits[i];
     };
-    size_t end = fits.size();  // what lies from here on does not fit
-    // The smallest needs least, or the largest, which need not accumulate: where both need far more than there is, none
-    // between them fits.
+    size_t end = fits.size();  // sizes from here on do not fit
+    // Either the smallest has the smallest need, or the largest, which need not accumulate. If both need far more than
+    // the budget, none between them fits.
     const auto misfits_by_far = [&](size_t i) {
       return fit_of(i) == Fit::no && alternative.candidate(i, target_, on_schedule_).large() &&
              static_cast<double>(best->plan.minimum_budget_bytes) > kByFar * static_cast<double>(*budget);
@@ -501,7 +503,7 @@ class JobPlanner {
         for (const size_t i : {size_t{0}, fits.size() - 1})
           if (!counted[i]) weigh(i, true);
     } else if (fit_of(end - 1) == Fit::no) {
-      size_t begin = 0;  // what lies before it fits
+      size_t begin = 0;  // sizes before it fit
       for (--end; begin < end;) {
         const size_t middle = begin + (end - begin) / 2;
         if (fit_of(middle) == Fit::no)
@@ -509,19 +511,19 @@ class JobPlanner {
         else
           begin = middle + 1;
       }
-      // Nothing fits is not an answer to be had by halving.
+      // Bisection alone does not prove that nothing fits.
       if (end == 0 && target_.thorough) {
         best.reset();
         for (size_t i = fits.size(); i-- > 0;) weigh(i, true);
       }
     }
-    // Search and placement are not exact, and scratch depends on the shape: one that does not fit may lie below one
-    // that does.
+    // Search and placement are not exact, and scratch depends on the shape. A size that does not fit may be smaller
+    // than one that does.
     for (size_t i = end; !none && i < std::min(end + 3, fits.size()); ++i) fit_of(i);
     if (!target_.thorough && best->plan.fits) end = 0;
     while (end > 0 && fit_of(end - 1) != Fit::whole) --end;
-    // The smallest needs least, or the largest, which need not accumulate. A budget that is too small is answered
-    // soonest.
+    // Either the smallest has the smallest need, or the largest, which need not accumulate. A budget that is too small
+    // is planned fastest.
     if (target_.thorough)
       for (const size_t i : {size_t{0}, fits.size() - 1})
         if (!counted[i])
@@ -551,7 +553,7 @@ class JobPlanner {
   PlanTarget target_;
   std::function<void()> on_schedule_;
   std::function<void(int64_t)> on_fit_;
-  std::vector<Formats> formats_;  // by what is exact, the most exact first
+  std::vector<Formats> formats_;  // by exactness, the most exact first
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a job is planned for: this machine, or a device of the catalogue.
+// Determines the target of a plan: this machine, or a device of the catalogue.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,8 +39,8 @@ PlanTarget target_of(const DeviceSpec& device) {
 
 namespace {
 
-// What a device that is here is planned with: its speed by the catalogue, its memory as it is now. What the program's
-// own context takes is gone from that already.
+// Returns the target for a device of this machine: its speed from the catalogue, its memory as available now. Memory of
+// the program's own context is not available any more, so it is not subtracted again.
 PlanTarget target_here(const Job& job, const Backend& backend) {
   const DeviceSpec* const known = find_device(backend.name());
   PlanTarget target;
@@ -53,7 +53,7 @@ PlanTarget target_here(const Job& job, const Backend& backend) {
     target.unknown = fmt::format("the speed and the context size of {} are not known", backend.name());
   }
   target.budget_reason.clear();
-  // The job's own, and what the device takes of it.
+  // The job's budget, with the bytes that the device itself needs.
   const Budget of_device = target.budget;
   target.budget = job.budget;
   target.budget.context = of_device.context;
@@ -111,10 +111,10 @@ PlanTarget target_of(const Job& job) {
   target.measuring = std::make_shared<MeasureAllowance>();
   {
     const MeasureAllowance::Charge charge(target.measuring.get());
-    ops::product_speeds();  // measured by the first plan of a machine, for at most about 1 s
+    ops::product_speeds();  // measured by the first plan of a machine, in at most about 1 s
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
-  target.times_contradicted = true;  // plan_job looks whether any are of this job
+  target.times_contradicted = true;  // plan_job() checks if any are of this job
   target.bfloat16_products = ops::relative_product_speed(DType::bfloat16);
   target.float16_products = ops::relative_product_speed(DType::float16);
   if (job.budget.device) return target;
@@ -123,7 +123,7 @@ PlanTarget target_of(const Job& job) {
     target.budget_reason = "the system does not say how much memory is available";
     return target;
   }
-  // What is moved to host memory lies in the same memory here.
+  // Data offloaded to host memory is in the same memory here.
   target.budget.device = std::max<int64_t>(1, less_margin(*available) - job.budget.host);
   target.budget_reason =
       fmt::format("the {} that are available on this machine now, less 10 %{}", format_bytes(*available),

@@ -18,10 +18,10 @@
 namespace plimsoll {
 namespace {
 
-// What an exchange of text may carry at a time, bytes.
+// Bytes of text in one exchange.
 constexpr size_t kPiece = 2048;
 
-// Choices of a plan that decide which tensors are exchanged, as words without spaces.
+// Returns the choices of a plan that decide which tensors are exchanged, as words without spaces.
 std::string choices_text(const PlannedJob& planned) {
   const JobSettings& settings = planned.settings;
   std::string text =
@@ -65,7 +65,7 @@ void RankAgreement::least_budget(PlanTarget& target, bool stated) const {
     target.budget.host = std::min(target.budget.host, budget.host);
     target.budget.disk = std::min(target.budget.disk, budget.disk);
   }
-  // Free memory of one machine is never the same twice; budgets that are stated are meant.
+  // Available memory differs between ranks of one machine, so only different stated budgets are reported.
   if (stated && target.budget.device && *target.budget.device != most)
     target.budget_reason = fmt::format("ranks have budgets from {} to {}; the least counts for all",
                                        format_bytes(*target.budget.device), format_bytes(most));
@@ -170,7 +170,7 @@ std::vector<TrainReport::RankUse> RankAgreement::uses(const TrainReport::RankUse
 
 void RankAgreement::add_up(std::map<std::string, at::Tensor>& sums) const {
   if (!exchange_) return;
-  // Names and sizes first: a rank that evaluated nothing has no sums.
+  // Names and sizes are exchanged first: a rank that evaluated nothing has no sums.
   std::string told;
   for (const auto& [name, sum] : sums) {
     check(name.find('\n') == std::string::npos, "the name of a sum has a line break");

@@ -1,4 +1,4 @@
-// Agreement between the ranks of a run: decisions that all of them make together, so that all do the same.
+// Declares decisions that all ranks of a run make together, so that all do the same.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,8 +28,8 @@ class RankAgreement {
   /// Throws UserError (usage) on all ranks if one has another job; it names the rank, the key and both values.
   void require_same_job(const Job& job) const;
 
-  /// Sets the target's budgets to the least that any rank has, and says so in its reason if the job states one
-  /// (`stated`) and they differ.
+  /// Sets the target's budgets to the smallest of any rank. Says so in its reason if the job states a budget (`stated`)
+  /// and the budgets differ.
   void least_budget(PlanTarget& target, bool stated) const;
 
   /// Returns true if all ranks planned with the same choices and exchange the same tensors in the same order.
@@ -37,7 +37,7 @@ class RankAgreement {
   /// Returns `job` with the choices of the first rank. Call it on all ranks if same_choices() was false.
   Job first_rank_choices(const Job& job, const PlannedJob& planned) const;
 
-  /// Steps that the first rank profiles, for all ranks; nothing: none. Only the first rank has a file.
+  /// Returns the steps that the first rank profiles, for all ranks; nullopt: none. Only the first rank has a file.
   std::optional<ProfileOptions> first_rank_profile(const ProfileOptions& own) const;
 
   /// Returns true if `own` is true on any rank.
@@ -45,14 +45,14 @@ class RankAgreement {
 
   /// Result of between_steps().
   struct BetweenSteps {
-    bool stop = false;                ///< a rank was asked to stop
+    bool stop = false;                ///< true if a rank was asked to stop
     std::vector<RankProgress> ranks;  ///< by rank; empty: there is one
   };
   /// Combines a rank's own `stop` and figures with those of all others, by one exchange. `own.host` and `own.pid` are
   /// filled in.
   BetweenSteps between_steps(bool stop, const RankProgress& own) const;
 
-  /// Returns the numbers of all ranks in turn, `count` in all: number i is number i / ranks of rank i % ranks.
+  /// Returns `count` numbers, taken from all ranks in turn: number i is number i / ranks of rank i % ranks.
   std::vector<double> in_turn(const std::vector<double>& own, int64_t count) const;
 
   /// Returns the use of each rank, by rank; empty if there is one rank.

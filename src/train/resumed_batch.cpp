@@ -13,12 +13,14 @@ namespace plimsoll {
 void require_same_batch_meaning(const Job& asked, const JobSettings& settings, int64_t steps, int64_t position,
                                 const std::function<int64_t(int64_t position)>& epoch_of,
                                 const std::string& checkpoint) {
-  // A file may say any number of steps; no job has more.
+  // A file may have any number of steps; no job has more than kMostSteps.
   if (asked.devices > 1 || !job::batch_size_is_micro_batch(asked) || steps < 1 || steps > job::kMostSteps) return;
   const AccumulationSchedule& accumulation = settings.accumulation;
   const int64_t micro = settings.micro_batch_size, parts = accumulation.at(0);
-  if (accumulation.size() > 1 && micro % parts != 0) return;  // a schedule's parts were whole, or it was refused
-  // Samples of so many steps, each of 1 / `share` of what it is now; what goes beyond `position` is not counted on.
+  if (accumulation.size() > 1 && micro % parts != 0)
+    return;  // a schedule's parts were whole numbers, or it was
+             // refused
+  // Returns the samples of `steps` steps, each of 1 / `share` of the present size; stops after `position`.
   const auto samples = [&](int64_t share) {
     int64_t read = 0;
     for (int64_t step = 0; step < steps && read <= position; ++step)

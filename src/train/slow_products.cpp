@@ -14,7 +14,8 @@ void tell(PlannedJob& planned, const Job& job, const std::string& why) {
   planned.plan.reasons.push_back({decision, why});
 }
 
-// The device computes bfloat16 in float32; that it has float16 says nothing of how fast, so the other is planned.
+// The device computes bfloat16 in float32. Having float16 does not mean that it is fast, so 16-mixed is planned for
+// comparison.
 void tell_of_missing_bfloat16(PlannedJob& planned, const Job& job, const PlanTarget& target,
                               const std::function<void()>& on_schedule) {
   std::string why =
@@ -40,7 +41,7 @@ void tell_of_slow_products(PlannedJob& planned, const Job& job, const PlanTarget
   if (!planned.plan.fits) return;
   const double speed = float16 ? target.float16_products : target.bfloat16_products;
   if (speed <= 0 || speed > 1) return;
-  // 32-true is none of what may be asked for beside weights that lie in float16.
+  // 32-true is not allowed for weights in float16.
   if (job.model.dtype == DType::float16) return;
   Job full = job;
   full.precision = Precision::fp32_true;

@@ -1,4 +1,4 @@
-// A job that pins a 16-bit precision where that costs time is told so before it starts.
+// Warns before the start about a job that pins a 16-bit precision that costs time.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,10 @@
 
 namespace plimsoll {
 
-/// Where the job pins a precision whose products are no faster than float32's on the target, as measured, plans it in
-/// 32-true as well; if that fits and is predicted to be faster, says so in the settings' slow_products and in the
-/// reasons. Where the target has no bfloat16 and the job pins it, says that, and what 16-mixed would take if that is
-/// less. Nothing else changes. `on_schedule` as plan_job() has it.
+/// Adds a note if the job pins a precision whose matmuls were measured on the target as no faster than float32's. The
+/// job is then planned in 32-true as well; if that fits and is predicted to be faster, the settings' slow_products and
+/// the reasons say so. If the target has no bfloat16 and the job pins it, they say that, and the time of 16-mixed if
+/// that is less. Nothing else changes. Calls `on_schedule` as plan_job() does.
 void tell_of_slow_products(PlannedJob& planned, const Job& job, const PlanTarget& target,
                            const std::function<void()>& on_schedule);
 

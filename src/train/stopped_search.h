@@ -1,9 +1,9 @@
-// The end of a search that its caller stops.
+// Declares the exception that ends a search when its caller stops it.
 #pragma once
 
 namespace plimsoll {
 
-/// Thrown through the planner when the caller's function says not to go on; the search then returns what it has found.
+/// Thrown through the planner when the caller's function requests a stop; the search then returns what it has found.
 struct SearchStopped {};
 
 }  // namespace plimsoll

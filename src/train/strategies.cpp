@@ -10,14 +10,14 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kNotableWait = 0.01;  // of a step
+constexpr double kNotableWait = 0.01;  // part of a step
 
 bool pays_for_memory(const Plan& plan) {
   return plan.checkpointed || plan.host_bytes + plan.disk_bytes > 0 || plan.time.norms > 0;
 }
 
-// Returns true if ops wait notably for exchanges. zero3 may then hide more of them: its gathers run while ops run,
-// those of zero2 come after the last op.
+// Returns true if ops wait for exchanges for more than kNotableWait of the step. zero3 may then hide more of them: its
+// gathers overlap with ops, those of zero2 come after the last op.
 bool waits_for_exchanges(const PlannedJob& planned) {
   const JobSettings& settings = planned.settings;
   if (!settings.cost.exchanges_overlap || settings.accumulation.empty()) return false;
@@ -31,8 +31,8 @@ std::string reason_of_stated(Strategy strategy) {
   return "as stated; gradients are exchanged as soon as each is there and are never whole on a rank, as with zero2";
 }
 
-// The part of the parameters' bytes that a rank has room to store whole beside the rest of zero3, by the least that
-// both need; less a tenth, since plans are not proportional. 0: not worth a plan.
+// Returns the part of the parameters' bytes that a rank has memory to store whole in addition to the rest of zero3. It
+// is computed from the minimum budgets of both, less a tenth, because plans are not proportional. 0: not worth a plan.
 double whole_part_within(const Budget& budget, const Plan& second, const Plan& third) {
   const int64_t saved = second.minimum_budget_bytes - third.minimum_budget_bytes;
   if (!budget.device || saved <= 0) return 0;
@@ -86,7 +86,7 @@ PlannedJob plan_strategies(const Job& job, const PlanTarget& target,
     why = "neither zero2 nor zero3 fits; this one needs less memory";
   }
   const int64_t least = std::min(second.plan.minimum_budget_bytes, third.plan.minimum_budget_bytes);
-  // Between the two: what the budget leaves with zero3 is for parameters that need no exchange.
+  // A strategy between the two: with zero3, the rest of the budget stores parameters that then need no exchange.
   const double part = whole_part_within(target.budget, second.plan, third.plan);
   PlannedJob chosen = std::move(take_third ? third : second);
   if (take_third && chosen.plan.fits && target.thorough && part > 0) {

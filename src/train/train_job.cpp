@@ -39,22 +39,22 @@ namespace {
 std::atomic<bool> stop_requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal handler");
 
-// A request holds for one run, however that ends.
+// A scope of a stop request: it holds for one run, however that ends.
 struct StopRequest {
   ~StopRequest() { stop_requested = false; }
 };
 
-// Thrown out of planning and out of the tokenising of a text; leaves no half-written token file.
+// Thrown out of planning and out of the tokenization of a text; leaves no half-written token file.
 struct StoppedEarly {};
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Steps that are too slow to stand for the others: the first replans, the second is the first in its new places.
+// Steps that are too slow to be representative: the first plans again, the second is the first with the new offsets.
 constexpr size_t kStepsNotTimed = 2;
 
-// A loss scale of 2^16 is down to 2^-14 by then: it was not the scale.
+// A loss scale of 2^16 has fallen to 2^-14 by then, so the scale is not the cause.
 constexpr int64_t kMostSkippedInARow = 30;
 
 double median(std::vector<double> values) {
@@ -75,7 +75,7 @@ class Run {
         exchange_(std::move(exchange)),
         agreement_(exchange_.get()) {}
 
-  // Other ranks wait for this one: they hear of what ends it.
+  // Runs the training. Other ranks wait for this one, so they receive its error.
   TrainReport run() {
     try {
       return run_rank();
@@ -87,7 +87,7 @@ class Run {
 
  private:
   TrainReport run_rank() {
-    backend_for(job_.device);  // says what is missing
+    backend_for(job_.device);  // its error says what is missing
     agreement_.require_same_job(asked_);
     require_steps_to_profile();
     require_data(asked_);
@@ -115,7 +115,7 @@ class Run {
       return std::move(report_);
     } catch (const UserError& error) {
       if (error.kind() != UserError::Kind::does_not_fit || !training_) throw;
-      report_.fits = false;  // with scratch that nobody knew of; the plan says what would
+      report_.fits = false;  // because of scratch that was not known; the plan has the minimum budget
     }
     finish();
     return std::move(report_);
@@ -123,12 +123,13 @@ class Run {
 
   const JobSettings& settings() const { return report_.job.settings; }
 
-  // Where it was left open a run goes on as it began, whatever would be faster or more exact by now.
+  // Continues with the formats of the checkpoint if the job leaves them open, even if others would now be faster or
+  // more exact.
   void go_on_with_formats(const std::filesystem::path& checkpoint) {
     const auto origin = [&](const char* key) -> std::string {
       try {
         return checkpoint_origin(checkpoint, key).value_or("");
-      } catch (const UserError&) {  // said with what to do about it where it is read whole
+      } catch (const UserError&) {  // reported with its remedy when the whole checkpoint is read
         return "";
       }
     };
@@ -155,7 +156,7 @@ class Run {
   }
 
   void plan(PlanTarget target) {
-    target.measuring = nullptr;  // the run takes the memory next
+    target.measuring = nullptr;  // the run allocates the memory next
     target.rank = agreement_.rank();
     target.exchange = exchange_;
     if (exchange_ && exchange_->runs_beside_operators()) {
@@ -169,7 +170,7 @@ class Run {
       if (stop_requested) throw StoppedEarly();
     };
     stop_together([&] { report_.job = plan_job(asked_, target, stopped); });
-    // What was measured here may differ from rank to rank, and choices with it: those of the first rank count.
+    // Measurements may differ from rank to rank, and choices with them: those of the first rank are used.
     if (!agreement_.same_choices(report_.job)) {
       const Job chosen = agreement_.first_rank_choices(asked_, report_.job);
       stop_together([&] { report_.job = plan_job(chosen, target, stopped); });
@@ -180,7 +181,7 @@ class Run {
     report_.planned = report_.job.plan.breakdown;
   }
 
-  // All ranks stop if any of them was stopped during `work`; none waits for one that is gone.
+  // Stops all ranks if any of them was stopped during `work`, so that none waits for one that has ended.
   template <typename Work>
   void stop_together(const Work& work) const {
     bool stopped = false;
@@ -192,7 +193,8 @@ class Run {
     if (agreement_.any(stopped)) throw StoppedEarly();
   }
 
-  // Where another program has taken the memory since it was planned for, the job is planned again for what there is.
+  // Allocates the memory. If another program has allocated it since planning, the job is planned again for the
+  // available memory.
   void take_memory() {
     while (true) {
       TrainingOptions options = options_of(job_);
@@ -209,17 +211,17 @@ class Run {
         tell_plan_change();
         return;
       } catch (const MemoryUnavailable& error) {
-        if (exchange_) throw UserError(error.what(), UserError::Kind::failure);  // other ranks have gone on
+        if (exchange_) throw UserError(error.what(), UserError::Kind::failure);  // other ranks have continued
         if (stop_requested) throw StoppedEarly();
         training_.reset();
         plan_again(error);
       }
       if (!report_.fits) return;
-      open_data();  // the micro batches may be others
+      open_data();  // the size of micro batches may have changed
     }
   }
 
-  // Where kernels turned out to take other scratch than was planned.
+  // Reports a change of plan because kernels allocated other scratch than was planned.
   void tell_plan_change() {
     if (training_->plan_change() == plan_change_) return;
     plan_change_ = training_->plan_change();
@@ -227,7 +229,7 @@ class Run {
     observer_.replanned(plan_change_, report_.job);
   }
 
-  // The plan as it stands, with the least budget over all choices and the reasons that the job's search gave.
+  // Updates the plan in the report, with the minimum budget over all choices and the reasons of the job's search.
   void take_plan() {
     if (plan_change_.empty()) return;
     Plan plan = training_->plan();
@@ -241,7 +243,7 @@ class Run {
     observer_.replanned(error.fact(), report_.job);
   }
 
-  // One rank makes what all read, a tokenised text.
+  // Opens the data. One rank makes files that all read, such as a tokenized text.
   void open_data() {
     stop_together([&] {
       if (agreement_.leads()) open_own_data();
@@ -266,7 +268,7 @@ class Run {
     DataMemory memory(job_.data.memory_budget);
     const DataMemory::Scope scope(memory);
     const auto tokenizer = make_tokenizer(job_.data.tokenizer, job_.data.tokenizer_file);
-    vocabulary_of(job_, *tokenizer);  // throws where it is too small
+    vocabulary_of(job_, *tokenizer);  // throws if it is too small
     origin_ = job::origin_of(job_, tokenizer.get());
     const std::string what = fmt::format("tokenising with '{}'", tokenizer->name());
     data_.emplace(job_, *tokenizer, [&](double fraction) {
@@ -281,7 +283,7 @@ class Run {
     for (const std::string& each : report_.left_out) observer_.left_out(each);
   }
 
-  // Of a checkpoint that the job names, errors say so.
+  // Calls `work`; errors name the key if the job names the checkpoint.
   template <typename Work>
   void of_resume(Work&& work) const {
     if (asked_.checkpoint.resume == "auto" || asked_.checkpoint.resume == "never") return work();
@@ -290,7 +292,7 @@ class Run {
 
   void resume(const std::filesystem::path& file) {
     try {
-      // Counters first: a checkpoint is loaded whole or not at all.
+      // Counters come first, because a checkpoint is loaded whole or not at all.
       const CheckpointInfo info =
           read_checkpoint(file, origin_, training_->state(),
                           [&](const CheckpointInfo& described) {
@@ -307,7 +309,8 @@ class Run {
       position_ = info.position;
     } catch (const UserError& error) {
       if (error.kind() != UserError::Kind::failure || job_.checkpoint.resume != "auto") throw;
-      // The newest cannot be read. Going on from an older one, or from nothing, is the user's choice.
+      // The newest checkpoint cannot be read. Only the user may decide to continue from an older one, or from the
+      // start.
       const auto existing = checkpoints_in(job_.checkpoint.directory);
       const std::string then =
           existing.size() > 1 ? "resume from " + std::next(existing.rbegin())->second.string() : "start from step 0";
@@ -336,14 +339,14 @@ class Run {
     while (!done()) {
       auto between = agreement_.between_steps(stop_requested, own_progress());
       ranks_ = std::move(between.ranks);
-      if (between.stop) {  // all ranks after the same step
+      if (between.stop) {  // all ranks stop after the same step
         report_.stopped = true;
         break;
       }
       if (exchange_) exchange_->note(fmt::format("step {}", training_->steps_done() + 1));
       step();
       require_progress();
-      // Saved first: an evaluation that fails must not cost the steps before it.
+      // Saves first: an evaluation that fails must not lose the steps before it.
       const int64_t steps = training_->steps_done();
       if (job_.checkpoint.every_n_steps > 0 && steps % job_.checkpoint.every_n_steps == 0) save();
       if (job_.eval_every_n_steps > 0 && steps % job_.eval_every_n_steps == 0) evaluate();
@@ -353,7 +356,7 @@ class Run {
     if (!report_.stopped && evaluated_step_ != training_->steps_done()) evaluate();
   }
 
-  // A run whose gradients are not finite any more only burns time, and would rotate its good checkpoints away.
+  // Throws if gradients stay non-finite. Such a run only uses time, and would delete its good checkpoints by rotation.
   void require_progress() const {
     if (skipped_in_a_row_ < kMostSkippedInARow) return;
     throw UserError(
@@ -372,7 +375,7 @@ class Run {
             .train_seconds = seconds_now() - began_at_};
   }
 
-  // How many micro batches the step has: by the epoch of its first window.
+  // Returns the number of micro batches of the step, by the epoch of its first window.
   int64_t micro_batches() const {
     return std::prev(settings().accumulation.upper_bound(data_->epoch(position_)))->second;
   }
@@ -382,7 +385,7 @@ class Run {
     const int64_t count = micro_batches(), epoch = data_->epoch(position_);
     const int64_t number = training_->steps_done() + 1;
     const double rate = learning_rate_at(job_.scheduler, job_.optimizer.learning_rate, number, job_.max_steps);
-    Batch batch;  // one at a time: however many there are, they take the memory of one
+    Batch batch;  // one batch at a time, so that memory does not depend on their number
     MicroBatch inputs;
     const StepResult result = training_->step(
         count,
@@ -438,7 +441,8 @@ class Run {
     tokens_since_log_ = 0;
   }
 
-  // A disk that is full may have room again: each line is tried, and the first refusal told.
+  // Writes a line of metrics. A full disk may have space again later: each line is tried, and the first failure is
+  // reported.
   void write_metrics(int64_t step, const std::vector<std::pair<std::string, MetricValue>>& values) {
     try {
       metrics_->write(step, values);
@@ -451,17 +455,18 @@ class Run {
     }
   }
 
-  // The mean over the windows, so that a last micro batch that is not full counts for what is in it.
+  // Evaluates. The result is the mean over windows, so that a last micro batch that is not full has the weight of its
+  // windows.
   void evaluate() {
     if (data_->evaluation_batches() == 0) return;
     const double begin = seconds_now();
     std::map<std::string, at::Tensor> sums;
-    std::vector<double> losses;  // of this rank's batches: rank, rank + ranks, …
+    std::vector<double> losses;  // losses of this rank's batches: rank, rank + ranks, …
     const int64_t count = data_->evaluation_batches(), ranks = agreement_.ranks();
     bool stopped = false;
-    // All ranks as often: they may have to gather parameters for it.
+    // All ranks evaluate the same number of batches, because they may have to gather parameters.
     for (int64_t i = agreement_.rank(); i < (count + ranks - 1) / ranks * ranks; i += ranks) {
-      stopped |= stop_requested;  // a part of the windows is no evaluation
+      stopped |= stop_requested;  // a part of the windows is no valid evaluation
       if (ranks == 1 && stopped) return;
       int64_t counted = 0;
       Batch batch = data_->evaluation_batch(std::min(i, count - 1), counted);
@@ -487,7 +492,7 @@ class Run {
     }
     observer_.evaluated(evaluated_step_, loss);
     if (!report_.metrics.empty()) observer_.measured(evaluated_step_, report_.metrics);
-    logged_at_ += seconds_now() - begin;  // evaluation is not training
+    logged_at_ += seconds_now() - begin;  // evaluation time is not training time
   }
 
   void save() {
@@ -541,7 +546,7 @@ class Run {
     }
     report_.step_seconds = median({step_seconds_.begin() + static_cast<std::ptrdiff_t>(skip), step_seconds_.end()});
     if (seconds > 0) report_.tokens_per_second = tokens / seconds;
-    // Ranks that share a machine's cores say nothing about its ops.
+    // Step times of ranks that share a machine's cores say nothing about its ops.
     if (job_.device == "cpu" && skip > 0 && profile_.file.empty() && !exchange_) {
       report_.contradicted_times = contradict_times(report_.job, threads_of(options_of(job_)), report_.step_seconds);
       double load = 0;
@@ -560,9 +565,9 @@ class Run {
   }
 
   Job asked_;
-  Job job_;  // with every choice pinned once it is planned
+  Job job_;  // with all choices fixed after planning
   TrainObserver& observer_;
-  ProfileOptions profile_;              // without a file: none
+  ProfileOptions profile_;              // without a file: no profile
   std::shared_ptr<Exchange> exchange_;  // null: one rank
   RankAgreement agreement_;
   TrainReport report_;
@@ -570,18 +575,19 @@ class Run {
   std::map<std::string, std::string> origin_;
   std::optional<MicroBatches> data_;
   std::optional<Training> training_;
-  std::string plan_change_;  // as the observer was told
+  std::string plan_change_;  // the last change that was reported to the observer
   std::optional<MetricsLog> metrics_;
   decltype(Step::metrics) metrics_of_;
   int64_t position_ = 0;  // windows read, counted over all epochs
   int64_t saved_step_ = 0, evaluated_step_ = 0;
   int64_t skipped_in_a_row_ = 0;
-  int64_t metrics_lost_ = 0, metrics_lost_from_ = 0;  // lines, and the step of the first
+  int64_t metrics_lost_ = 0, metrics_lost_from_ = 0;  // number of lines, and the step of the first
   std::string metrics_lost_why_;
   std::vector<double> step_seconds_;
   std::vector<int64_t> step_tokens_;
   double logged_at_ = 0;
-  double began_at_ = 0, exchange_seconds_before_ = 0;  // the first step of this run; exchanges of the thread before it
+  double began_at_ = 0, exchange_seconds_before_ = 0;  // time of the first step of this run; exchange seconds of the
+                                                       // thread before it
   std::vector<RankProgress> ranks_;
   int64_t tokens_since_log_ = 0;
 };

@@ -1,4 +1,4 @@
-// What smaller numbers of a model would do to its memory and time.
+// Plans a job with smaller numbers of its model, to compare memory and time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Change {
   int64_t part;
 };
 
-// By number, the half of each before its quarter.
+// Returns the changes by number, the half of each before its quarter.
 std::vector<Change> changes_of(const Job& job) {
   std::vector<Change> all;
   for (const job::Shrink& shrink : job::model_kind(job.model.type).shrinks) {
@@ -54,7 +54,7 @@ ModelChanges model_changes(const std::filesystem::path& file, const std::vector<
   const std::vector<Change> all = changes_of(read_job(file, overrides));
   std::vector<size_t> order(all.size());
   for (size_t i = 0; i < all.size(); ++i) order[i] = i;
-  // What is cut short has something of each number.
+  // Halves first, so that an incomplete result has a change of each number.
   std::ranges::stable_sort(order, {}, [&](size_t i) { return all[i].part; });
 
   ModelChangesProgress progress{1, static_cast<int64_t>(all.size()) + 1, "", 0};
@@ -79,11 +79,11 @@ ModelChanges model_changes(const std::filesystem::path& file, const std::vector<
                                                    }),
                                           change);
       } catch (const UserError& error) {
-        // A number that the others do not go with: half of the heads' width, say.
+        // A number that contradicts others: half of the heads' width, say.
         if (error.kind() != UserError::Kind::usage) throw;
       }
     }
-  } catch (const SearchStopped&) {  // what was found so far is an answer too
+  } catch (const SearchStopped&) {  // the changes found so far are a valid result
   }
   ModelChanges result;
   result.planned.push_back(result_of(as_it_is, {"", "as it is", 1}));

@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-/// What an adapter is scaled by, as the checkpoint says it.
+/// Returns the scale of adapters, alpha / rank, from the checkpoint. Throws UserError (failure) if it cannot be read.
 double lora_scale(const std::filesystem::path& checkpoint) {
   double numbers[2] = {0, 0};
   const char* keys[] = {"lora.alpha", "lora.rank"};
@@ -70,7 +70,7 @@ void CheckpointWeights::add(const std::string& name) {
   const at::ScalarType type = scalar_type_of(options_.dtype && is_floating(held) ? *options_.dtype : held);
   const auto make = [=, this]() -> at::Tensor {
     if (!codes && !merged && type == scalar_type_of(held)) return tensor_of(stored(name));
-    // Of the types only float64 has more bits than what the updates work on.
+    // Only float64 has more bits than the float32 in which updates are computed.
     if (!codes && !merged && held == DType::float64) return tensor_of(stored(name)).to(type);
     at::Tensor weight = codes ? taken_apart(owner) : whole(name);
     if (merged) weight = with_adapter(owner, weight);
@@ -83,7 +83,7 @@ void CheckpointWeights::add(const std::string& name) {
   });
 }
 
-/// A weight as float32, with what a 16-bit one has kept beside itself.
+/// Returns a weight as float32; a 16-bit weight includes its companion.
 at::Tensor CheckpointWeights::whole(const std::string& name) const {
   const at::Tensor weight = tensor_of(stored(name));
   for (const char* kind : kCompanionKinds) {
@@ -105,7 +105,7 @@ at::Tensor CheckpointWeights::taken_apart(const std::string& owner) const {
     weight.second = tensor_of(stored(owner + std::string(kSecond)));
   if (weight.codes.dim() != 2)
     throw corrupt_file(path_.string(), fmt::format("the codes of {} are no matrix", in_quotes(owner)));
-  // Two 4-bit codes a byte; widths are even (LinearImpl::quantize).
+  // A byte has two 4-bit codes; widths are even (LinearImpl::quantize).
   const int64_t width = weight.codes.size(1) * (weight.codes.scalar_type() == at::kByte ? 2 : 1);
   return ops::dequantize_weight(weight, width, at::kFloat);
 }

@@ -1,4 +1,5 @@
-// The model's weights in a checkpoint, one at a time: quantised ones taken apart, adapters merged.
+// Declares access to the model's weights in a checkpoint, one at a time: quantised weights dequantised, adapters
+// merged.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,25 +16,26 @@
 
 namespace plimsoll {
 
-/// A copy: what lies in a file is aligned to nothing.
+/// Returns a copy, because tensors in a file are not aligned.
 at::Tensor tensor_of(const StoredTensor& stored);
 
-/// Of a contiguous tensor.
+/// Returns the bytes of a contiguous tensor.
 inline std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
 class CheckpointWeights {
  public:
-  /// Throws UserError: no checkpoint of ours or damaged (failure), one without adapters where they are to be merged
-  /// (usage).
+  /// Throws UserError (failure) if the file is damaged or no checkpoint of ours. Throws UserError (usage) if adapters
+  /// are to be merged and it has none.
   CheckpointWeights(const std::filesystem::path& checkpoint, const ExportOptions& options);
   CheckpointWeights(const CheckpointWeights&) = delete;
   CheckpointWeights& operator=(const CheckpointWeights&) = delete;
 
-  /// Names and what makes their tensors, each of the type that is asked for, contiguous, on its own.
+  /// Returns names and functions that make their tensors. Each tensor is of the requested type, contiguous, and owns
+  /// its memory.
   const std::vector<std::pair<std::string, std::function<at::Tensor()>>>& all() const { return made_; }
-  int64_t adapters() const { return adapters_; }  ///< that the checkpoint holds
+  int64_t adapters() const { return adapters_; }  ///< number of adapters in the checkpoint
 
  private:
   const StoredTensor& stored(const std::string& name) const;

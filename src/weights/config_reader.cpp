@@ -31,7 +31,7 @@ void ConfigReader::refuse_whole(const std::string& what) const {
 }
 
 void ConfigReader::refuse(const char* key, const std::string& what) const {
-  // Replaced, not thrown about: text that is no UTF-8 may stand in a message.
+  // Invalid UTF-8 is replaced instead of throwing: the message may show it.
   const std::string value = at(key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   refuse_whole(fmt::format("{} is {}; {}", key, at(key).is_null() ? "missing" : one_line(value), what));
 }

@@ -1,4 +1,4 @@
-// The keys of a config.json, each with what is allowed there.
+// Declares a reader of the keys of a config.json that checks the allowed values of each.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,28 @@
 
 namespace plimsoll::weights {
 
-/// Bytes of a config.json that is read, at most.
+/// Maximum size in bytes of a config.json that is read.
 inline constexpr int64_t kMaxConfigBytes = 4 * MiB;
 
-/// Throws UserError "FILE: KEY is VALUE; WHAT" for what it does not allow. `null` is as good as nothing.
+/// A reader that throws UserError "FILE: KEY is VALUE; WHAT" for a value that is not allowed. `null` counts as a
+/// missing key.
 class ConfigReader {
  public:
   ConfigReader(const nlohmann::json& json, std::string file) : json_(json), file_(std::move(file)) {}
 
   bool has(const char* key) const;
-  bool is_null(const char* key) const;  ///< said to be nothing, where `has` is of no help: the default is something
-  /// From `least` to `most`; without a `fallback` the key must be there.
+  bool is_null(const char* key) const;  ///< the key is there and null; for keys whose default is not "none"
+  /// Returns an integer from `least` to `most`. Without a `fallback` the key must be there.
   int64_t integer(const char* key, int64_t least, int64_t most, std::optional<int64_t> fallback = {}) const;
-  /// Finite and at least 0 (`positive`: above 0).
+  /// Returns a finite number of at least 0 (`positive`: above 0).
   double number(const char* key, double fallback, bool positive = true) const;
   bool boolean(const char* key, bool fallback) const;
   std::string word(const char* key, const std::vector<std::string>& allowed, const std::string& fallback) const;
-  /// The object under `key`; an empty one where there is none.
+  /// Returns the object under `key`; an empty one if there is none.
   ConfigReader object(const char* key) const;
-  /// A list of `count` numbers, each finite or infinite; what stands for an infinite one is {"__float__": "Infinity"}.
+  /// Returns a list of `count` numbers, each finite or infinite. Infinity is written as {"__float__": "Infinity"}.
   std::vector<double> numbers(const char* key, size_t count, std::vector<double> fallback) const;
-  /// A list of words, `most` at the most.
+  /// Returns a list of at most `most` words.
   std::vector<std::string> words(const char* key, size_t most) const;
 
   [[noreturn]] void refuse(const char* key, const std::string& what) const;

@@ -1,4 +1,4 @@
-// The settings of a decoder by the names of their keys, to compare two configurations and to carry them over.
+// Declares the settings of a decoder by the names of their keys, to compare two configurations and to copy them.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace plimsoll::weights {
 
-/// Calls visit(name, place) for every setting but dropout; place(config) is a reference to it.
+/// Calls visit(name, place) for every setting except dropout; place(config) is a reference to it.
 template <typename Visit>
 void for_each_field(Visit&& visit) {
 #define PLIMSOLL_FIELD(name) \
@@ -46,11 +46,11 @@ void for_each_field(Visit&& visit) {
 #undef PLIMSOLL_FIELD
 }
 
-/// The one way of several to say the same model: zeros that stand for a usual size are that size, settings without
-/// effect are as by default. Sizes must divide as check_decoder has it.
+/// Returns the canonical form of a configuration, of several that describe the same model. Zeros that mean a default
+/// size become that size; settings without effect become their defaults. Sizes must divide as in check_decoder.
 DecoderConfig canonical(DecoderConfig config);
 
-/// "hidden_size: 64, not 32" for every setting in which two canonical configurations differ.
+/// Returns "hidden_size: 64, not 32" for every setting in which two canonical configurations differ.
 std::vector<std::string> differences(const DecoderConfig& of, const DecoderConfig& than);
 
 }  // namespace plimsoll::weights

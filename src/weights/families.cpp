@@ -20,11 +20,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Defaults below are those of transformers' configuration classes: what a config.json does not say.
+// The defaults below are those of transformers' configuration classes, for keys that a config.json omits.
 constexpr int64_t kUsualWindow = 4096;
 
-/// What Llama and its descendants have in common. `kv_heads` as a file has that does not speak of them; where it says
-/// null, or 0 here, there are as many as heads.
+/// Returns the settings that Llama and its descendants share. `kv_heads` is the default if the file omits the key. If
+/// the file has null, or `kv_heads` is 0, there are as many key heads as heads.
 DecoderConfig read_llama_like(const ConfigReader& read, bool tied, int64_t kv_heads) {
   DecoderConfig config;
   config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary);
@@ -47,7 +47,8 @@ void read_silu(const ConfigReader& read, DecoderConfig& config) {
   config.activation = "swiglu";
 }
 
-/// transformers 5 keeps all of it under rope_parameters, earlier ones rope_theta beside rope_scaling.
+/// Reads the settings of rope. transformers 5 stores all of them under rope_parameters, earlier versions rope_theta
+/// next to rope_scaling.
 void read_rope(const ConfigReader& read, DecoderConfig& config) {
   const bool together = read.has("rope_parameters");
   const ConfigReader scaling = read.object(together ? "rope_parameters" : "rope_scaling");
@@ -67,7 +68,8 @@ void read_rope(const ConfigReader& read, DecoderConfig& config) {
     scaling.refuse("high_freq_factor", "it must be above low_freq_factor");
 }
 
-/// Which layers look back on a window, where the file lists them or `usual` says it. Ours repeat: the first of every n.
+/// Reads the layers with a window, from the file's list or from `usual`. Our windows repeat: the first of every n
+/// layers.
 template <typename Usual>
 void read_windows(const ConfigReader& read, DecoderConfig& config, Usual usual) {
   const std::vector<std::string> listed = read.words("layer_types", static_cast<size_t>(model::kMaxLayers));
@@ -260,10 +262,10 @@ struct Family {
   std::string name;          // model_type
   std::string architecture;  // transformers' class
   DecoderConfig (*read)(const ConfigReader&);
-  Json (*write)(const DecoderConfig&);  // of settings that it has; others are lost
+  Json (*write)(const DecoderConfig&);  // writes the settings that the family has; others are lost
 };
 
-// Where several have the settings, the first is written.
+// If several families have the settings, the first is written.
 const std::vector<Family>& families() {
   static const std::vector<Family> all = {{"llama", "LlamaForCausalLM", read_llama, write_llama},
                                           {"mistral", "MistralForCausalLM", read_mistral, write_mistral},
@@ -279,7 +281,7 @@ const Family* find_family(const std::string& name) {
   return found == families().end() ? nullptr : &*found;
 }
 
-/// What heads and widths must hold to before they are divided by each other.
+/// Throws UserError unless heads and widths divide as later code requires.
 void check_sizes(const ConfigReader& read, const DecoderConfig& config) {
   if (config.head_dim == 0 && config.hidden_size % config.num_heads != 0)
     read.refuse_whole(fmt::format("its {} heads do not divide its width {}", config.num_heads, config.hidden_size));
@@ -318,7 +320,7 @@ Architecture read_architecture(const std::filesystem::path& path) {
 }
 
 Architecture family_of(const DecoderConfig& settings) {
-  // A family has the settings if they come back from what is written of it.
+  // A family has the settings if they can be read back from the config.json that it writes.
   const DecoderConfig config = canonical(settings);
   std::vector<std::string> best;
   for (const Family& family : families()) {
@@ -347,7 +349,7 @@ Json config_json_of(const Architecture& architecture, const std::string& dtype, 
   json["architectures"] = Json::array({family->architecture});
   json["torch_dtype"] = dtype;
   json["use_cache"] = true;
-  // transformers asks for these, and would take ids that the vocabulary may not have.
+  // transformers requires these keys. Without them it would use ids that the vocabulary may not have.
   json["bos_token_id"] = json["eos_token_id"] = nullptr;
   if (architecture.config.positions == "rope") json["max_position_embeddings"] = positions;
   return json;

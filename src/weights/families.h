@@ -1,5 +1,5 @@
-// The families of decoders whose weights are read and written as Hugging Face's transformers keeps them: config.json
-// beside safetensors files.
+// Declares the families of decoders whose weights are read and written in the format of Hugging Face's transformers:
+// config.json next to safetensors files.
 #pragma once
 
 #include <filesystem>
@@ -11,29 +11,29 @@
 
 namespace plimsoll::weights {
 
-/// "llama", "mistral", "gemma2", "qwen2", "qwen3", "gpt2": `model_type` of the config.json.
+/// Returns "llama", "mistral", "gemma2", "qwen2", "qwen3", "gpt2": `model_type` of the config.json.
 const std::vector<std::string>& family_names();
 
-/// An architecture as a file says it.
+/// An architecture as described in a file.
 struct Architecture {
   std::string family;
-  DecoderConfig config;  ///< canonical (decoder_fields.h); without dropout, which is the job's
+  DecoderConfig config;  ///< canonical (decoder_fields.h); without dropout, which the job sets
 };
 
-/// What the config.json of `path` (the file, or the folder that it lies in) says. Throws UserError that names the file,
-/// and the key where one is at fault: a family that is unknown (with those that are known), a setting that Plimsoll's
-/// decoder does not have, a size that is missing, not a whole number or out of bounds.
+/// Returns the architecture in the config.json of `path` (the file, or its folder). Throws UserError that names the
+/// file, and the key at fault if there is one. Causes: an unknown family (the message lists the known ones), or a
+/// setting that Plimsoll's decoder does not have. A size may also be missing, not a whole number or out of bounds.
 Architecture read_architecture(const std::filesystem::path& path);
 
-/// The same from what stands in the file; `name` stands for it in messages.
+/// Returns the architecture in the parsed file; `name` is its name in messages.
 Architecture architecture_of(const nlohmann::json& json, const std::string& name);
 
-/// The family that has just these settings. Throws UserError (usage) where none has; it names those that come nearest
-/// and what they would do otherwise.
+/// Returns the family that has exactly these settings. Throws UserError (usage) if no family has them; the message
+/// names the nearest families and how they differ.
 Architecture family_of(const DecoderConfig& config);
 
-/// The config.json of that architecture, as transformers reads it. `dtype`: "float32", "bfloat16", "float16".
-/// `positions`: tokens that the model was trained on at a time.
+/// Returns the config.json of that architecture, in transformers' format. `dtype`: "float32", "bfloat16", "float16".
+/// `positions`: maximum tokens of a text in training.
 nlohmann::json config_json_of(const Architecture& architecture, const std::string& dtype, int64_t positions);
 
 }  // namespace plimsoll::weights

@@ -24,7 +24,7 @@ class GgufSource : public Source {
     const GgufTensor& tensor = file_.tensors().at(name);
     const bool whole = begin == 0 && end == tensor.sizes[0];
     const bool quantised = is_quantised(tensor.type);
-    // A matrix's rows are whole blocks; the numbers of a vector are not, and are read at once.
+    // A matrix's rows are whole blocks. The values of a vector are not, so a vector is read in one piece.
     if (quantised && tensor.sizes.size() == 1 && !whole)
       throw UserError(fmt::format("{}: {} is a vector in blocks of several numbers, which is not read here in parts",
                                   file_.path(), in_quotes(name)),

@@ -1,4 +1,4 @@
-// What a GGUF file holds of a decoder: its architecture and its tensors.
+// Declares the architecture and the tensors of a decoder in a GGUF file.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,10 @@
 
 namespace plimsoll::weights {
 
-/// Quantised tensors come as float32, taken apart as they are read.
+/// Opens the file. Quantised tensors are dequantised to float32 as they are read.
 std::unique_ptr<Source> open_gguf_source(const std::filesystem::path& path);
 
-/// The architecture of its metadata; `family` is "gguf". Throws UserError (failure) where it is no model of the
+/// Returns the architecture of its metadata; `family` is "gguf". Throws UserError (failure) if it is no model of the
 /// architecture "llama", or a size is missing or out of bounds.
 Architecture read_gguf_architecture(const std::filesystem::path& path);
 

@@ -29,7 +29,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// One tensor that is written: some rows of a parameter of ours.
+/// A tensor to write: some rows of a parameter of ours.
 struct Part {
   const weights::Parameter* parameter;
   const weights::Piece* piece;
@@ -37,12 +37,12 @@ struct Part {
   int64_t bytes;
 };
 
-/// Whether the folder was not there before.
+/// Creates the folder, which must be empty. Returns true if it did not exist before.
 bool make_empty_folder(const std::filesystem::path& folder) {
   std::error_code error;
   const bool made = std::filesystem::create_directories(folder, error);
   if (error) throw_file_error("make the folder", folder, error.value());
-  // Shards of another model beside ours would be taken for its.
+  // transformers would load shards of another model in the folder as part of ours.
   if (!std::filesystem::is_empty(folder, error))
     throw UserError(fmt::format("the folder {} is not empty; name another", folder.string()));
   return made;
@@ -52,7 +52,7 @@ void write_json(const std::filesystem::path& path, const Json& json) {
   write_file_atomically(path, json.dump(2) + "\n");
 }
 
-/// Returns the config.json that the job took its architecture from, or nothing.
+/// Returns the config.json that the job read its architecture from, or nullopt.
 std::optional<std::filesystem::path> config_of(const ModelConfig& model) {
   std::error_code error;
   for (std::filesystem::path path : {model.config, model.weights}) {
@@ -63,8 +63,8 @@ std::optional<std::filesystem::path> config_of(const ModelConfig& model) {
   return std::nullopt;
 }
 
-// The type that the checkpoint holds its weights in. They are taken out as float32, whatever is written: a norm's 1 + w
-// in 16 bits has lost what 1 is then taken from.
+// Returns the type that the checkpoint holds its weights in. They are read as float32 for any written type: a norm's 1
+// + w in 16 bits has lost bits before 1 is subtracted.
 DType held_type(const std::filesystem::path& checkpoint, const ExportOptions& options) {
   const CheckpointWeights weights(checkpoint, options);
   for (const auto& [name, make] : weights.all())
@@ -124,7 +124,7 @@ class FolderExport {
     try {
       write(shards, report.bytes);
     } catch (...) {
-      // Shards without the rest are no model.
+      // Shards without the other files are no model.
       std::error_code ignored;
       for (const std::filesystem::path& file : written_) std::filesystem::remove(file, ignored);
       if (made) std::filesystem::remove(out_, ignored);
@@ -152,7 +152,7 @@ class FolderExport {
     write_json(written_.back(), json_);
   }
 
-  /// What the checkpoint has and the folder would not.
+  /// Throws UserError if the checkpoint has tensors that the folder would not have.
   void check_surplus() const {
     std::set<std::string_view> known;
     for (const weights::Parameter& parameter : parameters_) known.insert(parameter.name);
@@ -196,11 +196,11 @@ class FolderExport {
     std::vector<TensorDeclaration> declarations;
     for (const Part& part : parts) declarations.push_back({part.piece->name, dtype_, part.piece->sizes, {}});
     SafetensorsWriter writer(out_ / name, declarations, {{"format", "pt"}});
-    at::Tensor whole;  // the parts of one follow one another
+    at::Tensor whole;  // the parts of one parameter are consecutive
     const weights::Parameter* of = nullptr;
     for (const Part& part : parts) {
       if (part.parameter != of) {
-        whole.reset();  // before the next is made
+        whole.reset();  // frees it before the next is created
         whole = tensor(part.parameter->name);
         of = part.parameter;
       }

@@ -14,7 +14,7 @@ namespace plimsoll::weights {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kMostState = 4096, kMostExpand = 16;  // as the job file has it
+constexpr int64_t kMostState = 4096, kMostExpand = 16;  // the bounds of the job file
 
 }  // namespace
 
@@ -24,7 +24,7 @@ MambaConfig mamba_config_of(const Json& json, const std::string& name) {
   if (!read.has("model_type") || json["model_type"] != "mamba2") read.refuse("model_type", known);
   if (read.has("quantization_config"))
     read.refuse_whole("its weights are quantised (quantization_config); take the model as it was before");
-  // Defaults are those of transformers' Mamba2Config.
+  // The defaults are those of transformers' Mamba2Config.
   MambaConfig config;
   config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary, 32768);
   config.hidden_size = read.integer("hidden_size", 1, model::kMaxWidth, 4096);

@@ -1,4 +1,4 @@
-// Mamba2 language models as Hugging Face's transformers keeps them (model_type mamba2).
+// Declares Mamba2 language models in the format of Hugging Face's transformers (model_type mamba2).
 #pragma once
 
 #include <filesystem>
@@ -11,23 +11,24 @@
 
 namespace plimsoll::weights {
 
-/// What the config.json of `path` (the file, or the folder that it lies in) says. Throws UserError that names the file,
-/// and the key where one is at fault: another family, a setting that Plimsoll's layers do not have, a size that is
-/// missing, not a whole number or out of bounds, heads and groups that do not divide.
+/// Returns the settings in the config.json of `path` (the file, or its folder). Throws UserError that names the file,
+/// and the key at fault if there is one. Causes: another family, a setting that Plimsoll's layers do not have, or heads
+/// and groups that do not divide. A size may also be missing, not a whole number or out of bounds.
 MambaConfig read_mamba_config(const std::filesystem::path& path);
 
-/// The same from what stands in the file; `name` stands for it in messages.
+/// Returns the settings in the parsed file; `name` is its name in messages.
 MambaConfig mamba_config_of(const nlohmann::json& json, const std::string& name);
 
-/// The config.json of that model, as transformers reads it. `dtype`: "float32", "bfloat16", "float16".
+/// Returns the config.json of that model, in transformers' format. `dtype`: "float32", "bfloat16", "float16".
 nlohmann::json mamba_config_json_of(const MambaConfig& config, const std::string& dtype);
 
 Layout mamba_layout_of(const MambaConfig& config);
 
-/// "hidden_size: 64, not 32" for every setting in which two differ, but for the length of chunks.
+/// Returns "hidden_size: 64, not 32" for every setting in which two models differ, except the length of chunks.
 std::vector<std::string> differences(const MambaConfig& of, const MambaConfig& than);
 
-/// Calls visit(name, place) for every setting that a job must not say otherwise; place(config) is a reference to it.
+/// Calls visit(name, place) for every setting in which a job must agree with the file; place(config) is a reference to
+/// it.
 template <typename Visit>
 void for_each_mamba_field(Visit&& visit) {
 #define PLIMSOLL_FIELD(key, name) \

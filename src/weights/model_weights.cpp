@@ -28,9 +28,9 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kProblemsShown = 12;
-constexpr int64_t kAtATime = 4 * MiB;  // of a tensor: what is converted or taken apart lies beside it for a moment
+constexpr int64_t kAtATime = 4 * MiB;  // bytes of a tensor that are converted or dequantised at a time
 
-/// A tensor of a source, read from front to back.
+/// A tensor of a source that is read from front to back.
 class Reading {
  public:
   Reading(const weights::Source& source, const std::string& name)
@@ -39,16 +39,16 @@ class Reading {
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 
-  /// Rows at a time such that they are some MiB; the least unit is `unit` rows.
+  /// Returns a number of rows that is about kAtATime bytes; a multiple of `unit` rows.
   int64_t rows_at_a_time(int64_t unit = 1) const {
     int64_t row_bytes = element_bytes(tensor_.dtype);
     for (size_t i = 1; i < tensor_.sizes.size(); ++i) row_bytes *= tensor_.sizes[i];
-    // Numbers of a vector may be in blocks: all at once.
+    // The values of a vector may be in blocks: it is read in one piece.
     if (tensor_.sizes.size() < 2) return tensor_.sizes[0];
     return std::max<int64_t>(1, kAtATime / (row_bytes * unit)) * unit;
   }
 
-  /// Holds until the next call.
+  /// Returns rows [begin, end), valid until the next call.
   at::Tensor rows(int64_t begin, int64_t end) {
     const std::span<const std::byte> bytes = source_.rows(name_, begin, end, buffer_);
     std::vector<int64_t> sizes = tensor_.sizes;
@@ -68,7 +68,7 @@ class Reading {
   std::vector<std::byte> buffer_;
 };
 
-/// Puts a piece into its rows of ours.
+/// Copies a piece into its rows of our parameter.
 void read_piece(const weights::Source& source, const weights::Piece& piece, const std::string& name, bool less_one,
                 const at::Tensor& to) {
   Reading reading(source, name);
@@ -83,7 +83,7 @@ void read_piece(const weights::Source& source, const weights::Piece& piece, cons
     }
     return;
   }
-  if (!piece.here.empty() && piece.here[0] != piece.sizes[0])  // rows that are not ours: all at once
+  if (!piece.here.empty() && piece.here[0] != piece.sizes[0])  // rows differ from ours: read in one piece
     return put(to, reading.rows(0, piece.sizes[0]).reshape(piece.here));
   const int64_t count = piece.sizes[0], step = reading.rows_at_a_time();
   for (int64_t begin = 0; begin < count; begin += step) {
@@ -99,10 +99,10 @@ void read_piece(const weights::Source& source, const weights::Piece& piece, cons
 struct Found {
   const weights::Parameter* parameter;
   const Wanted* wanted;
-  std::vector<std::string> names;  // of its pieces, as the file has them
+  std::vector<std::string> names;  // names of its pieces in the file
 };
 
-/// What a state holds of a part of a model ("llm."), as if it were the whole.
+/// Returns the tensors of a part of a model ("llm."), named as if it were the whole.
 NamedTensors part_of(const NamedTensors& state, const std::string& prefix) {
   if (prefix.empty()) return state;
   NamedTensors part;
@@ -115,7 +115,7 @@ NamedTensors part_of(const NamedTensors& state, const std::string& prefix) {
   return part;
 }
 
-/// The slices in it, by the names that they have in part_of(state, prefix).
+/// Returns the slices of the part, under the names of part_of(state, prefix).
 SlicedState part_of(const SlicedState& sliced, const std::string& prefix) {
   if (prefix.empty()) return sliced;
   SlicedState part{{}, sliced.exchange};
@@ -130,7 +130,7 @@ SlicedState part_of(const SlicedState& sliced, const std::string& prefix) {
 
 class Loading {
  public:
-  /// `key`: the job's, that names `path`.
+  /// Matches the tensors; `key` is the job's key that names `path`.
   Loading(const std::filesystem::path& path, weights::Layout layout, const NamedTensors& state,
           const SlicedState& sliced, const std::string& key)
       : layout_(std::move(layout)), source_(weights::open_source(path)) {
@@ -154,7 +154,7 @@ class Loading {
       const Wanted& wanted = *each.wanted;
       const bool direct = wanted.as_it_is.defined();
       const DType type = source_->tensors().at(each.names.front()).dtype;
-      // Not in the file's own type: 1 + w of 16 bits has more, and what is beside the parameter may hold them.
+      // The type is not the file's own: 1 + w of 16 bits has more bits, and a companion may hold them.
       const at::ScalarType exact = type == DType::float64 ? at::kDouble : at::kFloat;
       const at::Tensor whole = direct ? wanted.as_it_is : at::empty(wanted.sizes, exact);
       int64_t row = 0;
@@ -219,14 +219,14 @@ class Loading {
 
   weights::Layout layout_;
   std::unique_ptr<weights::Source> source_;
-  bool left_out_ = false;  // the prefix, in this file
+  bool left_out_ = false;  // true if this file omits the prefix
   std::map<std::string, Wanted> wanted_;
   std::vector<Found> found_;
   std::set<std::string> used_;
   std::vector<std::string> problems_;
 };
 
-/// Whether it is a file as plimsoll export writes it, by the one name that every model of ours has.
+/// Returns true for a file in the format of plimsoll export, by the one name that every model of ours has.
 bool has_our_names(const std::filesystem::path& file) {
   return SafetensorsFile::open(file).tensors().contains("embedding");
 }
@@ -269,14 +269,14 @@ void load_tiny_vit_weights(const std::filesystem::path& weights, const NamedTens
   const at::NoGradGuard no_grad;
   constexpr std::string_view kPublished = "image_encoder.";
   NamedTensors part = part_of(state, prefix);
-  std::erase_if(part, [](const auto& each) { return each.first.ends_with(".distances"); });  // what their places say
+  std::erase_if(part, [](const auto& each) { return each.first.ends_with(".distances"); });  // computed from positions
   const SlicedState slices = part_of(sliced, prefix);
   weights::Layout layout;
   layout.optional_prefix = kPublished;
   for (const Wanted& wanted : wanted_by(part, slices))
     if (!wanted.optional)
       layout.parameters.push_back({wanted.name, {{std::string(kPublished) + wanted.name, wanted.sizes}}});
-  // SAM's other parts, the classifier of a TinyViT, and what counts its batches.
+  // The other parts of SAM, the classifier of a TinyViT, and the counters of its batches.
   layout.left_alone = [](std::string_view name) {
     constexpr std::string_view others[] = {"prompt_encoder.", "mask_decoder.", "norm_head.",
                                            "head.",           "pixel_mean",    "pixel_std"};
@@ -288,7 +288,7 @@ void load_tiny_vit_weights(const std::filesystem::path& weights, const NamedTens
 
 namespace {
 
-/// Whether these weights are of others' making: names and layout are theirs.
+/// Returns true if the weights are in another program's format, with its names and layout.
 bool are_theirs(const std::filesystem::path& weights, const std::filesystem::path& config) {
   std::error_code error;
   return std::filesystem::is_directory(weights, error) || weights::is_gguf(weights) ||

@@ -1,4 +1,4 @@
-// The weights that a job starts from, whatever files they are in.
+// Declares the loading of the weights that a job starts from, for every kind of file.
 #pragma once
 
 #include <filesystem>
@@ -10,37 +10,37 @@
 
 namespace plimsoll {
 
-/// Whether the job names weights to start from, of the whole model or of a part.
+/// Returns true if the job names weights to start from, of the whole model or of a part.
 bool starts_from_weights(const ModelConfig& model);
 
 /// Copies the weights of `model.weights`, or of the parts (`model.llm.weights`, `model.vision.weights`), into `state`,
-/// Training::state(). A folder or a GGUF file is another program's,
-/// and so is a safetensors file beside a `model.config` unless its names are ours; all else is load_weights'
-/// (weights_file.h). `sliced`: the tensors of `state` of which this rank has slices (Training::slices()); each takes
-/// its part, and one whole tensor at a time exists for that. Ranks do not wait for each other.
+/// Training::state(). A folder or a GGUF file is another program's. So is a safetensors file next to a `model.config`
+/// unless its names are ours. All other files go to load_weights (weights_file.h). `sliced`: the tensors of `state` of
+/// which this rank has slices (Training::slices()). Each slice is filled from one whole tensor, which exists only for
+/// that time. Ranks do not wait for each other.
 void load_model_weights(const ModelConfig& model, const NamedTensors& state, const SlicedState& sliced = {});
 
-/// Copies the weights of a decoder out of files as transformers or llama.cpp keep them (train/weights) into `state`, in
-/// which its parameters' names begin with `prefix` ("llm."); other tensors of the state are left alone. `config`: the
-/// file that says the architecture, or empty for what stands beside the weights. Each is cast, and quantised, as the
-/// state holds it; it goes from the memory map to its place, a piece at a time, and its pages are given back. Throws
-/// UserError where a file is damaged, or its tensors are not those of the architecture or not the state's: all of them
-/// in one message, and nothing is written then.
+/// Copies the weights of a decoder from files in the format of transformers or llama.cpp into `state`. The parameters'
+/// names in `state` begin with `prefix` ("llm."); other tensors are unchanged. `config`: the file with the
+/// architecture; empty: the one next to the weights. Each weight is cast, and quantised, to the format of the state. It
+/// is copied from the memory map a piece at a time, and its pages are released. Throws UserError if a file is damaged,
+/// or if its tensors are not those of the architecture or not the state's. The message lists all such tensors, and
+/// nothing is written then.
 void load_decoder_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
                           const NamedTensors& state, const std::string& prefix = "", const SlicedState& sliced = {});
 
-/// The same of a Mamba2 language model, whose state it is whole.
+/// Copies the weights of a Mamba2 language model, which is the whole of `state`, in the same way.
 void load_mamba_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
                         const NamedTensors& state, const SlicedState& sliced = {});
 
-/// The same of a vision encoder at `prefix` ("vision."). `wanted`: how many of the file's blocks, and whether its last
-/// norm, are wanted.
+/// Copies the weights of a vision encoder at `prefix` ("vision.") in the same way. `wanted` sets how many of the file's
+/// blocks are loaded, and whether its last norm is.
 void load_vision_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
                          const VisionConfig& wanted, const NamedTensors& state, const std::string& prefix = "",
                          const SlicedState& sliced = {});
 
-/// The same of a TinyViT (models/tiny_vit.h) at `prefix` ("encoder."), from a safetensors file with the names that
-/// TinySAM, MobileSAM and TinyViT publish theirs with; what else such a file holds is left alone.
+/// Copies the weights of a TinyViT (models/tiny_vit.h) at `prefix` ("encoder.") in the same way. The safetensors file
+/// has the names in which TinySAM, MobileSAM and TinyViT are published; its other tensors are ignored.
 void load_tiny_vit_weights(const std::filesystem::path& weights, const NamedTensors& state,
                            const std::string& prefix = "", const SlicedState& sliced = {});
 

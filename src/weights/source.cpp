@@ -29,20 +29,20 @@ class SafetensorsSource : public Source {
     for (const auto& [name, stored] : files_.back().tensors()) add(name, stored);
   }
 
-  /// The shards that an index lists.
+  /// Opens the shards that an index lists.
   SafetensorsSource(const std::filesystem::path& folder, const std::filesystem::path& index) {
     const nlohmann::json json = read_json_file(index, kLargestIndex);
     const auto map = json.find("weight_map");
     if (map == json.end() || !map->is_object())
       refuse(index, "has no weight_map, an object of tensors and their files");
-    std::map<std::string, std::set<std::string>> files;  // and the tensors that each should hold
+    std::map<std::string, std::set<std::string>> files;  // file, and the tensors that it should hold
     for (const auto& [name, file] : map->items()) {
       if (!file.is_string()) refuse(index, fmt::format("does not name a file for {}", in_quotes(name)));
       files[file.get<std::string>()].insert(name);
     }
     if (files.size() > kMostShards)
       refuse(index, fmt::format("names {} files; at most {} are allowed", files.size(), kMostShards));
-    // All names before the first file is opened.
+    // All names are checked before the first file is opened.
     for (const auto& [file, names] : files) require_plain_name(index, file);
     for (const auto& [file, names] : files) {
       std::error_code error;
@@ -81,7 +81,7 @@ class SafetensorsSource : public Source {
     throw UserError(fmt::format("{} {}; nothing was loaded", index.string(), what), UserError::Kind::failure);
   }
 
-  /// A file of the index's own folder: no path out of it.
+  /// Throws UserError unless the file is in the index's own folder: no path may leave it.
   static void require_plain_name(const std::filesystem::path& index, const std::string& name) {
     const std::filesystem::path path(name);
     if (name.empty() || name.find('\0') != std::string::npos || name.find('\\') != std::string::npos ||

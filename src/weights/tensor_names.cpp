@@ -8,7 +8,7 @@
 namespace plimsoll::weights {
 namespace {
 
-/// The words that differ between those who name the same parts. Layers' names stand behind `layer`.
+/// The names of a decoder's tensors in one program's files. Names of layers' tensors follow `layer`.
 struct DecoderNames {
   const char *embedding, *head, *norm, *layer;
   const char *attention_norm, *mlp_norm, *attention_post_norm, *mlp_post_norm;
@@ -75,7 +75,7 @@ std::vector<Parameter> llama_like(const std::string& family, const DecoderConfig
     const auto norm = [&](const char* name, const char* of_file, int64_t size) {
       all.push_back({ours(name), {{theirs(of_file, "weight"), {size}}}, less_one});
     };
-    // GGUF files of this architecture hold the rows of queries' and keys' heads in pairs.
+    // In GGUF files of this architecture the rows of queries' and keys' heads are in pairs.
     const int64_t q_pairs = family == "gguf" ? c.num_heads : 0, k_pairs = family == "gguf" ? c.num_kv_heads : 0;
     const auto linear = [&](const char* name, int64_t in, bool bias, const auto&... parts) {
       all.push_back(
@@ -148,8 +148,7 @@ Layout layout_of(const std::string& family, const DecoderConfig& config) {
                              : "model.",
           [tied](std::string_view name) {
             if (tied && (name == "lm_head.weight" || name == "output.weight")) return true;
-            // Buffers that older versions of transformers saved: the causal mask, what it is filled with, rotary
-            // frequencies.
+            // Buffers that older versions of transformers saved: the causal mask, its fill value, rotary frequencies.
             constexpr std::array endings = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
             return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
           }};

@@ -1,4 +1,4 @@
-// Which tensors of a file make up which parameter of ours.
+// Declares which tensors of a file make up which parameter of ours.
 //
 //     layers.0.attention.qkv.weight [64, 16]  <-  model.layers.0.self_attn.q_proj.weight [32, 16]
 //                                                 model.layers.0.self_attn.k_proj.weight [16, 16]
@@ -15,40 +15,41 @@
 
 namespace plimsoll::weights {
 
-/// A tensor of the file, which is some rows of ours.
+/// A tensor of the file that holds some rows of our parameter.
 struct Piece {
   std::string name;
-  std::vector<int64_t> sizes;     ///< in the file
-  bool transposed = false;        ///< the file's is [in, out], as GPT-2 has it; ours is [out, in]
-  int64_t interleaved_heads = 0;  ///< so many heads whose rows (i, i + D/2) stand side by side (GGUF); 0: as ours
+  std::vector<int64_t> sizes;     ///< sizes in the file
+  bool transposed = false;        ///< the file has [in, out], as in GPT-2; ours is [out, in]
+  int64_t interleaved_heads = 0;  ///< number of heads with rows (i, i + D/2) adjacent in the file (GGUF); 0: as ours
 
-  std::vector<int64_t> here = {};  ///< the sizes that the same numbers, in the same order, have here; empty: `sizes`
+  std::vector<int64_t> here = {};  ///< our sizes of the same values in the same order; empty: `sizes`
 
-  const std::vector<int64_t>& ours() const { return here.empty() ? sizes : here; }  ///< but for `transposed`
-  int64_t rows() const { return transposed ? sizes[1] : ours()[0]; }                ///< of ours
+  const std::vector<int64_t>& ours() const { return here.empty() ? sizes : here; }  ///< our sizes before `transposed`
+  int64_t rows() const { return transposed ? sizes[1] : ours()[0]; }                ///< rows of our parameter
 };
 
-/// A parameter of ours: its pieces one below the other.
+/// A parameter of ours: its pieces are concatenated along the rows.
 struct Parameter {
   std::string name;
   std::vector<Piece> pieces;
-  bool less_one = false;  ///< the file's numbers are ours less 1 (Gemma's norms)
+  bool less_one = false;  ///< the file stores our values minus 1 (Gemma's norms)
 };
 
-/// All of a model, or of a part of it, that a file holds.
+/// The tensors of a model, or of a part of it, in a file.
 struct Layout {
   std::vector<Parameter> parameters;
-  /// What files may leave out in front of every name: a model without its head is saved so.
+  /// The prefix that files may omit from every name: a model is saved so without its head.
   std::string_view optional_prefix = {};
-  /// Whether a tensor that is no piece may be there all the same; the name as it stands, less the prefix.
+  /// Returns true for a tensor that is no piece but may be in the file; `name` is without the prefix.
   std::function<bool(std::string_view name)> left_alone;
 };
 
-/// Of a canonical configuration (decoder_fields.h), in the order of the layers. `family`: a family of families.h, or
-/// "gguf" for the names that GGUF files have.
+/// Returns the parameters of a canonical configuration (decoder_fields.h), in the order of the layers. `family`: a
+/// family of families.h, or "gguf" for the names of GGUF files.
 std::vector<Parameter> parameters_of(const std::string& family, const DecoderConfig& config);
 
-/// The same with what may be in such a file beside them: what is computed, or another tensor's copy.
+/// Returns the same parameters and the rule for other tensors of such a file: computed ones, and copies of other
+/// tensors.
 Layout layout_of(const std::string& family, const DecoderConfig& config);
 
 }  // namespace plimsoll::weights

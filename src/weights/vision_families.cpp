@@ -22,7 +22,7 @@ constexpr int64_t kChannels = 3;
 
 using Colours = std::array<double, 3>;
 constexpr Colours kHalf = {0.5, 0.5, 0.5};
-// Of the pictures that CLIP was trained on (its image processor's defaults in transformers).
+// Mean and deviation of the pictures that CLIP was trained on (its image processor's defaults in transformers).
 constexpr Colours kClipMean = {0.48145466, 0.4578275, 0.40821073}, kClipStd = {0.26862954, 0.26130258, 0.27577711};
 
 std::string activation_of(const ConfigReader& read, const char* usual) {
@@ -30,7 +30,7 @@ std::string activation_of(const ConfigReader& read, const char* usual) {
   return word == "gelu_new" || word == "gelu_pytorch_tanh" ? "gelu_tanh" : word;
 }
 
-/// What the three have in common. Defaults are those of transformers' configuration classes.
+/// Returns the settings that the three families share. Defaults are those of transformers' configuration classes.
 VisionArchitecture read_encoder(const ConfigReader& read, const std::string& family) {
   const bool clip = family == "clip", siglip = family == "siglip";
   VisionArchitecture found;
@@ -63,7 +63,7 @@ VisionArchitecture read_encoder(const ConfigReader& read, const std::string& fam
   return found;
 }
 
-/// What an image processor does to colours beside scaling them to [0, 1].
+/// Reads how an image processor changes colours after it scales them to [0, 1].
 void read_colours(const ConfigReader& read, VisionConfig& config) {
   constexpr double kUsual = 1.0 / 255;
   if (!read.boolean("do_rescale", true) || std::abs(read.number("rescale_factor", kUsual) / kUsual - 1) > 1e-6)
@@ -92,7 +92,7 @@ void read_preprocessor(const std::filesystem::path& folder, VisionConfig& config
     const Json json = read_python_json_file(file, kMaxConfigBytes);
     return read_colours(ConfigReader(json, file.string()), config);
   }
-  // transformers 5 may keep it among the settings of the whole processor.
+  // transformers 5 may store it in the settings of the whole processor.
   const auto file = folder / "processor_config.json";
   if (!std::filesystem::exists(file, error)) return;
   const Json json = read_python_json_file(file, kMaxConfigBytes);
@@ -124,7 +124,7 @@ constexpr VisionNames kClip{"vision_model.",
                             "embeddings.class_embedding",
                             "embeddings.position_embedding.weight",
                             "embeddings.patch_embedding",
-                            "pre_layrnorm",  // as CLIP's authors spell it
+                            "pre_layrnorm",  // spelled as by CLIP's authors
                             "encoder.layers",
                             "post_layernorm",
                             "layer_norm1",
@@ -136,7 +136,7 @@ constexpr VisionNames kClip{"vision_model.",
                             "mlp.fc1",
                             "mlp.fc2"};
 
-/// The number of the block that a tensor belongs to, where it is one of blocks.
+/// Returns the index of the block that a tensor belongs to; nullopt if it is in no block.
 std::optional<int64_t> block_of(std::string_view name, const VisionNames& names) {
   const std::string beginning = std::string(names.layers) + ".";
   if (!name.starts_with(beginning)) return std::nullopt;
@@ -180,7 +180,7 @@ Layout vision_layout_of(const VisionArchitecture& architecture, int64_t depth_in
   Layout layout;
   layout.optional_prefix = names.prefix;
   std::vector<Parameter>& all = layout.parameters;
-  // A convolution whose steps are as long as it is wide is a projection of each patch.
+  // A convolution whose stride equals its width is a projection of each patch.
   all.push_back({"embed.weight",
                  {{.name = named(names.patches) + std::string(".weight"),
                    .sizes = {c.width, kChannels, c.patch, c.patch},

@@ -1,5 +1,5 @@
-// The families of vision transformers whose weights are read as Hugging Face's transformers keeps them: ViT, and the
-// encoders of CLIP and SigLIP, alone or beside their text encoders.
+// Declares the families of vision transformers whose weights are read in the format of Hugging Face's transformers.
+// They are ViT, and the encoders of CLIP and SigLIP, alone or next to their text encoders.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace plimsoll::weights {
 
-/// "clip", "clip_vision_model", "siglip", "siglip_vision_model", "vit": `model_type` of the config.json.
+/// Returns "clip", "clip_vision_model", "siglip", "siglip_vision_model", "vit": `model_type` of the config.json.
 const std::vector<std::string>& vision_family_names();
 
 struct VisionArchitecture {
@@ -21,20 +21,21 @@ struct VisionArchitecture {
   int64_t image_size = 0;
 };
 
-/// What the config.json of `path` (the file, or the folder that it lies in) says, with the mean and deviation of a
-/// preprocessor_config.json beside it; without one, those that the family's image processor has by default.
+/// Returns the architecture in the config.json of `path` (the file, or its folder), with the mean and deviation of a
+/// preprocessor_config.json next to it. Without that file, they are the defaults of the family's image processor.
 ///
-/// The encoder's result is the last hidden state as transformers has it: ViT's and SigLIP's after the last norm, CLIP's
-/// before it (there it belongs to the pooling of the class token). Throws UserError that names the file, and the key
-/// where one is at fault: another family (with those that are known), a setting that the encoder does not have, a size
-/// that is missing, not a whole number or out of bounds.
+/// The encoder's result is the last hidden state as in transformers: after the last norm for ViT and SigLIP, before it
+/// for CLIP. In CLIP that norm belongs to the pooling of the class token. Throws UserError that names the file, and the
+/// key at fault if there is one. Causes: another family (the message lists the known ones), or a setting that the
+/// encoder does not have. A size may also be missing, not a whole number or out of bounds.
 VisionArchitecture read_vision_architecture(const std::filesystem::path& path);
 
-/// The tensors of such an encoder: the first config.depth of its `depth_in_file` blocks. Left alone are later blocks,
-/// what only pools or classifies, and the text encoder.
+/// Returns the tensors of such an encoder: the first config.depth of its `depth_in_file` blocks. Later blocks, parts
+/// that only pool or classify, and the text encoder are ignored.
 Layout vision_layout_of(const VisionArchitecture& architecture, int64_t depth_in_file);
 
-/// Calls visit(name, place) for every setting that a job must not say otherwise; place(config) is a reference to it.
+/// Calls visit(name, place) for every setting in which a job must agree with the file; place(config) is a reference to
+/// it.
 template <typename Visit>
 void for_each_vision_field(Visit&& visit) {
 #define PLIMSOLL_FIELD(name) \

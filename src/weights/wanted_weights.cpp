@@ -14,14 +14,15 @@
 namespace plimsoll {
 namespace {
 
-// Slice `rank` of a whole tensor. All slices have `elements` elements, some of which may be behind the end.
+// The range of slice `rank` in a whole tensor. All slices have `elements` elements, some of which may be behind the
+// end.
 struct SliceRange {
-  int64_t begin = 0, count = 0;  // in the whole, flat
+  int64_t begin = 0, count = 0;  // elements of the flattened whole tensor
 
   SliceRange(int64_t whole, int64_t elements, int64_t rank)
       : begin(std::min(whole, rank * elements)), count(std::min(elements, whole - begin)) {}
   at::Tensor of_whole(const at::Tensor& flat) const { return flat.narrow(0, begin, count); }
-  // Of a slice, with zeros behind the end of the whole.
+  // Returns the used part of a slice, and writes zeros behind the end of the whole.
   at::Tensor of_slice(const at::Tensor& slice) const {
     slice.narrow(0, count, slice.numel() - count).zero_();
     return slice.narrow(0, 0, count);
@@ -33,7 +34,8 @@ void put_slice(const at::Tensor& weight, const at::Tensor& slice, int64_t rank) 
   range.of_slice(slice).copy_(range.of_whole(weight.contiguous().view(-1)));
 }
 
-// `companion` is a slice; `parameter` is one if `apart`, else the whole, which is rounded as its slices are.
+// Writes a weight to a parameter whose `companion` is a slice. If `apart`, `parameter` is a slice too; else it is whole
+// and is rounded as its slices are.
 void put_slice_with_companion(const at::Tensor& weight, const char* kind, const at::Tensor& parameter, bool apart,
                               const at::Tensor& companion, const Exchange& exchange) {
   const at::Tensor whole = weight.contiguous().view(-1);
@@ -42,7 +44,7 @@ void put_slice_with_companion(const at::Tensor& weight, const char* kind, const 
     const SliceRange range(whole.numel(), companion.numel(), rank);
     if (apart && !own) continue;
     const at::Tensor place = apart ? range.of_slice(parameter) : range.of_whole(parameter.view(-1));
-    // The parts of other ranks' companions are not kept.
+    // The other ranks' parts of the companion are discarded.
     const at::Tensor rest = own ? range.of_slice(companion) : at::empty({range.count}, companion.options());
     put_whole_weights(range.of_whole(whole).to(at::kFloat), kind, place, rest);
   }
@@ -110,7 +112,7 @@ std::vector<Wanted> wanted_by(const NamedTensors& state, const SlicedState& slic
       };
     }
     for (const char* kind : kCompanionKinds)
-      // The next update begins from what the companion says: it is the file's weight too, not the one that was drawn.
+      // The next update starts from the companion, so it must hold the file's weight and not the initial one.
       if (const auto companion = known.find(companion_name(kind, name)); companion != known.end()) {
         wanted.back().as_it_is = at::Tensor();
         if (sliced.is_slice(companion->first))

@@ -26,7 +26,7 @@ ExportReport export_weights(const std::filesystem::path& checkpoint, const std::
   report.step = describe_checkpoint(checkpoint).step;
   const CheckpointWeights weights(checkpoint, options);
   std::vector<TensorDeclaration> declarations;
-  // Once for the hashes, which stand before the tensors, and once to be written.
+  // Tensors are computed twice: once for the hashes, which are stored before the tensors, and once to be written.
   for (const auto& [name, make] : weights.all()) {
     const at::Tensor tensor = make();
     declarations.push_back(

@@ -1,4 +1,4 @@
-// plimsoll completion: the completion script of a shell, or the manual page.
+// Implements plimsoll completion: writes the completion script of a shell, or the manual page.
 #include <CLI/App.hpp>
 #include <memory>
 #include <string>

@@ -55,7 +55,7 @@ const Entries& files() {
   return entries;
 }
 
-// Returns a line that troff prints as it is. Hyphens become minus signs, which a search for an option finds.
+// Returns a line that troff prints unchanged. Hyphens become minus signs, so that a search for an option finds it.
 std::string escaped(std::string_view text) {
   std::string line;
   for (const char c : text) {
@@ -119,7 +119,7 @@ std::string option_entry(const CLI::Option& option) {
   const bool positional = option.get_positional();
   std::string name = help.make_option_name(&option, positional);
   if (!positional) {
-    // "-h,--help" reads better with a blank.
+    // Inserts a blank into "-h,--help".
     for (size_t at = name.find(','); at != std::string::npos; at = name.find(',', at + 2)) name.insert(at + 1, " ");
   }
   std::string value = help.make_option_opts(&option);
@@ -127,7 +127,7 @@ std::string option_entry(const CLI::Option& option) {
   return entry(name + value, option.get_description());
 }
 
-// Returns the options of a command. The options of a shared group are put into `shared` instead.
+// Returns the options of a command. Options of a shared group are put into `shared` instead.
 std::string options_of(const CLI::App& command, std::string& shared, std::string& shared_name) {
   std::string own;
   bool takes_shared = false;

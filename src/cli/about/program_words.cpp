@@ -27,7 +27,7 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
   return parts;
 }
 
-// Returns whether a value is this text itself: "bf16-mixed", but not "FILE" or "integer from 1".
+// Returns true if a value is this text itself: "bf16-mixed", but not "FILE" or "integer from 1".
 bool is_word(std::string_view text) {
   return !text.empty() && text.front() != '-' && std::ranges::all_of(text, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';

@@ -11,11 +11,11 @@ class App;
 
 namespace plimsoll::cli {
 
-/// The values that an option, an argument or a key can have, as far as a shell can offer them.
+/// Values that an option, an argument or a key can have, in the kinds that a shell can offer.
 struct ValueWords {
   enum class Kind { none, any, words, files, folders };
   Kind kind = Kind::none;          ///< none: there is no value
-  std::vector<std::string> words;  ///< of Kind::words
+  std::vector<std::string> words;  ///< words of Kind::words
   bool list = false;               ///< several words, separated by commas, are one value
 };
 
@@ -31,7 +31,7 @@ struct CommandWords {
   std::string name, meaning;
   std::vector<OptionWords> options;
   bool takes_job = false;  ///< a job file, then overrides
-  ValueWords argument;     ///< values of the arguments of a command without a job file
+  ValueWords argument;     ///< values of the arguments, for a command without a job file
   std::string argument_name;
 };
 
@@ -41,9 +41,9 @@ struct KeyWords {
 };
 
 struct ProgramWords {
-  std::vector<OptionWords> options;  ///< of the program itself
+  std::vector<OptionWords> options;  ///< options of the program itself
   std::vector<CommandWords> commands;
-  std::vector<KeyWords> keys;  ///< of the job file
+  std::vector<KeyWords> keys;  ///< keys of the job file
 };
 
 /// Returns the words of `app` and of all its subcommands, and the table of job keys.

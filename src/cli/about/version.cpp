@@ -1,4 +1,4 @@
-// plimsoll --version: this build of the program, and the libtorch that it runs with.
+// Implements plimsoll --version: this build of the program, and the libtorch that it runs with.
 #include <ATen/Version.h>
 #include <fmt/format.h>
 #include <plimsoll_commit.h>  // written by cmake/Commit.cmake

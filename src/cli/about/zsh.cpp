@@ -10,7 +10,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// Returns the text in single quotes of zsh. A quote cannot be inside of them.
+// Returns the text in single quotes of zsh. Such a text cannot contain a single quote.
 std::string zsh_quoted(std::string_view text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);

@@ -1,4 +1,4 @@
-// plimsoll monitor: what runs on this machine, as a table that is drawn anew.
+// Implements plimsoll monitor: shows the runs on this machine as a table that is redrawn.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -42,11 +42,11 @@ struct MonitorArguments {
   Output output;
 };
 
-/// What a look at the machine gives; rates need two looks.
+/// A sample of the machine's counters; rates need two samples.
 struct Look {
   double at = 0;
   std::optional<ProcessorTime> processors;
-  std::map<int64_t, double> seconds_of;  ///< processor time by process
+  std::map<int64_t, double> seconds_of;  ///< seconds of processor time, by process
 };
 
 MonitorView look(Look& last) {
@@ -125,14 +125,14 @@ Json json_of(const MonitorView& view) {
   return {{"memory", memory}, {"processors_busy", optional_json(view.busy)}, {"gpus", gpus}, {"runs", runs}};
 }
 
-// In place of what stands there: no line is cleared before it is written anew, so that nothing flickers.
+// Returns text that overwrites the old one in place. No line is cleared before it is written, so that nothing flickers.
 std::string redrawing(const std::string& text) {
   std::string all = "\x1b[H";
   for (const char c : text) all += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
   return all + "\x1b[J";
 }
 
-// Two looks a moment apart: rates are of the time between.
+// Time between the first two samples: rates are averages over it.
 constexpr double kFirstLookSeconds = 0.2;
 
 void wait(double seconds, const StopSignals& signals) {
@@ -167,7 +167,7 @@ int run_monitor(const MonitorArguments& arguments) {
     if (!redrawn) print_result("\n");
     wait(arguments.interval, signals);
   }
-  return kDone;  // ended by whoever watched
+  return kDone;  // ended by the user
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr size_t kWidestBar = 30, kNarrowestBar = 8;  ///< cells between the brackets
-constexpr double kLongestSilence = 10;  ///< seconds: a run tells of itself every half second, and after each step
+constexpr double kLongestSilence = 10;  ///< seconds: a run publishes its status every half second, and after each step
 
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -35,7 +35,7 @@ std::string of_all(int64_t part, int64_t whole) {
                      100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-// A line of what is seen: a text, or a part of a whole with a bar.
+// A line of the screen: a text, or a part of a whole with a bar.
 struct Fact {
   std::string name, text;
   bool has_bar = false;
@@ -64,7 +64,7 @@ Panel panel_of_machine(const MonitorView& view) {
   return panel;
 }
 
-// "2 of 6, about 0:09 left"
+// Returns "2 of 6, about 0:09 left".
 std::string step_of(const RunStatus& status) {
   std::string text = fmt::format("{} of {}", status.step, status.max_steps);
   if (status.state != "training") text += ", " + status.state;
@@ -87,14 +87,14 @@ int64_t whole_of(const RunStatus& status) {
   return status.budget_bytes > 0 ? status.budget_bytes : status.planned_bytes;
 }
 
-// Seconds that a run was silent for, where it should have told of itself.
+// Returns the seconds since a run's last status, if it is overdue.
 std::optional<double> silence_of(const RunStatus& status) {
   const double silent = seconds_since_1970() - status.updated;
   if (silent > kLongestSilence + 2 * status.step_seconds) return silent;
   return std::nullopt;
 }
 
-// "8 on 2 hosts, 3 % to 12 % of their time in exchanges"
+// Returns "8 on 2 hosts, 3 % to 12 % of their time in exchanges".
 std::string ranks_of(const RunStatus& status) {
   std::set<std::string> hosts;
   double least = 1, most = 0;
@@ -141,7 +141,7 @@ Panel panel_of(const RunView& run, RankLines rank_lines) {
   return panel;
 }
 
-// A run in three lines, where there is no room for more.
+// Returns a run in three lines, for a small screen.
 Panel brief_panel_of(const RunView& run) {
   const RunStatus& status = run.status;
   Panel panel{title_of(status), {{"step", step_of(status)}}};
@@ -153,7 +153,7 @@ Panel brief_panel_of(const RunView& run) {
   return panel;
 }
 
-// All bars begin below each other and are of one length.
+// Returns the panels as text. All bars begin in the same column and have the same length.
 std::string text_of(const std::vector<Panel>& panels, const Screen& screen, bool brief) {
   size_t names = 0, amounts = 0;
   for (const Panel& panel : panels)
@@ -161,7 +161,7 @@ std::string text_of(const std::vector<Panel>& panels, const Screen& screen, bool
       names = std::max(names, display_width(fact.name));
       if (fact.has_bar) amounts = std::max(amounts, display_width(fact.text));
     }
-  constexpr size_t beside = 5;  // the gap behind names, brackets, a space
+  constexpr size_t beside = 5;  // gap after names, brackets, a space
   const size_t room = screen.columns > names + amounts + beside ? screen.columns - names - amounts - beside : 0;
   const size_t cells = std::clamp(room, kNarrowestBar, kWidestBar);
   std::string text;
@@ -172,7 +172,7 @@ std::string text_of(const std::vector<Panel>& panels, const Screen& screen, bool
       table.add_row({fact.name + std::string(names - display_width(fact.name), ' '),
                      fact.has_bar ? bar(fact.part, fact.whole, cells) + " " + fact.text : fact.text});
     std::string lines = table.to_string(screen);
-    if (brief) lines.erase(lines.find('\n'), 1);  // the empty one under the title
+    if (brief) lines.erase(lines.find('\n'), 1);  // the empty line under the title
     text += lines;
   }
   return text;

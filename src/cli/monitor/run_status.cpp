@@ -67,13 +67,13 @@ std::string text_of(const RunStatus& status) {
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A field that is missing keeps its default.
+// Reads a field; a missing one keeps its default.
 template <typename Value>
 void read_field(const Json& json, const char* name, Value& value) {
   if (const auto found = json.find(name); found != json.end()) value = found->template get<Value>();
 }
 
-// Other programs can write into the folder of the same user: nothing is taken on trust.
+// Reads a status. Other programs of the same user can write into the folder, so nothing in the file is trusted.
 std::optional<RunStatus> status_in(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
   std::string text(kLongestStatus + 1, '\0');
@@ -136,7 +136,8 @@ bool is_absolute(const char* folder) {
   return folder != nullptr && *folder == '/';
 }
 
-// The first that is there or can be made is written to; all are looked at.
+// Returns the possible folders in order of preference. A run writes to the first that exists or can be made; the
+// monitor reads all.
 std::vector<std::filesystem::path> places(bool also_elsewhere) {
   if (const char* chosen = std::getenv("PLIMSOLL_RUNTIME_DIR"); is_absolute(chosen)) return {chosen};
   std::vector<std::filesystem::path> places;
@@ -188,7 +189,7 @@ RunStatusFile::~RunStatusFile() {
   if (!path_.empty()) unlink(path_.c_str());
 }
 
-// Not through AtomicFile: it syncs the disk, which a file that lives for half a second need not.
+// Does not use AtomicFile, which syncs the disk: that is not needed for a file that is replaced every half second.
 void RunStatusFile::write(const RunStatus& status) noexcept {
   if (path_.empty()) return;
   try {
@@ -202,7 +203,7 @@ void RunStatusFile::write(const RunStatus& status) noexcept {
       rename(aside.c_str(), path_.c_str());
     else
       unlink(aside.c_str());
-  } catch (...) {  // nothing that a run should end for
+  } catch (...) {  // no error here may end the run
   }
 }
 

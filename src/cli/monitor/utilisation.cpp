@@ -15,7 +15,7 @@ namespace {
 constexpr unsigned kMostGpus = 64;
 constexpr int64_t kKiB = 1024;
 
-// The few declarations of nvml.h that are needed; its interface is stable by contract.
+// Declares the required parts of nvml.h; its interface is stable by contract.
 struct NvmlMemory {
   unsigned long long total, free, used;
 };
@@ -83,7 +83,7 @@ void add_amd(std::vector<GpuUse>& gpus) {
   }
 }
 
-// "MemTotal:   16314732 kB" of a file in /proc, in bytes.
+// Returns the bytes of a line such as "MemTotal: 16314732 kB" of a file in /proc.
 std::optional<int64_t> line_of(const std::filesystem::path& file, const std::string& name) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -124,7 +124,7 @@ std::optional<ProcessorTime> processor_time(const std::filesystem::path& root) {
   std::ifstream stream(root / "proc/stat");
   std::string cpu;
   if (!(stream >> cpu) || cpu != "cpu") return std::nullopt;
-  // user nice system idle iowait irq softirq steal; guests are among the first two.
+  // user nice system idle iowait irq softirq steal; the first two include guests.
   ProcessorTime time;
   for (int i = 0; i < 8; ++i) {
     double ticks = 0;
@@ -139,13 +139,13 @@ std::optional<double> processor_seconds_of(int64_t pid, const std::filesystem::p
   std::ifstream stream(root / "proc" / std::to_string(pid) / "stat");
   std::string line;
   if (!std::getline(stream, line)) return std::nullopt;
-  // The name in brackets may hold anything, brackets too: fields are counted from the last one on.
+  // The name in brackets may contain any character, brackets too: fields are counted after the last bracket.
   const size_t end = line.rfind(')');
   if (end == std::string::npos) return std::nullopt;
   std::istringstream rest(line.substr(end + 1));
   std::string skipped;
   double user = 0, system = 0;
-  for (int i = 0; i < 11; ++i) rest >> skipped;  // state ... cmajflt
+  for (int i = 0; i < 11; ++i) rest >> skipped;  // fields state ... cmajflt
   if (!(rest >> user >> system)) return std::nullopt;
   return (user + system) / ticks_a_second();
 }

@@ -1,5 +1,5 @@
-// How busy the machine's processors are, and what their memory holds: read from the system and from the vendors'
-// management libraries, which are loaded where they are installed.
+// Reads the load of the machine's processors and the use of memory from the system, and from the vendors' management
+// libraries, which are loaded if they are installed.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@ namespace plimsoll {
 
 struct GpuUse {
   std::string name;
-  int64_t memory_total = 0, memory_used = 0;  ///< bytes, of all programs
-  std::optional<double> busy;                 ///< [0, 1], over the last sample of the driver's
+  int64_t memory_total = 0, memory_used = 0;  ///< bytes, in total and used by all programs
+  std::optional<double> busy;                 ///< [0, 1], over the last sample of the driver
   std::string source;                         ///< "NVML", "ROCm SMI"
 };
 
-/// NVIDIA's through libnvidia-ml.so.1, AMD's through librocm_smi64; none where neither is installed or they fail.
+/// Returns NVIDIA's devices through libnvidia-ml.so.1 and AMD's through librocm_smi64; none if neither is installed or
+/// they fail.
 std::vector<GpuUse> gpus_in_use();
 
 struct MemoryOfMachine {
@@ -25,11 +26,11 @@ struct MemoryOfMachine {
 };
 std::optional<MemoryOfMachine> memory_of_machine(const std::filesystem::path& root = "/");
 
-/// Bytes that a process has resident; nothing where it is gone.
+/// Returns the resident bytes of a process; nullopt if it has ended.
 std::optional<int64_t> resident_bytes_of(int64_t pid, const std::filesystem::path& root = "/");
 
-/// Seconds of processor time so far, to be taken twice: of all processors, with how much of it was idle, and of a
-/// process.
+/// Seconds of processor time so far, of all processors, and how many of them were idle. A load is the difference of two
+/// readings.
 struct ProcessorTime {
   double total = 0, idle = 0;
 };

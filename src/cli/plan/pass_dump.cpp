@@ -22,7 +22,7 @@ constexpr const char* kTableFile = "passes.txt";
 
 struct DumpedPass {
   PassReport report;
-  std::string name, listing;  // no listing: the trace is as before
+  std::string name, listing;  // no listing: the pass did not change the trace
 };
 
 std::vector<DumpedPass> passes_of(const PlannedJob& planned) {
@@ -35,7 +35,7 @@ std::vector<DumpedPass> passes_of(const PlannedJob& planned) {
   return passes;
 }
 
-// Files of an earlier dump, in which a pass may have had another number. Other files of the folder stay.
+// Removes files of an earlier dump, in which a pass may have had another number. Other files of the folder stay.
 void remove_earlier(const std::filesystem::path& folder, const std::vector<DumpedPass>& passes) {
   std::error_code error;
   std::vector<std::filesystem::path> earlier;

@@ -10,7 +10,7 @@
 
 namespace plimsoll::cli {
 
-/// The list of the passes, for people and for programs.
+/// A list of the passes, human-readable and as JSON.
 struct PassDump {
   std::string table;  ///< a row for each pass
   Json json;          ///< [{"pass", "applied", "changed", "ops", "buffers", "live_bytes", "file"}, …]

@@ -1,4 +1,5 @@
-// plimsoll plan: whether a job fits, what fills the memory, and why it was planned so. Runs no step, reads no data.
+// Implements plimsoll plan: whether a job fits, the memory at the peak, and the reasons of the plan. Runs no step,
+// reads no data.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -57,10 +58,10 @@ constexpr const char* kPlanExamples =
     "  plimsoll plan job.yaml --json - | jq .minimum_budget_bytes\n"
     "\n";
 
-// An answer that takes longer is preceded by the verdict, as soon as it is known.
+// If planning takes longer, the verdict is printed before it ends, as soon as it is known.
 constexpr double kQuickSeconds = 1;
 
-// Points of a frontier where nobody says how many.
+// Default number of points of a frontier.
 constexpr int kFrontierPoints = 13;
 
 struct PlanArguments {
@@ -104,7 +105,8 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
   return target;
 }
 
-// Where the job has a budget of its own on a device that has more: the device's.
+// Returns the target with the budget of the first device of --gpu, if the job has a budget of its own; nullopt if it
+// has none, or if --gpu is not given or --memory is.
 std::optional<PlanTarget> without_own_budget(const PlanArguments& arguments, const Job& job) {
   if (arguments.gpus.empty() || !arguments.memory.empty() || !job.budget.device) return {};
   Job open = job;
@@ -112,10 +114,10 @@ std::optional<PlanTarget> without_own_budget(const PlanArguments& arguments, con
   return target_for(arguments, open, arguments.gpus.front(), devices_of(arguments, job));
 }
 
-// A plan reads no data; whoever misspelt a name is to hear of it before the training.
+// Prints a note for missing data. A plan reads no data, but a misspelled name should be reported before the training.
 void note_missing_data(const Job& job) {
   std::vector<MissingFile> missing = missing_data(job);
-  // Where the plan cannot do without it, it says so itself.
+  // If the plan needs the tokenizer's file, planning itself reports it.
   std::erase_if(missing, [](const MissingFile& each) { return each.key == "data.tokenizer_file"; });
   if (missing.empty()) return;
   tell(without_controls(fmt::format("{}: {} does not exist{}; the plan does not need it, training does: {}",
@@ -152,10 +154,10 @@ int run_plan_for_several(const PlanArguments& arguments, const Job& job) {
   return report.fits ? kDone : kDoesNotFit;
 }
 
-// What is known is printed at once: each part before the search for the next.
+// Prints each result as soon as it is known, before the next search.
 int run_plan(const PlanArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
-  // One number is read as the key, so that batch_size means what it means to train --devices.
+  // One number is read as the key, so that batch_size has the same meaning as with train --devices.
   JobArguments with_devices = arguments.job;
   if (arguments.ranks.counts.size() == 1)
     with_devices.overrides.insert(with_devices.overrides.begin(),
@@ -180,10 +182,10 @@ int run_plan(const PlanArguments& arguments) {
     arguments.job.output.print(text);
   };
   auto waiting = std::make_optional<Waiting>("planning");
-  std::optional<int64_t> enough;  // bytes, of a plan that fits; until that is printed
+  std::optional<int64_t> enough;  // bytes of a plan that fits; empty after they were printed
   const auto print_early = [&] {
     if (!enough || elapsed() < kQuickSeconds) return;
-    waiting.reset();  // its line makes room
+    waiting.reset();  // erases its line
     print(fold(early_verdict_of(*enough, *target.budget.device), screen.columns, 2));
     waiting.emplace("searching for the fastest plan");
     enough.reset();
@@ -199,7 +201,7 @@ int run_plan(const PlanArguments& arguments) {
         print_early();
       });
   waiting.reset();
-  // Operators may have been timed again: whatever is planned beside this goes by the same times.
+  // Operators may have been timed again: all further plans use the new times.
   target.cost = planned.settings.cost;
   target.times_contradicted = false;
   Json json = plan_json(job, planned);
@@ -255,7 +257,8 @@ int run_plan(const PlanArguments& arguments) {
     json["what_if"] = what_if_json(found);
     json["what_if_not_planned"] = found.changes.left;
   }
-  // The answer stands first; a terminal that has no lines for all of this shows the end.
+  // The verdict is first. If the terminal has fewer lines than the output, it shows only the end, so the verdict is
+  // repeated.
   if (static_cast<size_t>(lines) >= screen.lines) print("\n" + fold(verdict_of(planned.plan), screen.columns, 2));
   arguments.job.output.write(json);
   if (signals) signals->end_as_received();

@@ -17,7 +17,8 @@
 namespace plimsoll::cli {
 namespace {
 
-// Between two schedules a search of a large step takes up to half a second more, and the program took some to start.
+// The limit of 10 s, less the time between two schedules of a large step (up to half a second) and the start of the
+// program.
 constexpr double kFastSeconds = 8.7, kMinAdviceSeconds = 3;
 
 std::optional<double> seconds_in(const std::string& text) {
@@ -75,7 +76,7 @@ std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& 
     text = "\nChanges that would fit\n\n";
     for (const Advice& each : search.found) {
       const std::string bytes = format_bytes(each.peak_bytes);
-      // The change on lines of its own, to be copied.
+      // The change is on lines of its own, so that it can be copied.
       text += fold(change_of(each), screen.columns, 2) +
               fold(fmt::format("  {}: {}", each.meaning,
                                each.step_seconds > 0

@@ -28,7 +28,7 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
   DevicesReport report;
   report.json = Json::array();
   std::string batch, remarks;
-  bool job_limits = false;  // on a device that has more than the job takes, and enough
+  bool job_limits = false;  // true: on a device that has more memory than the job's budget, and enough
   for (const std::string& gpu : names) {
     const DeviceSpec& device = require_device(gpu);
     const PlanTarget target = target_for(gpu);
@@ -46,7 +46,7 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
                              short_count(planned.tokens_per_second)});
     }
     table.add_row(row);
-    // The same on all: micro batches, which may differ, stand in the table.
+    // The effective batch is the same on all devices; micro batches may differ, and are in the table.
     batch = fmt::format("effective batch {}", effective_batch_of(planned.settings));
     if (planned.settings.devices > 1)
       batch += fmt::format("; figures are those of one of {} devices", planned.settings.devices);

@@ -1,4 +1,4 @@
-// Several devices of the catalogue beside each other: which of them can train a job, how fast, with what settings.
+// Compares several devices of the catalogue: which of them can train a job, at what speed, with what settings.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@ namespace plimsoll::cli {
 struct DevicesReport {
   std::string table;
   Json json;          ///< a plan for each, with "gpu": its id
-  bool fits = false;  ///< on any of them
+  bool fits = false;  ///< true if it fits on any of them
 };
 
-/// `target_for` gives what is planned for on a device of that name.
+/// Plans the job on each device; `target_for` returns the target for a device name.
 DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names,
                            const std::function<PlanTarget(const std::string&)>& target_for, const Screen& screen);
 

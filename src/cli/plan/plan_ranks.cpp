@@ -40,7 +40,7 @@ std::vector<std::pair<std::string, std::string>> rank_rows(const Job& job, const
       {"link", fmt::format("{}; {:.1f} GB/s per device, {} latency", settings.link, settings.cost.peer_link / 1e9,
                            short_seconds(settings.cost.peer_latency))},
       {"strategy", strategy_of(job, planned)}};
-  // Several devices that exchange nothing do not train together: the recording lacks their exchanges.
+  // Several devices without exchanges do not train together: the recording lacks their exchanges.
   if (exchanges.count == 0) {
     rows.emplace_back("sent per step", "not known: no exchanges were recorded; predicted times are without them");
     return rows;

@@ -1,4 +1,5 @@
-// The plan of one of several devices: what it sends to the others, and how fast all of them are together.
+// Reports the plan of one of several devices: the bytes that it sends to the others, and the speed of all of them
+// together.
 #pragma once
 
 #include <optional>
@@ -14,13 +15,13 @@ namespace plimsoll::cli {
 /// Returns the exchanges of a step of the first epoch.
 StepExchanges exchanges_of(const PlannedJob& planned);
 
-/// Returns the strategy that the plan has ("zero2"): the planner's decision, or the job's; empty for one device.
+/// Returns the strategy of the plan ("zero2"): the planner's decision, or the job's; empty for one device.
 std::string strategy_of(const Job& job, const PlannedJob& planned);
 
-/// Returns tokens or samples a second of all devices together.
+/// Returns the tokens or samples per second of all devices together.
 double units_per_second_of_all(const PlannedJob& planned);
 
-/// Rows of the table of the step: name and text. Empty for one device. Times only of a plan that fits.
+/// Returns rows of the table of the step: name and text. Empty for one device. Times only if the plan fits.
 std::vector<std::pair<std::string, std::string>> rank_rows(const Job& job, const PlannedJob& planned);
 
 /// Adds "devices", "strategy", "link", "link_bytes_per_step", "exchange_seconds_per_step" and

@@ -13,8 +13,8 @@
 namespace plimsoll::cli {
 namespace {
 
-// What lies in another memory from step to step, by name. Gradients do so from a micro batch to the update; what of
-// them an update on the host gets as a copy is gone with it.
+// Returns the offloaded buffers by name. Gradients are offloaded from a micro batch to the update. A copy of a gradient
+// for an update on the host is temporary, and not listed.
 Json elsewhere_json(const Plan& plan) {
   const std::vector<Segment>& segments = plan.trace.segments;
   const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);

@@ -1,4 +1,4 @@
-// What `plimsoll plan` says, as JSON.
+// Formats the result of `plimsoll plan` as JSON.
 #pragma once
 
 #include "cli/json_output.h"
@@ -6,10 +6,10 @@
 
 namespace plimsoll::cli {
 
-/// The plan of a job: docs/command-line.md lists the fields.
+/// Returns the plan of a job; docs/command-line.md lists the fields.
 Json plan_json(const Job& job, const PlannedJob& planned);
 
-/// [{"budget_bytes", "peak_bytes", "step_seconds", "choices", "fits"}, …]
+/// Returns [{"budget_bytes", "peak_bytes", "step_seconds", "choices", "fits"}, …].
 Json frontier_json(const std::vector<FrontierPoint>& frontier);
 
 }  // namespace plimsoll::cli

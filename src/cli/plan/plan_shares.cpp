@@ -13,7 +13,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// The card that the plan is for, where the catalogue knows it.
+// Returns the card of the plan, if the catalogue has it.
 const DeviceSpec* card_of(const PlannedJob& planned) {
   return planned.settings.cost.source == "catalogue" ? find_device(planned.settings.cost.device) : nullptr;
 }
@@ -22,7 +22,7 @@ double share(int64_t part, int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// "97.9 % of" or, of twice the whole and more, "23.9 times".
+// Returns "97.9 % of" or, if the part is at least twice the whole, "23.9 times".
 std::string part_of(int64_t part, int64_t whole) {
   const double ratio = share(part, whole);
   return ratio < 2 ? percent_of(part, whole) + " of" : fmt::format("{:.{}f} times", ratio, ratio < 100 ? 1 : 0);

@@ -1,4 +1,4 @@
-// How much of the budget and of the card a plan takes, and what is left.
+// Reports the shares of the budget and of the card that a plan takes, and the rest.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace plimsoll::cli {
 
-/// "93.8 % of the budget, 89.1 % of the 8.00 GiB of NVIDIA GeForce RTX 3070; headroom 484 MiB"; empty where neither is
-/// known.
+/// Returns "93.8 % of the budget, 89.1 % of the 8.00 GiB of NVIDIA GeForce RTX 3070; headroom 484 MiB"; empty if
+/// neither is known.
 std::string shares_text(const PlannedJob& planned, const Screen& screen);
 
-/// Adds "headroom_bytes" (negative where the plan does not fit) and "budget_share", null without a budget, and of a
-/// device of the catalogue "device_bytes" and "device_share", else null. Shares are parts of 1.
+/// Adds "headroom_bytes" (negative if the plan does not fit) and "budget_share", null without a budget. For a device of
+/// the catalogue it adds "device_bytes" and "device_share", else null. Shares are parts of 1.
 void add_shares(Json& json, const PlannedJob& planned);
 
-/// Memory at the peak by parts of the model.
+/// Returns a table of the memory at the peak by parts of the model.
 std::string modules_table(const Plan& plan, const Screen& screen);
-/// [{"module": null where it is of none, "bytes", "breakdown": {…}}, …]
+/// Returns [{"module": null if it belongs to none, "bytes", "breakdown": {…}}, …].
 Json modules_json(const Plan& plan);
 
 }  // namespace plimsoll::cli

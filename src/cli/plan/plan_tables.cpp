@@ -42,7 +42,7 @@ std::string breakdown_table(const Plan& plan, const Screen& screen) {
   return table.to_string(screen);
 }
 
-// "12.3 ms per micro batch, 8.1 % more; lower bound 12.1 ms"
+// Returns "12.3 ms per micro batch, 8.1 % more; lower bound 12.1 ms".
 std::string recomputation_of(const Plan& plan) {
   const StepTime& time = plan.time;
   return fmt::format("{} per micro batch, {:.1f} % more; lower bound {}{}", short_seconds(time.recompute),
@@ -50,7 +50,7 @@ std::string recomputation_of(const Plan& plan) {
                      plan.host_bytes + plan.disk_bytes > 0 ? " with offload" : "");
 }
 
-// "adamw, state 8bit, weights stochastic, sums of gradients 8bit"
+// Returns "adamw, state 8bit, weights stochastic, sums of gradients 8bit".
 std::string optimizer_of(const Job& job, const JobSettings& settings) {
   std::string text = job.optimizer.name;
   if (settings.state_dtype != StateDtype::as_parameters)
@@ -63,8 +63,8 @@ std::string optimizer_of(const Job& job, const JobSettings& settings) {
   return text;
 }
 
-// Weights, gradients and optimizer state at the most, and what that is a parameter: where most of the weights are
-// frozen, or stand for another number of parameters, it says nothing.
+// Returns the largest bytes of weights, gradients and optimizer state, and the bytes per parameter. Fine-tuning jobs
+// get no bytes per parameter: frozen or quantized weights would make the figure meaningless.
 std::string bytes_of_model(const Job& job, const PlannedJob& planned) {
   if (job.fine_tuning.any())
     return fmt::format("at most {} of weights, gradients and optimizer state at a time",
@@ -81,7 +81,7 @@ std::string update_of(const Plan& plan) {
                      short_seconds(plan.time.norms));
 }
 
-// "1.2 GiB of saved values, 4.1 GiB of optimizer state; waits 0.3 ms a micro batch, 12 ms an update"
+// Returns "1.2 GiB of saved values, 4.1 GiB of optimizer state; waits 0.3 ms a micro batch, 12 ms an update".
 std::string offload_of(const Plan& plan) {
   std::string text = fmt::format("{} of saved values, {} of optimizer state", format_bytes(plan.moved_bytes),
                                  format_bytes(plan.moved_state_bytes));
@@ -97,7 +97,7 @@ bool moves_any(const Plan& plan) {
   return plan.host_bytes + plan.disk_bytes > 0;
 }
 
-// "embed.weight, layers.0.mlp.up.weight, … (64 in all)"
+// Returns "embed.weight, layers.0.mlp.up.weight, … (64 in all)".
 std::string parameters_elsewhere(const Plan& plan) {
   constexpr int kMost = 4;
   std::string text;
@@ -125,7 +125,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, const Screen& 
   table.add_row({"effective batch", std::to_string(effective_batch_of(settings))});
   table.add_row({"prefetched batches", format_bytes(settings.batches_ahead_bytes) + " of host memory"});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
-  // What does not fit does not run: how long it would take misleads, as the least budget may take less.
+  // A plan that does not fit does not run. Its time would mislead, because the minimum budget may need less time.
   const bool runs = planned.plan.fits;
   if (runs) {
     table.add_row({"predicted step", short_seconds(planned.step_seconds)});
@@ -198,7 +198,7 @@ std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& s
   const Plan& plan = planned.plan;
   const std::string verdict = fold(verdict_of(plan), screen.columns, 2);
   std::string text = plan.fits ? verdict : explanation_of_misfit(plan, screen);
-  // What is trained stands beside whether it fits: a batch of another size is another training.
+  // The effective batch is printed with the verdict: a batch of another size is another training.
   std::string beside = fold(effective_batch_in_words(planned.settings), screen.columns, 2);
   if (!planned.settings.slow_products.empty()) beside += fold(planned.settings.slow_products, screen.columns, 2);
   text.insert(verdict.size(), beside);

@@ -1,4 +1,4 @@
-// What `plimsoll plan` says, for people: tables, and a page for a browser.
+// Formats the result of `plimsoll plan`: human-readable tables, and a page for a browser.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace plimsoll::cli {
 
-/// The verdict, what fills the memory, the step, and the decisions with their reasons.
+/// Returns the verdict, the memory at the peak, the step, and the decisions with their reasons.
 std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& screen);
 
 std::string frontier_table(const std::vector<FrontierPoint>& frontier, const Screen& screen);
 
-/// The page of `--html`.
+/// Returns the page of `--html`.
 std::string plan_page(const Job& job, const PlannedJob& planned, const std::vector<FrontierPoint>& frontier);
 
 }  // namespace plimsoll::cli

@@ -1,4 +1,4 @@
-// --devices, --link and the other options of `plimsoll plan` for several devices.
+// Declares --devices, --link and the other options of `plimsoll plan` for several devices.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -13,7 +13,7 @@ namespace plimsoll::cli {
 
 struct RankArguments {
   std::vector<int64_t> counts;  ///< --devices; empty: Job::devices
-  std::string link, network;    ///< empty: the usual ones
+  std::string link, network;    ///< empty: the default link and network
   std::optional<int64_t> devices_per_machine;
 
   /// Adds the options. An option --devices that the command already has is replaced: here it takes several numbers.

@@ -28,7 +28,7 @@ DevicesReport plan_rank_counts(const Job& job, const std::vector<int64_t>& count
               "Numbers of devices; bytes are those of one device");
   DevicesReport report;
   report.json = Json::array();
-  double base = 0;  // units a second per device, of the first number that fits
+  double base = 0;  // units per second and device, for the first number that fits
   int64_t base_count = 0;
   std::string links;
   for (const int64_t count : counts) {

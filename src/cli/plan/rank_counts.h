@@ -1,4 +1,4 @@
-// Numbers of devices compared: the same job on 1, 2, 4, … devices.
+// Compares numbers of devices: the same job on 1, 2, 4, … devices.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>
   if (signals.received() != 0)
     found.cut_short += " before the interrupt";
   else
-    // Each takes about as long as the job itself.
+    // Each change takes about as long as the job's own plan.
     found.cut_short += fmt::format(" in {}{}; --what-if-seconds {:.0f} allows more", short_seconds(limit),
                                    seconds ? "" : " (three times the planning time of the job, at least 10 s)",
                                    std::ceil(limit + as_it_is.plan_seconds * static_cast<double>(left.size())));

@@ -19,7 +19,7 @@ bool is_unit(std::string_view word) {
   return std::ranges::find(kUnits, word.substr(0, word.find('/'))) != kUnits.end();
 }
 
-// "87.7" and "MiB", "21.7" and "k", "k" and "tokens/s".
+// Returns true for a number and its unit: "87.7" and "MiB", "21.7" and "k", "k" and "tokens/s".
 bool belong_together(std::string_view word, std::string_view next) {
   if (word.empty()) return false;
   if (std::isdigit(static_cast<unsigned char>(word.back())) != 0) return is_unit(next);
@@ -27,10 +27,10 @@ bool belong_together(std::string_view word, std::string_view next) {
   return (word == "k" || word == "M" || word == "G") && next.find("/s") != std::string_view::npos;
 }
 
-// Words of a line, spaces before them kept, each with the unit that belongs to it: "87.7 MiB", " of".
+// Returns the words of a line with the spaces before them, each with its unit: "87.7 MiB", " of".
 std::vector<std::string_view> pieces_of(std::string_view line) {
   std::vector<std::string_view> pieces;
-  size_t begin = 0;  // of the piece, its spaces included
+  size_t begin = 0;  // begin of the piece, its spaces included
   while (begin < line.size()) {
     size_t word = std::min(line.find_first_not_of(' ', begin), line.size());
     size_t end = std::min(line.find(' ', word), line.size());
@@ -73,7 +73,7 @@ class Folder {
     }
     while (words_ == LongWords::cut && !fits(piece)) {
       const std::string_view part = fit_width(piece, columns_ - display_width(line_));
-      if (part.empty()) break;  // a wide character, and one column
+      if (part.empty()) break;  // a character of two columns, and only one column left
       line_ += part;
       piece.remove_prefix(part.size());
       end_line();
@@ -81,7 +81,7 @@ class Folder {
     line_ += piece;
   }
 
-  // What comes next is indented.
+  // Ends a line; the next one is indented.
   void end_line() {
     line_.erase(line_.find_last_not_of(' ') + 1);
     lines_.push_back(std::move(line_));
@@ -128,7 +128,7 @@ std::string fold_columns(std::string_view text, size_t columns) {
       all += std::string(line) + "\n";
       continue;
     }
-    std::string apart;  // spellings of an option, "--a-b,--a_b", may be parted
+    std::string apart;  // spellings of an option, "--a-b,--a_b", may be split
     for (size_t i = 0; i < line.size(); ++i)
       apart += i > 0 && line[i - 1] == ',' && line[i] == '-' ? " -" : std::string(1, line[i]);
     all += fold(apart, columns, indent);
@@ -151,7 +151,7 @@ std::string shorten_middle(std::string_view text, size_t columns) {
   std::string_view back = text.substr(front.size());
   const size_t room = columns - 1 - display_width(front);
   size_t over = display_width(back) - room;
-  // Characters go from the front of what stays, as many as take the columns that are too many.
+  // Drops as many characters from the front of the rest as needed to remove the excess columns.
   while (over > 0 && !back.empty()) {
     size_t taken = 1;
     while (taken < back.size() && (static_cast<unsigned char>(back[taken]) & 0xc0) == 0x80) ++taken;

@@ -47,7 +47,7 @@ ProgressOptions progress_on_standard_error() {
 }
 
 std::string format_duration(double seconds) {
-  constexpr double kLongest = 1e12;  // also what is not a number, and what a first slow step may predict
+  constexpr double kLongest = 1e12;  // also for NaN, and for the prediction of a slow first step
   if (!(seconds < kLongest)) return "very long";
   auto whole = static_cast<int64_t>(std::llround(std::max(seconds, 0.0)));
   int64_t minutes = whole / 60, hours = minutes / 60, days = hours / 24;
@@ -65,7 +65,7 @@ Progress::Progress(std::string title, int64_t total, ProgressOptions options, in
 Progress::~Progress() {
   try {
     finish();
-  } catch (...) {  // a stream that throws must not end the program while another error is on its way
+  } catch (...) {  // an exception of a stream must not end the program while another error is being handled
   }
 }
 
@@ -100,7 +100,7 @@ std::string Progress::plain_line() const {
 }
 
 std::string Progress::terminal_line() const {
-  // The last column stays free: a character there makes some terminals wrap.
+  // The last column stays free: some terminals wrap after a character there.
   const int64_t columns = std::max<int64_t>(options_.width ? options_.width() : kUnknownWidth, 2) - 1;
   const std::string time = time_part();
   std::vector<std::string> fields = fields_;

@@ -1,4 +1,4 @@
-// A progress line for long runs: redrawn in place on a terminal, plain lines from time to time elsewhere.
+// Declares a progress line for long runs: redrawn in place on a terminal, otherwise plain lines at intervals.
 //
 //     train  [========>           ]  42%  420/1000  loss 3.21  1.20 M tokens/s  memory 7.42 / 8.00 GiB  0:12:33 left
 #pragma once
@@ -12,42 +12,44 @@
 
 namespace plimsoll {
 
-/// The world that a Progress lives in; a test makes one with a string stream and a clock of its own.
+/// Environment of a Progress: stream, terminal and clock; a test passes a string stream and a clock of its own.
 struct ProgressOptions {
   std::ostream* out = nullptr;       ///< required
-  bool terminal = false;             ///< redraw one line; otherwise print plain ones
-  bool colour = false;               ///< the title in bold; only on a terminal
-  std::function<int()> width = {};   ///< columns of the terminal, asked at each redraw; empty: 80
+  bool terminal = false;             ///< redraw one line; otherwise print plain lines
+  bool colour = false;               ///< print the title in bold; only on a terminal
+  std::function<int()> width = {};   ///< columns of the terminal, called at each redraw; empty: 80
   std::function<double()> now = {};  ///< seconds on a clock that never goes back; required
-  double redraw_seconds = 0.1;       ///< the least time between two redraws
-  double line_seconds = 10;          ///< the least time between two plain lines
+  double redraw_seconds = 0.1;       ///< minimum time between two redraws
+  double line_seconds = 10;          ///< minimum time between two plain lines
 };
 
-/// Standard error, as it is: its terminal, its width, the steady clock, NO_COLOR and TERM=dumb honoured.
+/// Returns the options for standard error: its terminal, its width, the steady clock, NO_COLOR and TERM=dumb honored.
 ProgressOptions progress_on_standard_error();
 
-/// "0:07", "12:33", "3:04:05", "2 d 03:04:05": hours and days only where there are any.
+/// Returns "0:07", "12:33", "3:04:05", "2 d 03:04:05": hours and days only if there are any.
 std::string format_duration(double seconds);
 
-/// Not for use by two threads at once.
+/// A progress line. Not thread-safe.
 class Progress {
  public:
-  /// Counts to `total` steps (0: unknown, no bar); `start` steps were done before, by the run that this one resumes,
-  /// and do not count for the time left. The clock starts here.
+  /// Counts to `total` steps (0: unknown, no bar). `start` steps were done earlier, by the run that this one resumes;
+  /// they do not count for the remaining time. The clock starts here.
   Progress(std::string title, int64_t total, ProgressOptions options, int64_t start = 0);
-  /// finish(): an error message that follows starts on a line of its own.
+  /// Calls finish(), so that an error message that follows starts on a line of its own.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `step` steps are done. `fields` ("loss 3.21", "1.2 M tokens/s") stand behind the count, the most important first:
-  /// a narrow terminal drops the last ones. On a terminal call it every step; elsewhere at the steps that are logged.
+  /// Reports that `step` steps are done. `fields` ("loss 3.21", "1.2 M tokens/s") follow the count, the most important
+  /// first: a narrow terminal drops the last ones. On a terminal call it every step; otherwise at the steps that are
+  /// logged.
   void update(int64_t step, std::vector<std::string> fields);
 
-  /// Prints a line of its own above the progress line, whatever the time.
+  /// Prints a line above the progress line immediately.
   void note(std::string_view line);
 
-  /// Shows the last state, with the time taken for the time left, and ends the line. Later calls do nothing.
+  /// Shows the last state, with the elapsed time instead of the remaining time, and ends the line. Later calls do
+  /// nothing.
   void finish();
 
  private:
@@ -66,9 +68,9 @@ class Progress {
   int64_t step_;
   std::vector<std::string> fields_;
   double shown_at_ = 0;
-  bool updated_ = false;  ///< there is something to show
-  bool shown_ = false;    ///< something has been shown
-  bool pending_ = false;  ///< the last update has not
+  bool updated_ = false;  ///< true if there is something to show
+  bool shown_ = false;    ///< true if something has been shown
+  bool pending_ = false;  ///< true if the last update has not been shown
   bool finished_ = false;
 };
 

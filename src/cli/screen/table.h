@@ -1,4 +1,4 @@
-// Aligned text tables, for standard output and for log files, as wide as the screen lets them be.
+// Formats aligned text tables for standard output and for log files, as wide as the screen allows.
 //
 //     Memory at the peak
 //
@@ -20,46 +20,47 @@ namespace plimsoll {
 
 enum class Align : uint8_t { left, right };
 
-/// What a column does where the table is wider than the screen.
+/// Treatment of a column if the table is wider than the screen.
 enum class Fit : uint8_t {
-  whole,   ///< nothing: numbers stay as they are
-  end,     ///< its cells end in an ellipsis: operands
-  middle,  ///< an ellipsis in their middle: module paths
-  fold,    ///< its cells take several lines: prose
-  below,   ///< its cells stand under their rows, folded and indented, without a header
+  whole,   ///< unchanged: for numbers
+  end,     ///< cells end in an ellipsis: for operands
+  middle,  ///< cells have an ellipsis in the middle: for module paths
+  fold,    ///< cells take several lines: for prose
+  below,   ///< cells are printed under their rows, folded and indented, without a header
 };
 
 struct Column {
-  std::string name;  ///< the header's cell; without any name the table has no header
+  std::string name;  ///< cell of the header; if no column has a name, the table has no header
   Align align = Align::left;
   Fit fit = Fit::whole;
-  size_t least = 0;  ///< columns that are left of it where it gets narrower; its name always stays whole
-  int drop = 0;      ///< 0: always shown; of the others the greatest goes first, where nothing else helps
+  size_t least = 0;  ///< minimum width in columns when it gets narrower; its name always stays whole
+  int drop = 0;      ///< 0: always shown; of the others the largest is dropped first, if nothing else suffices
 };
 
 class Table {
  public:
   explicit Table(std::vector<Column> columns, std::string title = {});
 
-  /// One row; missing cells at the end are empty. Control characters are shown as '?'. InternalError for more cells
-  /// than columns.
+  /// Adds a row; missing cells at the end are empty. Control characters are shown as '?'. Throws InternalError for more
+  /// cells than columns.
   void add_row(std::vector<std::string> cells);
-  /// A line across the table, before the next row.
+  /// Adds a line across the table, before the next row.
   void add_rule();
 
-  /// Every line ends with a newline and has no spaces at its end. No line is longer than the screen has columns, where
-  /// the columns' ways to give room suffice: columns below go under their rows, others are dropped until the least
-  /// widths of what is left fit, then the widest get narrower. Columns without a name and without text take no room.
+  /// Returns the table. Every line ends with a newline and has no spaces at its end. No line is longer than the
+  /// screen's columns, if the columns can give up enough width. First, columns with Fit::below go under their rows.
+  /// Then columns are dropped until the minimum widths of the rest fit; then the widest get narrower. Columns without a
+  /// name and without text take no width.
   std::string to_string(const Screen& screen = {}) const;
 
-  /// Whether the column of this name is seen on `screen`.
+  /// Returns true if the column of this name is shown on `screen`.
   bool shows(const std::string& name, const Screen& screen) const;
 
  private:
   using Row = std::vector<std::string>;
   struct Layout {
     std::vector<size_t> widths;  ///< by column; 0: not shown
-    bool below = false;          ///< columns that can stand below do
+    bool below = false;          ///< true: columns with Fit::below are printed under their rows
     size_t total() const;
   };
   Layout layout(size_t columns) const;

@@ -1,4 +1,4 @@
-// What the other end of a file descriptor can show.
+// Determines the capabilities of the terminal at a file descriptor.
 #pragma once
 
 #include <cstddef>
@@ -7,30 +7,30 @@
 
 namespace plimsoll {
 
-/// The descriptor is a terminal on which a line can be redrawn: TERM is set and is not "dumb".
+/// Returns true if the descriptor is a terminal on which a line can be redrawn: TERM is set and is not "dumb".
 bool is_terminal(int descriptor);
 
-/// is_terminal, and NO_COLOR is unset or empty (https://no-color.org).
+/// Returns true if is_terminal(), and NO_COLOR is unset or empty (https://no-color.org).
 bool colour_allowed(int descriptor);
 
-constexpr int kUnknownWidth = 80;               ///< columns of a terminal that does not say how many it has
+constexpr int kUnknownWidth = 80;               ///< columns of a terminal that does not report its width
 constexpr const char* kClearLine = "\r\x1b[K";  ///< goes to the start of the line and erases it
 
-/// Columns of the terminal (TIOCGWINSZ); kUnknownWidth where that is unknown.
+/// Returns the columns of the terminal (TIOCGWINSZ); kUnknownWidth if they are unknown.
 int terminal_width(int descriptor);
 
-/// What a text is laid out for.
+/// Size and style of the output that a text is formatted for.
 struct Screen {
-  size_t columns = kAnyWidth;  ///< that a line may have
-  size_t lines = kAnyWidth;    ///< that are seen at a time
-  bool bold = false;           ///< titles and headers, by an ANSI sequence
+  size_t columns = kAnyWidth;  ///< maximum columns of a line
+  size_t lines = kAnyWidth;    ///< lines that are visible at the same time
+  bool bold = false;           ///< titles and headers in bold, by an ANSI sequence
 };
 
-/// Lines of text elsewhere than on a terminal: a pipe, a file.
+/// Columns of text that does not go to a terminal: a pipe, a file.
 constexpr size_t kPipeColumns = 100;
 
-/// The terminal at `descriptor`, as wide and high as it is now (80 by 24 where that is unknown); kPipeColumns and any
-/// number of lines where there is none. Bold where colour_allowed.
+/// Returns the size of the terminal at `descriptor` now (80 by 24 if it is unknown). If there is no terminal:
+/// kPipeColumns and any number of lines. Bold if colour_allowed().
 Screen screen_of(int descriptor);
 
 }  // namespace plimsoll

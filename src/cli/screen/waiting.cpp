@@ -51,7 +51,7 @@ void Waiting::draw() {
     const std::lock_guard lock(mutex_);
     if (!detail_.empty()) text += "  " + detail_;
   }
-  // A line that a terminal wraps cannot be taken away again; its last column stays free.
+  // A line that a terminal wraps cannot be erased, so the last column stays free.
   const int columns = (options_.terminal && options_.width ? options_.width() : kUnknownWidth) - 1;
   const auto room = static_cast<size_t>(std::max(columns - static_cast<int>(time.size()) - 2, 1));
   const std::string line = fmt::format("{}  {}", options_.terminal ? fit_width(text, room) : text, time);

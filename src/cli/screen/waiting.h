@@ -1,5 +1,5 @@
-// Says that work of unknown length goes on: "planning  0:12", "what if  2 of 9 planned  0:45", redrawn in place on a
-// terminal, a plain line a minute elsewhere. Work that is done soon says nothing.
+// Shows that work of unknown length goes on: "planning  0:12", "what if  2 of 9 planned  0:45". The line is redrawn in
+// place on a terminal; otherwise a plain line is printed each minute. Short work prints nothing.
 #pragma once
 
 #include <condition_variable>
@@ -14,17 +14,17 @@ namespace plimsoll {
 
 class Waiting {
  public:
-  /// `first_seconds`: what may pass in silence; not said, 2 on a terminal and 10 elsewhere, where lines stay. The line
-  /// is drawn by a thread of its own: until this is destroyed nobody else writes to the options' stream, and their
-  /// clock is asked by that thread.
+  /// `first_seconds`: seconds without output at the start; default: 2 on a terminal and otherwise 10, because lines
+  /// stay there. A thread of this object draws the line. Until it is destroyed, no other code writes to the options'
+  /// stream, and that thread calls their clock.
   explicit Waiting(std::string title, ProgressOptions options = progress_on_standard_error(),
                    std::optional<double> first_seconds = {});
-  /// Takes the line away again; what is printed next stands in its place.
+  /// Erases the line; later output takes its place.
   ~Waiting();
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  /// What stands between title and time from the next drawing on: "2 of 9 planned". From any thread.
+  /// Sets the text between title and time from the next drawing on: "2 of 9 planned". Safe from any thread.
   void say(std::string detail);
 
  private:
@@ -38,8 +38,8 @@ class Waiting {
   const double began_;  ///< seconds on the options' clock
   std::mutex mutex_;
   std::condition_variable ends_;
-  bool done_ = false;   ///< under mutex_
-  std::string detail_;  ///< under mutex_
+  bool done_ = false;   ///< guarded by mutex_
+  std::string detail_;  ///< guarded by mutex_
   std::thread thread_;
 };
 

@@ -20,9 +20,10 @@ std::string share_of(double seconds, double all) {
 }
 
 constexpr size_t kMostShown = 20, kFewestShown = 5;
-constexpr size_t kMostOfOperands = 96;  ///< an attention's fill several lines; the JSON has them whole
+constexpr size_t kMostOfOperands = 96;  ///< an attention's operands fill several lines; the JSON has all of them
 
-// Where nobody said how many: as many as a terminal shows at a time, beside `others` lines and its prompt.
+// Returns the default number of rows: as many as a terminal shows at a time, in addition to `others` lines and its
+// prompt.
 size_t shown_on(const Screen& screen, size_t others) {
   if (screen.lines < others + 1 + kFewestShown) return kFewestShown;
   return std::min(kMostShown, screen.lines - others - 1);
@@ -82,8 +83,7 @@ std::string hot_text(const HotOps& hot, const CostModel& cost, const std::string
                {.name = "operands", .fit = scrolls ? Fit::end : Fit::below, .least = 24, .drop = 3}},
               fmt::format("Ops of {} by time", whole));
   const std::string notes = fold(notes_of(hot, cost), screen.columns);
-  const size_t others =
-      9 + static_cast<size_t>(std::ranges::count(notes, '\n'));  // titles, rules, the sum, what is left
+  const size_t others = 9 + static_cast<size_t>(std::ranges::count(notes, '\n'));  // titles, rules, the sum, the rest
   const auto shown =
       std::min<int64_t>(count > 0 ? count : static_cast<int64_t>(shown_on(screen, others)), std::ssize(hot.ops));
   for (int64_t i = 0; i < shown; ++i) {

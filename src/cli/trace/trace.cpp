@@ -1,4 +1,5 @@
-// plimsoll trace: the recorded training step, or the planned schedule, operator by operator; or where its time goes.
+// Implements plimsoll trace: the recorded training step or the planned schedule, operator by operator, or its ops by
+// time.
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -42,7 +43,7 @@ struct TraceArguments {
   JobArguments job;
   ListingOptions listing;
   bool scheduled = false;
-  std::optional<int64_t> hot;  ///< so many ops by time, in place of the listing; 0: as many as fit the screen
+  std::optional<int64_t> hot;  ///< number of ops by time, instead of the listing; 0: as many as fit the screen
   double measure_seconds = 30;
   std::string gpu;
 };
@@ -78,8 +79,8 @@ int run_trace(const TraceArguments& arguments) {
   return kDone;
 }
 
-// --hot takes a number or nothing: "" then. What has a "=" is an override of the job: `trace job.yaml --hot
-// max_steps=8`.
+// Adds --hot, which takes a number or no value (then ""). A word with "=" is an override of the job: `trace job.yaml
+// --hot max_steps=8`.
 void add_hot(CLI::App& command, TraceArguments& arguments) {
   const auto read = [&arguments](const CLI::results_t& values) {
     arguments.hot = 0;

@@ -1,4 +1,4 @@
-// A trace as JSON: everything but the constants' bytes.
+// Formats a trace as JSON: everything except the bytes of constants.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace plimsoll::cli {
 
-/// {"buffers", "ops", "segments", "inputs", "outputs", "state"}. `offsets`: by buffer, where the plan placed it, in
-/// bytes (null: never used); empty: left out. Lifetimes are half-open, in op indices.
+/// Returns {"buffers", "ops", "segments", "inputs", "outputs", "state"}. `offsets`: planned offset of each buffer in
+/// bytes (null: never used); an empty vector is left out. Lifetimes are half-open, in op indices.
 Json trace_json(const Trace& trace, const std::vector<int64_t>& offsets);
 
 }  // namespace plimsoll::cli

@@ -19,7 +19,8 @@
 namespace plimsoll::cli {
 namespace {
 
-// "b12 float32[64, 32]"; what is not the whole of a dense buffer says where it lies: "b12 float32[64] at 32 by [2]".
+// Returns "b12 float32[64, 32]"; a view of a part of its buffer has its offset and strides too: "b12 float32[64] at 32
+// by [2]".
 std::string text_of(const View& view) {
   if (view.buffer == kNoBuffer) return "none";
   std::string text = fmt::format("b{} {}[{}]", view.buffer, name_of(view.dtype), fmt::join(view.sizes, ", "));
@@ -40,8 +41,8 @@ std::string text_of(const std::vector<View>& views) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// "(b1 float32[2], [b2 …, b3 …]) -> b4 float32[2], !b1 float32[2]": what is written stands behind the arrow, in place
-// with an exclamation mark.
+// Returns "(b1 float32[2], [b2 …, b3 …]) -> b4 float32[2], !b1 float32[2]". Written operands follow the arrow; an
+// exclamation mark means in place.
 std::string operands_of(const Op& op) {
   std::vector<std::string> read, written;
   for (const Argument& argument : op.arguments) {
@@ -91,7 +92,7 @@ class Listing {
     end_ = segment->end;
   }
 
-  // How many of `count` are listed, and the line for the rest.
+  // Returns how many of `count` are listed; say_rest() adds the line for the rest.
   int64_t shown(int64_t count) const { return std::min(count, options_.limit); }
   void say_rest(int64_t count, const char* what) {
     if (const int64_t rest = count - shown(count); rest > 0) add("… and {} more {}\n", rest, what);
@@ -127,7 +128,7 @@ class Listing {
       if (op.workspace_bytes > 0) line += fmt::format(", {} scratch", format_bytes(op.workspace_bytes));
       if (op.recomputed) line += ", recomputed";
       if (!trace_.modules[op.module].empty()) line += "  in " + trace_.modules[op.module];
-      // An operator a line for other programs; for people none is longer than the terminal is wide.
+      // One line for each operator if another program reads the output; on a terminal, lines are folded to its width.
       text_ +=
           fold(without_controls(line), options_.screen.lines == kAnyWidth ? kAnyWidth : options_.screen.columns, 8);
     }
@@ -202,7 +203,7 @@ class Listing {
   const std::vector<int64_t>& offsets_;
   const ListingOptions& options_;
   std::vector<Lifetime> lifetimes_;
-  int32_t begin_ = 0, end_ = 0;  ///< of the operators listed
+  int32_t begin_ = 0, end_ = 0;  ///< range of the listed operators
   std::string text_;
 };
 

@@ -38,7 +38,8 @@ int64_t present_devices(const std::string& device) {
   return std::ranges::count(gpus_in_use(), source, &GpuUse::source);
 }
 
-/// Ranks that the CPU may have: each takes a process with some hundred MiB, and a step waits for all of them.
+/// Returns the largest number of ranks on the CPU: each is a process with some hundred MiB, and a step waits for all of
+/// them.
 int64_t max_ranks_of_cpu() {
   constexpr int64_t kAlways = 64, kOfCore = 4;
   return std::max<int64_t>(kAlways, kOfCore * std::thread::hardware_concurrency());

@@ -33,12 +33,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kLookMilliseconds = 500;  ///< after a failure the other ranks are looked at so often
+constexpr int kLookMilliseconds = 500;  ///< interval in which the other ranks are checked after a failure
 constexpr size_t kKeptText = 16 << 10;  ///< bytes of a rank's standard error
 constexpr int kNotStarted = 127;        ///< exit code of a process whose program cannot be run
 constexpr std::array kStops = {SIGINT, SIGTERM, SIGHUP};
 
-/// Whether a process is stopped by a signal: state T of /proc/PID/stat, behind the name in brackets.
+/// Returns true if a process is stopped by a signal: state T of /proc/PID/stat, after the name in brackets.
 bool is_stopped(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
@@ -69,7 +69,7 @@ class PrivateFolder {
   std::string path_;
 };
 
-/// Signals that are read from a file instead of being delivered, as long as this lives.
+/// A scope in which signals are read from a file instead of being delivered.
 class ReadSignals {
  public:
   ReadSignals() {
@@ -94,7 +94,7 @@ class ReadSignals {
 
   int file() const { return file_; }
   const sigset_t& before() const { return before_; }
-  /// The next signal that came; 0: none.
+  /// Returns the next received signal; 0: none.
   int next() const {
     signalfd_siginfo info{};
     return ::read(file_, &info, sizeof info) == static_cast<ssize_t>(sizeof info) ? static_cast<int>(info.ssi_signo)
@@ -118,7 +118,7 @@ std::vector<std::string> own_arguments() {
   return all;
 }
 
-/// What execve takes.
+/// Returns the arguments in the form for execve.
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
@@ -140,16 +140,16 @@ std::vector<std::string> environment_of(int rank, int count, const std::string& 
 struct Rank {
   pid_t process = -1;         ///< -1: it has ended
   int errors = -1;            ///< its standard error; -1: none, or at its end
-  std::string text;           ///< the end of what it wrote there
-  std::optional<int> status;  ///< of waitpid
-  bool terminated = false;    ///< by us, because another one had failed
+  std::string text;           ///< the end of its standard error
+  std::optional<int> status;  ///< from waitpid
+  bool terminated = false;    ///< we ended it, because another one had failed
   bool stood_still = false;   ///< it was stopped by a signal
 
   bool failed() const { return status && *status != 0; }
   int signal() const { return status && WIFSIGNALED(*status) ? WTERMSIG(*status) : 0; }
 };
 
-/// Whether `text` names a rank ("rank 3") other than `rank`.
+/// Returns true if `text` names a rank ("rank 3") other than `rank`.
 bool names_another_rank(std::string_view text, int rank) {
   constexpr std::string_view kWord = "rank ";
   for (size_t at = text.find(kWord); at != std::string_view::npos; at = text.find(kWord, at + 1)) {
@@ -189,7 +189,8 @@ class Run {
     return result();
   }
 
-  /// The signal that was passed on to all ranks and by which those ended that did not just finish; 0: there is none.
+  /// Returns the signal that was passed on to all ranks and that ended all of them that did not finish normally; 0:
+  /// there is none.
   int ended_by() const {
     const bool any = std::ranges::any_of(ranks_, [&](const Rank& each) { return stopped(each); });
     return any && first_failed_ < 0 ? stop_ : 0;
@@ -208,7 +209,7 @@ class Run {
     if (number > 0 && ::pipe2(pipe.data(), O_CLOEXEC) != 0) fail("cannot make a pipe for a rank", errno);
     const pid_t parent = ::getpid();
     rank.process = ::fork();
-    if (rank.process == 0) {  // only what is safe between fork and exec
+    if (rank.process == 0) {  // only calls that are safe between fork and exec
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) ::_exit(kNotStarted);
       if (number > 0) {
@@ -221,7 +222,7 @@ class Run {
       ::pthread_sigmask(SIG_SETMASK, &signals_.before(), nullptr);
       ::execve(program.c_str(), argv.data(), envp.data());
       if (processes_.program.empty())
-        ::execve("/proc/self/exe", argv.data(), envp.data());  // it was replaced meanwhile
+        ::execve("/proc/self/exe", argv.data(), envp.data());  // the program's file was replaced after the start
       ::_exit(kNotStarted);
     }
     const int fork_error = errno;
@@ -257,7 +258,7 @@ class Run {
       while (rank.errors >= 0) {
         const ssize_t bytes = ::read(rank.errors, part.data(), part.size());
         if (bytes < 0 && errno == EINTR) continue;
-        if (bytes < 0) break;  // nothing more now
+        if (bytes < 0) break;  // no more output at present
         if (bytes == 0) {
           ::close(rank.errors);
           rank.errors = -1;
@@ -288,17 +289,17 @@ class Run {
       if (rank.process < 0 || ::waitpid(rank.process, &status, WNOHANG) != rank.process) continue;
       rank.process = -1;
       rank.status = status;
-      // A rank that was stopped has done as it was told, and another one may still be saving.
+      // A rank that was stopped did as requested, and another one may still be saving.
       if (status == 0 || first_failed_ >= 0 || stopped(rank)) continue;
       first_failed_ = static_cast<int>(i);
       deadline_ = Clock::now() + processes_.patience;
     }
   }
 
-  /// Ends the ranks that go on although another one has failed.
+  /// Ends the ranks that continue although another one has failed.
   void hurry() {
     if (!deadline_) return;
-    // One that is stopped (SIGSTOP) hears of nothing else. The others have named it by then.
+    // A stopped process (SIGSTOP) handles only SIGKILL. The others have named it by then.
     for (Rank& rank : ranks_)
       if (rank.process > 0 && !rank.terminated && is_stopped(rank.process)) {
         ::kill(rank.process, SIGKILL);
@@ -348,7 +349,7 @@ class Run {
   }
 
   void show_errors() const {
-    constexpr int kUsageCode = 2;  // and 3: what all ranks find in the same job
+    constexpr int kUsageCode = 2;  // and 3: errors that all ranks find in the same job
     const std::optional<int>& rank0 = ranks_.front().status;
     const int code0 = rank0 && WIFEXITED(*rank0) ? WEXITSTATUS(*rank0) : 0;
     for (size_t i = 1; i < ranks_.size(); ++i) {
@@ -371,9 +372,9 @@ class Run {
   ReadSignals signals_;
   std::vector<Rank> ranks_;
   int stop_ = 0;                               ///< the first signal that was passed on
-  int first_failed_ = -1;                      ///< rank
+  int first_failed_ = -1;                      ///< the rank; -1: none
   bool asked_ = false;                         ///< SIGTERM was sent to ranks that did not end
-  std::optional<Clock::time_point> deadline_;  ///< when hurry() acts next
+  std::optional<Clock::time_point> deadline_;  ///< time of the next action of hurry()
 };
 
 }  // namespace
@@ -385,7 +386,7 @@ int run_rank_processes(const RankProcesses& processes) {
     code = run.run();
     signal = run.ended_by();
   }
-  if (signal != 0) {  // whoever waits for us is to see that we were interrupted
+  if (signal != 0) {  // the parent must see the interruption
     ::signal(signal, SIG_DFL);
     ::raise(signal);
   }

@@ -7,7 +7,7 @@
 
 namespace plimsoll::cli {
 
-/// The processes of a run.
+/// Settings of the processes of a run.
 struct RankProcesses {
   int count = 1;
   std::string program = {};                 ///< path; empty: this program

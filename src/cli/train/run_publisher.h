@@ -1,5 +1,4 @@
-// A training run as `plimsoll monitor` sees it: everything the run tells is passed on, and its state written where the
-// monitor looks.
+// Declares an observer that writes the state of a run for `plimsoll monitor` and passes all events on.
 #pragma once
 
 #include "cli/monitor/run_status.h"
@@ -9,7 +8,7 @@ namespace plimsoll::cli {
 
 class RunPublisher : public TrainObserver {
  public:
-  /// `next` hears of everything and must outlive this.
+  /// `next` receives all events and must outlive this object.
   RunPublisher(const Job& job, TrainObserver& next);
 
   void preparing(const std::string& what, double fraction) override;

@@ -1,4 +1,4 @@
-// plimsoll train: trains a job inside its budget and says what was planned and what was used.
+// Implements plimsoll train: trains a job inside its budget and reports the planned and the used memory.
 #include <fmt/format.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ constexpr const char* kTrainExamples =
 
 struct TrainArguments {
   JobArguments job;
-  std::string devices;  ///< of --devices; empty: not given
+  std::string devices;  ///< value of --devices; empty: not given
   ProfileOptions profile;
 };
 
@@ -160,7 +160,7 @@ std::string ranks_table(const TrainReport& report, const Screen& screen) {
   return "\n" + table.to_string(screen);
 }
 
-// "3.2104 -> 2.8711"; one number where there was one evaluation.
+// Returns "3.2104 -> 2.8711"; one number if there was one evaluation.
 std::string course(double first, double last) {
   return first == last ? fmt::format("{:.4f}", last) : fmt::format("{:.4f} -> {:.4f}", first, last);
 }
@@ -196,12 +196,12 @@ std::string run_table(const Job& job, const TrainReport& report, const Screen& s
   return table.to_string(screen);
 }
 
-// What came of --profile, in a line for people; empty where none was asked for.
+// Returns the result of --profile as a line of text; empty if it was not requested.
 std::string profile_line(const ProfileOptions& profile, const TrainReport& report) {
   if (profile.file.empty()) return "";
   if (static_cast<int64_t>(report.losses.size()) < profile.first_step)
     return fmt::format("no profile: the run ended before its step {}\n", profile.first_step);
-  if (report.steps_profiled == 0) return "";  // it could not be written, which is said
+  if (report.steps_profiled == 0) return "";  // it could not be written, which has been reported
   return fmt::format("profile of {} step{} in {}\n", report.steps_profiled, report.steps_profiled == 1 ? "" : "s",
                      without_controls(profile.file.string()));
 }
@@ -247,7 +247,7 @@ Job job_of(const JobArguments& arguments, const std::optional<Rendezvous>& rende
 int run_ranks(const TrainArguments& all, const Job& job) {
   all.job.output.require_writable();
   require_devices(job.device, static_cast<int>(job.devices));
-  if (!lists_devices(job.device)) require_device_of(job);  // said once, not by every rank
+  if (!lists_devices(job.device)) require_device_of(job);  // reported once, not by every rank
   if (job.device == "cpu" && job.devices > cores())
     tell(fmt::format("{} ranks share {} core{}: a step takes longer than with fewer ranks\n", job.devices, cores(),
                      cores() == 1 ? "" : "s"));
@@ -291,7 +291,7 @@ int run_train(const TrainArguments& all) {
   require_device_of(job);
   const Screen screen = screen_of(STDOUT_FILENO);
   outlive_broken_pipes();
-  // Processes that were started by run_ranks() get each signal from it, once.
+  // Processes that run_ranks() started get each signal from it, once.
   StopSignals signals({}, ::getenv(kRanksVariable) != nullptr ? ::getppid() : 0);
   if (silent) return run_silent_rank(job, all.profile, rendezvous, signals);
   TrainProgressView view(job, signals);
@@ -300,7 +300,7 @@ int run_train(const TrainArguments& all) {
     return trained(job, published, all.profile, rendezvous);
   }();
   view.finish();
-  // What is trained is saved: a report that one place refuses still goes to the others.
+  // The training is saved by now: if one output of the report fails, the others are still written.
   const auto attempt = [&](const auto& write) {
     try {
       write();

@@ -17,7 +17,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr int64_t kPreparingSteps = 100;  ///< a fraction shown as percent
+constexpr int64_t kPreparingSteps = 100;  ///< steps of a progress bar for a fraction, shown as percent
 
 }  // namespace
 
@@ -43,7 +43,7 @@ TrainProgressView::TrainProgressView(const Job& job, StopSignals& signals)
 
 void TrainProgressView::preparing(const std::string& what, double fraction) {
   const bool known = what == preparing_what_;
-  if (known && !preparing_) return;  // its end has been shown
+  if (known && !preparing_) return;  // its end has been shown already
   if (!known) {
     finish();
     preparing_what_ = what;
@@ -54,7 +54,7 @@ void TrainProgressView::preparing(const std::string& what, double fraction) {
 }
 
 void TrainProgressView::planned(const PlannedJob& job) {
-  // A misfit is explained once the view is gone.
+  // A plan that does not fit is explained after the view has ended.
   if (job.plan.fits) note(verdict_of(job.plan));
   note(effective_batch_in_words(job.settings));
   note(fmt::format("{}, {} parameters, {} operators; recorded in {}, planned in {}", name_of(job.settings.precision),
@@ -81,7 +81,7 @@ void TrainProgressView::resumed(const std::string& checkpoint, int64_t step) {
   begin_steps();
 }
 
-// The clock for the time left starts here: again after whatever took its time before the first step.
+// Starts the progress line. The clock for the remaining time starts here, after all preparations.
 void TrainProgressView::begin_steps() {
   finish();
   steps_ = std::make_unique<Progress>("train", max_steps_, progress_on_standard_error(), first_step_);
@@ -92,7 +92,7 @@ bool TrainProgressView::to_be_shown(const TrainProgress& progress) const {
 }
 
 void TrainProgressView::stepped(const TrainProgress& progress) {
-  // Before the skipped step's note, so that it stands above its own state.
+  // Before the skipped step's note, so that the note is above its own state.
   if (!steps_) begin_steps();
   if (to_be_shown(progress)) {
     steps_->update(progress.step, {fmt::format("loss {:.4g}", progress.loss),
@@ -136,7 +136,7 @@ void TrainProgressView::metrics_refused(const std::string& why) {
 
 void TrainProgressView::note(const std::string& line) {
   planning_.reset();
-  // A line an event for who reads a log; for people none is longer than the terminal is wide.
+  // One line for each event in a log; on a terminal, lines are folded to its width.
   const size_t columns = is_terminal(STDERR_FILENO) ? screen_of(STDERR_FILENO).columns : kAnyWidth;
   for (const std::string& part : folded_lines(without_controls(line), columns, 2)) {
     if (steps_) {

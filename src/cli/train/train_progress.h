@@ -1,4 +1,4 @@
-// A training run as it is seen on standard error: progress of the steps, and a line for everything else that happens.
+// Declares the output of a training run on standard error: progress of the steps, and a line for every other event.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace plimsoll::cli {
 
 class TrainProgressView : public TrainObserver {
  public:
-  /// `signals` are told what a stop would do at each time, and must outlive this.
+  /// `signals` get the effect of a stop at each time, and must outlive this object.
   TrainProgressView(const Job& job, StopSignals& signals);
 
   void preparing(const std::string& what, double fraction) override;
@@ -28,7 +28,7 @@ class TrainProgressView : public TrainObserver {
   void starting() override;
   void metrics_refused(const std::string& why) override;
 
-  /// Ends the progress line: what is printed next starts on a line of its own.
+  /// Ends the progress line, so that later output starts on a line of its own.
   void finish();
 
  private:
@@ -42,14 +42,14 @@ class TrainProgressView : public TrainObserver {
   int64_t every_n_steps_;
   std::string unit_;        ///< "tokens" or "samples"
   bool states_budget_;      ///< the job has memory_budget
-  int64_t first_step_ = 0;  ///< done before this run
+  int64_t first_step_ = 0;  ///< steps done before this run
   std::string preparing_what_;
-  std::unique_ptr<Waiting> planning_;  ///< until there is anything to tell
+  std::unique_ptr<Waiting> planning_;  ///< exists until the first output
   std::unique_ptr<Progress> preparing_;
   std::unique_ptr<Progress> steps_;
 };
 
-/// "7.42 / 8.00 GiB"; the amount used alone where there is no budget.
+/// Returns "7.42 / 8.00 GiB"; only the used amount if there is no budget.
 std::string used_of_budget(int64_t used, int64_t budget);
 
 }  // namespace plimsoll::cli

@@ -17,7 +17,7 @@
 #include "collectives/device_group.h"
 #include "collectives/nccl_memory.h"
 
-// What NCCL writes into the group's options must have the layout that libtorch was compiled with (cmake/Cuda.cmake).
+// The group's NCCL options must have the layout that libtorch was compiled with (cmake/Cuda.cmake).
 static_assert(NCCL_MAJOR == 2 && NCCL_MINOR == 28, "libtorch 2.11 is compiled with NCCL 2.28");
 
 namespace plimsoll {
@@ -25,14 +25,14 @@ namespace {
 
 using c10d::ProcessGroupNCCL;
 
-// The group's own timeout: ranks that fail are found by the watch of the store.
+// Timeout of the group itself: the watch of the store finds ranks that fail.
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
 void require(cudaError_t error, const char* what) {
   TORCH_CHECK(error == cudaSuccess, what, ": ", cudaGetErrorString(error));
 }
 
-/// c10d's thread that watches a group ends the process and prints traces unless it is told not to.
+/// Configures c10d's thread that watches a group; by default it ends the process and prints traces.
 void quiet_watchdog() {
   for (const char* name :
        {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING", "TORCH_NCCL_BLOCKING_WAIT",
@@ -116,7 +116,7 @@ class NcclGroup final : public DeviceGroup {
   }
 
  private:
-  /// The current stream goes on when the work is done, which runs on a stream of the group.
+  /// Makes the current stream wait for the work, which runs on a stream of the group.
   void enqueue(const c10::intrusive_ptr<c10d::Work>& work) {
     if (!work) return;
     work->wait();

@@ -16,7 +16,7 @@ struct LabeledSeries {
   int64_t label = 0;
 };
 
-/// Upper limit of the arithmetic operations of the baseline by time warping: about ten seconds on one core.
+/// Upper limit of the arithmetic operations of the baselines by time warping: about ten seconds on one core.
 inline constexpr double kMaxWarpingOperations = 1e10;
 
 /// Returns the distance of two series of one length by dependent dynamic time warping (DTW_D of Shokoohi-Yekta and
@@ -32,9 +32,10 @@ double warping_distance(std::span<const float> a, std::span<const float> b, int6
 /// Keogh, 2004) if they are then; else -1.
 int64_t warping_band(int64_t pairs, int64_t length, int64_t channels);
 
-/// Returns the accuracies on `held_out` of three classifiers that know only `train`, by this order: 1-nearest neighbor
-/// by Euclidean distance, 1-nearest neighbor by warping_distance() within warping_band() (left out if that is -1), the
-/// most frequent class. Both sets have series of one length; `train` is not empty. None if nothing is held out.
+/// Returns the accuracies on `held_out` of classifiers that know only `train`, in this order: 1-nearest neighbor by
+/// Euclidean distance; by warping_distance(); by the same with mean 0 and deviation 1 in each channel of each series,
+/// as in the published results; the most frequent class. The two by warping have warping_band() for the pairs of both,
+/// and are left out if that is -1. All series have one length; `train` is not empty. None if nothing is held out.
 std::vector<Baseline> series_baselines(const std::vector<LabeledSeries>& train,
                                        const std::vector<LabeledSeries>& held_out, int64_t channels, int64_t classes);
 

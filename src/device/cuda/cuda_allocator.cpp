@@ -26,11 +26,12 @@ std::atomic<int64_t> live{0}, peak{0}, allocations{0};
   throw UserError(fmt::format("{} is not offered by Plimsoll's allocator", what), UserError::Kind::failure);
 }
 
-// What libtorch asks of a CUDA allocator beside memory is of caches and pools, which there are none of here.
+// An allocator of planned memory. The rest of libtorch's interface for CUDA allocators concerns caches and pools, which
+// do not exist here.
 class PlannedAllocator final : public CUDAAllocator {
  public:
   static PlannedAllocator& get() {
-    static auto* allocator = new PlannedAllocator;  // kernels may free during static destruction
+    static auto* allocator = new PlannedAllocator;  // never destroyed: kernels may free during static destruction
     return *allocator;
   }
 
@@ -116,7 +117,8 @@ class PlannedAllocator final : public CUDAAllocator {
     void* address = nullptr;
     if (const cudaError_t error = cudaMalloc(&address, bytes); error != cudaSuccess) {
       cudaGetLastError();
-      // libtorch's own type: where there are several, cuDNN's wrapper then tries a kernel that takes less.
+      // libtorch's own exception type: if there are several kernels, cuDNN's wrapper then tries one that needs less
+      // memory.
       TORCH_CHECK_WITH(OutOfMemoryError, error != cudaErrorMemoryAllocation, "the device has no ",
                        format_bytes(static_cast<int64_t>(bytes)), " left for what a kernel takes beside its plan");
       require(error, "taking device memory");
@@ -142,7 +144,7 @@ class PlannedAllocator final : public CUDAAllocator {
     {
       const std::lock_guard lock(self.mutex_);
       const auto found = self.blocks_.find(address);
-      if (found == self.blocks_.end()) return;  // of an arena: only lent
+      if (found == self.blocks_.end()) return;  // memory of an arena, which the frame only lent
       bytes = found->second;
       self.blocks_.erase(found);
     }

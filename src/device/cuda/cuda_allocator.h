@@ -1,5 +1,5 @@
-// Stands in for libtorch's caching allocator on NVIDIA devices: what a kernel asks for while an op runs is answered
-// from the op's frame, and nothing is kept for later.
+// Declares the replacement of libtorch's caching allocator on NVIDIA devices. While an op runs, the op's frame answers
+// its kernel's requests; freed memory is not cached.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,18 @@
 
 namespace plimsoll::cuda::allocator {
 
-/// Puts our allocator in libtorch's place, once in a process. Before anything is taken from libtorch's own.
+/// Replaces libtorch's allocator, once in a process. Must be called before any allocation from libtorch's own.
 void install();
 
-/// From here to end_op() this thread's requests are the frame's. What it has no place for comes from cudaMalloc, and is
-/// counted; under capture that is refused.
+/// Begins an op: until end_op(), `frame` answers this thread's requests. A request that the frame has no range for
+/// comes from cudaMalloc and is counted; during capture it is refused.
 void begin_op(AllocationFrame& frame);
 void end_op();
 
-/// Bytes that came from cudaMalloc and have not been given back: libraries' workspaces, and what is taken between ops.
+/// Returns the bytes from cudaMalloc that are not freed: workspaces of libraries, and allocations between ops.
 int64_t outside_now();
-/// The most of them at a time while ops ran, since the last reset, and how often cudaMalloc was called at all.
+/// outside_peak() returns the largest number of these bytes at one time while ops ran, since the last reset.
+/// device_allocations() returns the number of calls of cudaMalloc at any time.
 int64_t outside_peak();
 void reset_outside_peak();
 int64_t device_allocations();

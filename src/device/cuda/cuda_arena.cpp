@@ -61,7 +61,8 @@ CudaArena::~CudaArena() {
 }
 
 void CudaArena::release() noexcept {
-  // Kernels may still be at it, also those of whoever was given tensors in it. The caller's device may be another.
+  // Kernels may still use the memory, and so may callers that have tensors in it. The caller's current device may be
+  // another.
   int current = device_;
   cudaGetDevice(&current);
   cudaSetDevice(device_);
@@ -111,7 +112,7 @@ void CudaArena::grow(int64_t bytes) {
   bytes_ = bytes;
 }
 
-// From the end, a piece at a time.
+// Searches from the end, a piece at a time.
 int64_t CudaArena::touched_bytes() const {
   constexpr int64_t kPiece = int64_t{16} << 20;
   std::vector<uint8_t> piece(static_cast<size_t>(std::min(bytes_, kPiece)));

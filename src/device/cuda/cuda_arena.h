@@ -1,5 +1,5 @@
-// The arena on an NVIDIA device: one range of addresses with memory mapped behind it (CUDA's virtual memory management,
-// CUDA C++ Programming Guide, "Virtual Memory Management").
+// Declares the arena on an NVIDIA device: one range of addresses with memory mapped behind it (CUDA's virtual memory
+// management, CUDA C++ Programming Guide, "Virtual Memory Management").
 #pragma once
 
 #include <cuda.h>
@@ -11,12 +11,12 @@
 
 namespace plimsoll::cuda {
 
-/// Addresses for all of the device are reserved, so that growing moves nothing; memory is mapped behind the first
-/// bytes(), in the pieces (2 MiB) that the device gives it in.
+/// An arena that reserves addresses for all of the device's memory, so that growing moves nothing. Memory is mapped
+/// behind the first bytes(), in pieces of the device's granularity (2 MiB).
 class CudaArena final : public Arena {
  public:
-  /// Throws MemoryUnavailable if the device does not give `bytes`, UserError (failure) if it has no virtual memory
-  /// management (before Pascal, some virtual machines).
+  /// Throws MemoryUnavailable if the device does not have `bytes`. Throws UserError (failure) if it has no virtual
+  /// memory management (before Pascal, some virtual machines).
   CudaArena(int device, cudaStream_t stream, int64_t bytes, int64_t most = 0);
   ~CudaArena() override;
   CudaArena(const CudaArena&) = delete;

@@ -1,4 +1,5 @@
-// NVIDIA's devices: one stream for the ops, arenas of mapped memory, copies on streams of their own, graphs of ops.
+// Implements the backend for NVIDIA's devices: one stream for the ops, arenas of mapped memory, copies on streams of
+// their own, graphs of ops.
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
@@ -32,12 +33,12 @@
 namespace plimsoll::cuda {
 namespace {
 
-/// Bytes of the device that graphs take, all of a process's.
+/// Bytes of the device that all graphs of a process use.
 using GraphBytes = std::shared_ptr<std::atomic<int64_t>>;
 
 class Graph final : public CapturedOps {
  public:
-  /// `bytes`: what the driver keeps of it on the device, part of `all`.
+  /// `bytes`: memory of the device that the driver keeps for the graph, a part of `all`.
   Graph(cudaStream_t stream, cudaGraph_t graph, cudaGraphExec_t ready, int64_t bytes, GraphBytes all)
       : stream_(stream), graph_(graph), ready_(ready), bytes_(bytes), all_(std::move(all)) {
     *all_ += bytes_;
@@ -60,7 +61,7 @@ class Graph final : public CapturedOps {
   const GraphBytes all_;
 };
 
-/// Of the exception that is being handled.
+/// Returns the message of the exception that is being handled.
 std::string what_is_thrown() {
   try {
     throw;
@@ -102,7 +103,7 @@ class CudaSideLine final : public SideLine {
       events_.pop_front();
     }
     const cudaError_t error = cudaStreamWaitEvent(stream_, event);
-    cudaEventDestroy(event);  // once it was reached
+    cudaEventDestroy(event);  // takes effect after it was reached
     require(error, "waiting for ops before an exchange");
     allocator::begin_op(frame);
     try {
@@ -198,7 +199,7 @@ class CudaBackend final : public Backend {
         [&](std::byte* to, const void* from, int64_t bytes) {
           staging_.write(to, static_cast<const std::byte*>(from), bytes);
         });
-    synchronize();  // the host's arena is among the targets
+    synchronize();  // the host's arena may be among the targets
   }
   int64_t scratch_of_moves(int64_t bytes) const override { return bytes; }
   void synchronize() override { require(cudaStreamSynchronize(stream_), "a kernel failed"); }
@@ -209,10 +210,10 @@ class CudaBackend final : public Backend {
 
   bool captures() const override { return true; }
   std::unique_ptr<CapturedOps> capture(const std::function<void()>& ops) override {
-    take_library_workspaces();  // not within it: a capture allows no memory to be taken
+    take_library_workspaces();  // not within the capture, which does not allow allocations
     const c10::cuda::CUDAStreamGuard guard(stream_);
     const int64_t before = allocator::device_allocations();
-    // Thread-local: other threads' calls (a copy of the next batch) are none of the capture's business.
+    // Thread-local: calls of other threads, such as a copy of the next batch, must not affect the capture.
     require(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "taking ops down as a graph");
     cudaGraph_t graph = nullptr;
     try {
@@ -222,15 +223,15 @@ class CudaBackend final : public Backend {
       if (graph) cudaGraphDestroy(graph);
       cudaGetLastError();
       capture_refusal_ = what_is_thrown();
-      return nullptr;  // an op that cannot be taken down: they run one by one
+      return nullptr;  // an op cannot be captured: the ops run one by one
     }
     cudaGraphExec_t ready = nullptr;
     cudaError_t error = cudaStreamEndCapture(stream_, &graph);
     const std::optional<int64_t> free_before = available_bytes();
     if (error == cudaSuccess && allocator::device_allocations() != before) error = cudaErrorMemoryAllocation;
     if (error == cudaSuccess) error = cudaGraphInstantiate(&ready, graph, 0);
-    // The driver keeps what it needs to run it on the device, beside all that was planned: from now on, not from when
-    // it first runs.
+    // The driver keeps memory on the device for the graph, outside everything planned. Uploading allocates it now
+    // instead of in the first launch.
     if (error == cudaSuccess) error = cudaGraphUpload(ready, stream_);
     if (error == cudaSuccess) error = cudaStreamSynchronize(stream_);
     if (error != cudaSuccess || graph == nullptr) {
@@ -247,7 +248,8 @@ class CudaBackend final : public Backend {
   std::string capture_refusal() const override { return capture_refusal_; }
 
  private:
-  // cuBLAS and cuBLASLt take their workspaces with a thread's first products and keep them: before an op, not in it.
+  // cuBLAS and cuBLASLt allocate their workspaces in a thread's first matmuls and keep them. This is done before an op,
+  // not within it.
   void take_library_workspaces() {
     thread_local bool taken = false;
     if (taken) return;
@@ -258,10 +260,10 @@ class CudaBackend final : public Backend {
       const auto options = at::TensorOptions().dtype(type).device(device());
       const at::Tensor a = at::empty({64, 64}, options).zero_(), bias = at::empty({64}, options).zero_();
       at::mm(a, a);
-      at::addmm(bias, a, a);  // with a bias it is cuBLASLt's
+      at::addmm(bias, a, a);  // a matmul with bias uses cuBLASLt
     }
     synchronize();
-    // The plan has them once: what further threads take is beside it, and is seen as such.
+    // The plan has these bytes once: workspaces of further threads are out of the arena, and are counted as such.
     int64_t none = 0;
     library_bytes_.compare_exchange_strong(none, allocator::outside_now() - before);
     taken = true;
@@ -271,7 +273,7 @@ class CudaBackend final : public Backend {
   const c10::cuda::CUDAStream stream_;
   Staging staging_;
   std::string name_;
-  std::optional<c10::cuda::CUDAStream> callers_stream_;  // while an op runs
+  std::optional<c10::cuda::CUDAStream> callers_stream_;  // set while an op runs
   std::atomic<int64_t> library_bytes_ = 0;
   const GraphBytes graph_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
   std::string capture_refusal_;
@@ -284,25 +286,27 @@ class CudaBackend final : public Backend {
 
 extern "C" __attribute__((visibility("default"))) plimsoll::Backend* plimsoll_open_backend(std::string& missing) {
   try {
-    // libtorch's message for an old driver also recommends another torch, with which this library cannot be loaded.
+    // libtorch's message for an old driver also recommends another version of torch, with which this library cannot be
+    // loaded.
     int version = 0;
     if (::cudaDriverGetVersion(&version) == cudaSuccess && version > 0 && version < CUDART_VERSION / 1000 * 1000) {
       missing = fmt::format("the NVIDIA driver is for CUDA {}.{}; a driver for CUDA {} is needed (580 or later)",
                             version / 1000, version % 1000 / 10, CUDART_VERSION / 1000);
       return nullptr;
     }
-    c10::cuda::device_count_ensure_non_zero();  // says why if there is none
+    c10::cuda::device_count_ensure_non_zero();  // throws with the reason if there is none
     plimsoll::cuda::allocator::install();
     if (!at::Context::hasCUDA()) {
       missing = "libtorch was asked for its devices before its CUDA library was loaded: ask for the device first";
       return nullptr;
     }
     at::globalContext().lazyInitDevice(c10::kCUDA);
-    // The same step gives the same bits, and float32 is float32.
+    // The same step gives the same bits, and float32 is not replaced by TF32.
     at::globalContext().setBenchmarkCuDNN(false);
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setAllowTF32CuDNN(false);
-    static auto* backend = new plimsoll::cuda::CudaBackend(0);  // arenas of static lifetime may outlive a static object
+    static auto* backend = new plimsoll::cuda::CudaBackend(0);  // never destroyed: arenas of static lifetime may
+                                                                // outlive a static object
     return backend;
   } catch (const c10::Error& error) {
     missing = error.what_without_backtrace();

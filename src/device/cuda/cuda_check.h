@@ -1,4 +1,4 @@
-// What the CUDA runtime refuses, as errors of ours.
+// Turns errors of the CUDA runtime into UserError.
 #pragma once
 
 #include <cuda_runtime_api.h>

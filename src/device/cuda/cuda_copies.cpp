@@ -47,13 +47,13 @@ cudaEvent_t CudaCopies::take_event() {
   return event;
 }
 
-// What is done needs no event any more: nobody has to wait for it.
+// Recycles the events of copies that are done, because nothing waits for them any more.
 void CudaCopies::forget_finished() {
   while (!copies_.empty() && cudaEventQuery(copies_.front().done) == cudaSuccess) {
     spare_.push_back(copies_.front().done);
     copies_.pop_front();
   }
-  cudaGetLastError();  // "not ready" is an answer
+  cudaGetLastError();  // clears "not ready", which is no error
 }
 
 int64_t CudaCopies::start(std::byte* target, const std::byte* source, size_t bytes, std::function<void()> then,
@@ -62,7 +62,7 @@ int64_t CudaCopies::start(std::byte* target, const std::byte* source, size_t byt
   const bool in = kind_of(target) == cudaMemoryTypeDevice;
   const bool paged = kind_of(in ? source : target) == cudaMemoryTypeUnregistered;
   const cudaStream_t stream = in ? in_ : out_;
-  // The source has been written, and the target's place is free, once the ops so far are done.
+  // When the ops so far are done, the source has been written and the target's memory is free.
   require(cudaEventRecord(ready_, compute_), "ordering a copy after the ops");
   require(cudaStreamWaitEvent(stream, ready_, 0), "ordering a copy after the ops");
   if (first) call_on(stream, std::move(first));

@@ -1,4 +1,4 @@
-// Copies on streams of their own, one for each direction, ordered with the ops by events.
+// Declares copies on streams of their own, one for each direction, ordered with the ops by events.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@ namespace plimsoll::cuda {
 
 class CudaCopies final : public CopyEngine {
  public:
-  /// `compute`: the stream that ops run on. `piece`: bytes in which what is not pinned is copied.
+  /// `compute`: the stream that ops run on. `piece`: bytes of a piece in copies of memory that is not pinned.
   explicit CudaCopies(cudaStream_t compute, int64_t piece = int64_t{8} << 20);
   ~CudaCopies() override;
   CudaCopies(const CudaCopies&) = delete;
@@ -38,7 +38,7 @@ class CudaCopies final : public CopyEngine {
   cudaStream_t in_ = nullptr, out_ = nullptr;
   cudaEvent_t ready_ = nullptr;
   std::unique_ptr<PagedCopies> paged_in_, paged_out_;
-  std::deque<Copy> copies_;  // that may not be done, by number
+  std::deque<Copy> copies_;  // copies that may be in flight, by number
   std::vector<cudaEvent_t> spare_;
   int64_t started_ = 0;
 };

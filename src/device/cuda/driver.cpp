@@ -8,7 +8,7 @@
 namespace plimsoll::cuda {
 namespace {
 
-constexpr unsigned kVersion = 12000;  // all that is asked for is older
+constexpr unsigned kVersion = 12000;  // all functions that are looked up are older than this
 
 template <typename Function>
 void find(const char* name, Function& function) {
@@ -38,7 +38,7 @@ Driver find_all() {
 }  // namespace
 
 const Driver& driver() {
-  static const Driver all = find_all();  // tried again after an error
+  static const Driver all = find_all();  // tried again after an exception
   return all;
 }
 

@@ -1,5 +1,5 @@
-// The functions of CUDA's driver that the runtime has no counterpart of. They are asked of the runtime by name, so that
-// nothing is linked with the driver, which machines without a device do not have.
+// Declares functions of CUDA's driver that have no counterpart in the runtime. They are looked up by name through the
+// runtime. Nothing is linked with the driver, because machines without a device do not have it.
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +18,7 @@ struct Driver {
   decltype(&cuDeviceGetAttribute) attribute;
 };
 
-/// Throws UserError (failure), naming it, if the driver lacks one.
+/// Returns the functions. Throws UserError (failure), naming the function, if the driver lacks one.
 const Driver& driver();
 
 }  // namespace plimsoll::cuda

@@ -24,23 +24,24 @@ namespace {
 using ops::FusedLayout;
 
 constexpr int kThreads = 256;
-constexpr int64_t kBlocksAProcessor = 8;  // as many as fit at a time; each goes on with the next elements
+constexpr int64_t kBlocksAProcessor = 8;  // blocks that fit on a multiprocessor at the same time; each continues with
+                                          // later elements
 
 struct Kernel {
-  cudaKernel_t wide = nullptr;  // none where operands are not dense
+  cudaKernel_t wide = nullptr;  // null if operands are not dense
   cudaKernel_t single = nullptr;
   int64_t width = 1;
   int64_t most_blocks = 0;
 };
 
-// The arguments of a kernel over several dimensions, as its text declares them.
+// Arguments of a kernel over several dimensions, as its source declares them.
 struct Strides {
   long long sizes[kMostFusedDimensions] = {};
   long long strides[kMostFusedInputs + kMostFusedOutputs][kMostFusedDimensions] = {};
 };
 static_assert(kMostFusedDimensions == 6 && kMostFusedInputs + kMostFusedOutputs == 18);
 
-// All that a kernel's text depends on, and the device.
+// Everything that a kernel's source depends on, and the device.
 using Key = std::vector<int64_t>;
 
 Key key_of(const FusedProgram& program, const FusedLayout& layout, int device) {
@@ -72,7 +73,7 @@ Kernel compiled(const FusedProgram& program, const FusedLayout& layout, int devi
     code = nvrtc.compile(source, capability);
     cache.keep(key, *code);
   }
-  cudaLibrary_t library = nullptr;  // stays loaded: plans come and go, and ask for the same kernels
+  cudaLibrary_t library = nullptr;  // stays loaded: later plans need the same kernels
   require(cudaLibraryLoadData(&library, code->data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
           "loading a fused kernel");
   Kernel kernel;

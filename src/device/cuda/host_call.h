@@ -1,4 +1,4 @@
-// Functions of the host among a stream's work.
+// Declares calls of host functions in a CUDA stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,8 +7,8 @@
 
 namespace plimsoll::cuda {
 
-/// Has `function` called, by a thread of CUDA's, after what is on the stream so far and before what comes then. It must
-/// neither throw nor call CUDA. Throws UserError (failure) where CUDA fails.
+/// Enqueues a call of `function` on `stream`, after the work enqueued so far and before later work. A thread of CUDA
+/// calls it. It must neither throw nor call CUDA. Throws UserError (failure) if CUDA fails.
 void call_on(cudaStream_t stream, std::function<void()> function);
 
 }  // namespace plimsoll::cuda

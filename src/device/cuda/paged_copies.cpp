@@ -9,7 +9,7 @@
 namespace plimsoll::cuda {
 namespace {
 
-// What comes on `after` from now on waits for what is on `before`.
+// Makes later work on `after` wait for the work on `before`.
 void order(cudaStream_t before, cudaEvent_t event, cudaStream_t after) {
   require(cudaEventRecord(event, before), "ordering the pieces of a copy");
   require(cudaStreamWaitEvent(after, event, 0), "ordering the pieces of a copy");
@@ -54,7 +54,7 @@ void PagedCopies::to_device(std::byte* target, const std::byte* source, int64_t 
   for (int64_t done = 0; done < bytes; done += piece_) {
     Buffer& buffer = next();
     const auto piece = static_cast<size_t>(std::min(bytes - done, piece_));
-    // An event that was never recorded is not waited for: the buffer is free.
+    // An event that was never recorded does not block: the buffer is free.
     require(cudaStreamWaitEvent(host_, buffer.free, 0), "waiting for a copy's buffer");
     call_on(host_, [to = buffer.data, from = source + done, piece] { std::memcpy(to, from, piece); });
     order(host_, buffer.full, stream_);

@@ -1,5 +1,5 @@
-// Copies between the device and memory of the host that is not pinned: the disk's arena. cudaMemcpyAsync would make the
-// caller wait for them, until the disk has answered too.
+// Declares copies between the device and host memory that is not pinned: the disk's arena. cudaMemcpyAsync would block
+// the caller until they are done, which includes the time of the disk.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,19 +10,19 @@
 
 namespace plimsoll::cuda {
 
-/// In pieces, through two pinned buffers in turns. The host's side of them is done by functions on a stream of its own,
-/// while the piece before crosses.
+/// A copier in pieces, through two alternating pinned buffers. Host functions on a stream of its own copy on the host
+/// side, while the previous piece crosses the link.
 class PagedCopies {
  public:
-  /// `stream`: what the device's side of the copies is put on. `piece`: bytes of each buffer; they are taken with the
-  /// first copy.
+  /// `stream` gets the device's side of the copies. `piece`: bytes of each buffer; the first copy allocates the
+  /// buffers.
   PagedCopies(cudaStream_t stream, int64_t piece) : stream_(stream), piece_(piece) {}
   ~PagedCopies();
   PagedCopies(const PagedCopies&) = delete;
   PagedCopies& operator=(const PagedCopies&) = delete;
 
-  /// After what is on the stream so far and before what is put there from now on. The host must leave its memory alone
-  /// until then. Throws UserError (failure) where CUDA fails.
+  /// Copy after the work enqueued so far and before later work. The host must not use its memory until then. Throw
+  /// UserError (failure) if CUDA fails.
   void to_device(std::byte* target, const std::byte* source, int64_t bytes);
   void from_device(std::byte* target, const std::byte* source, int64_t bytes);
 
@@ -37,7 +37,7 @@ class PagedCopies {
   const cudaStream_t stream_;
   const int64_t piece_;
   cudaStream_t host_ = nullptr;
-  cudaEvent_t turn_ = nullptr;  // where one stream goes on after the other
+  cudaEvent_t turn_ = nullptr;  // orders one stream after the other
   std::array<Buffer, 2> buffers_;
   size_t next_ = 0;
 };

@@ -22,13 +22,14 @@ void PinnedArena::unlock_pages() noexcept {
   locked_ = 0;
 }
 
-// No copy is under way while an arena grows.
+// Must not be called while a copy is in flight.
 void PinnedArena::grow(int64_t bytes) {
   arena_.grow(bytes);
   lock_pages();
 }
 
-// Whole pages, as the arena ends with one, and all as one range: a copy must not cross from one range into another.
+// Locks whole pages, because the arena ends with one, and all of them as one range: a copy must not cross from one
+// range into another.
 void PinnedArena::lock_pages() {
   const int64_t page = sysconf(_SC_PAGESIZE), wanted = (arena_.bytes() + page - 1) / page * page;
   if (wanted <= locked_) return;

@@ -1,14 +1,14 @@
-// Memory of the host that a device copies from and to by itself, while ops run.
+// Declares host memory that a device copies from and to by itself while ops run.
 #pragma once
 
 #include "device/cpu_arena.h"
 
 namespace plimsoll::cuda {
 
-/// An arena of the CPU whose pages are locked for the device.
+/// A CPU arena whose pages are locked for the device.
 class PinnedArena final : public Arena {
  public:
-  /// Throws MemoryUnavailable if the machine does not give `bytes`, or does not let them be locked.
+  /// Throws MemoryUnavailable if the machine does not have `bytes`, or if it refuses to lock them.
   explicit PinnedArena(int64_t bytes, int64_t most = 0);
   ~PinnedArena() override;
   PinnedArena(const PinnedArena&) = delete;

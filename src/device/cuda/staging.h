@@ -1,5 +1,5 @@
-// Two pinned buffers of the host, taken in turns: a tensor of the program's own goes to the device through them while
-// the next piece is being put into the other.
+// Declares two alternating pinned buffers of the host. A tensor of the program's own is copied to the device through
+// one of them, while the next piece is copied into the other.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,13 +12,13 @@ namespace plimsoll::cuda {
 
 class Staging {
  public:
-  /// `bytes`: of each buffer.
+  /// `bytes` of each buffer.
   explicit Staging(cudaStream_t stream, int64_t bytes = int64_t{8} << 20);
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Copies to the device (or pinned host memory) after the ops so far; `source` is free when it returns.
+  /// Copies to the device (or pinned host memory) after the ops so far; `source` may be reused when it returns.
   void write(std::byte* target, const std::byte* source, int64_t bytes);
   /// Copies from the device (or pinned host memory) after the ops so far, and waits for it.
   void read(std::byte* target, const std::byte* source, int64_t bytes);

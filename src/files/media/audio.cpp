@@ -23,7 +23,7 @@ Resampler make_resampler(const AVFrame& frame, int sample_rate) {
   AVChannelLayout mono, from;
   av_channel_layout_default(&mono, 1);
   const int channels = frame.ch_layout.nb_channels;
-  // Files that count channels and do not say which they are.
+  // Some files have a number of channels, but not their layout.
   if (frame.ch_layout.order == AV_CHANNEL_ORDER_UNSPEC) {
     av_channel_layout_default(&from, channels);
   } else {
@@ -33,14 +33,14 @@ Resampler make_resampler(const AVFrame& frame, int sample_rate) {
   int error = swr_alloc_set_opts2(&context, &mono, AV_SAMPLE_FMT_FLT, sample_rate, &from,
                                   static_cast<AVSampleFormat>(frame.format), frame.sample_rate, 0, nullptr);
   Resampler resampler(context);
-  // Channels are averaged, not added: libswresample lets sums of floats exceed 1 unless it is told.
+  // Channels are averaged, not added: by default libswresample lets sums of floats exceed 1.
   if (error >= 0) error = av_opt_set_double(context, "rematrix_maxval", 1.0, 0);
   if (error >= 0) error = swr_init(context);
   if (error < 0) fail("has sound that cannot be resampled", error);
   return resampler;
 }
 
-// What `frame` makes (nullptr: what is left) at the end of `samples`.
+// Appends the converted samples of `frame` to `samples`; nullptr: the resampler's remaining samples.
 void append(SwrContext& context, const AVFrame* frame, std::vector<float>& samples) {
   const int room = swr_get_out_samples(&context, frame == nullptr ? 0 : frame->nb_samples);
   if (room <= 0) return;
@@ -56,11 +56,11 @@ void append(SwrContext& context, const AVFrame* frame, std::vector<float>& sampl
   samples.resize(before + static_cast<size_t>(made));
 }
 
-// Sound that lacks a part is out of step with the pictures, or silent where it should not be: an error, not less sound.
-// `heard`: seconds that were decoded.
+// Throws for incomplete sound: it would be out of step with the pictures, or silent in the wrong place. `heard`:
+// seconds that were decoded.
 void check_whole(const std::string& path, MediaFile& file, double heard) {
   if (file.has_hole()) throw MediaError("has sound that cannot be decoded in its middle; it is damaged");
-  // Guessed from the file's size it says nothing where the rate of bits varies.
+  // A length guessed from the file's size is meaningless for a variable bit rate.
   const bool guessed = file.format().duration_estimation_method == AVFMT_DURATION_FROM_BITRATE;
   const double stated = guessed ? 0 : MediaFile(path, AVMEDIA_TYPE_AUDIO).stated_seconds();
   if (file.broke_off() && stated <= 0)
@@ -77,9 +77,9 @@ void audio(const std::string& path, int64_t sample_rate, std::vector<float>& sam
   const Frame frame = make_frame();
   Resampler resampler;
   int format = -1, rate = 0, channels = 0;
-  double heard = 0, ends = 0;  // seconds: decoded, and by their times after the stream's start
+  double heard = 0, ends = 0;  // seconds: decoded, and last time stamp after the stream's start
   while (file.next(*frame)) {
-    // A stream may change in its middle: a new resampler then, after what the old one still holds.
+    // A stream's format may change; a new resampler is then needed, after the samples that the old one still holds.
     if (!resampler || frame->format != format || frame->sample_rate != rate ||
         frame->ch_layout.nb_channels != channels) {
       if (resampler) append(*resampler, nullptr, samples);

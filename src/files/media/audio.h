@@ -1,3 +1,4 @@
+// Declares the function that decodes the sound of a file.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 namespace plimsoll::media {
 namespace {
 
-// What `action` says is the matter.
+// Returns the error message of `action`; "" if there is none.
 template <typename Action>
 std::string matter_with(const Action& action) {
   try {

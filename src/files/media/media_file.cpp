@@ -15,7 +15,7 @@ extern "C" {
 namespace plimsoll::media {
 namespace {
 
-// Decoders run on the thread that calls them, so that what they said last is of this file.
+// Decoders run on the calling thread, so that their last message belongs to this file.
 thread_local std::string last_said;
 
 void keep_message(void*, int level, const char* format, va_list values) {
@@ -26,21 +26,21 @@ void keep_message(void*, int level, const char* format, va_list values) {
   while (!last_said.empty() && (last_said.back() == '\n' || last_said.back() == '.')) last_said.pop_back();
 }
 
-// What is read. Playlists (concat, hls, dash, imf, ...) are not: they name other files or addresses, which some of them
-// open by themselves, without asking io_open.
+// Formats that are read. Playlists (concat, hls, dash, imf, ...) are not: they name other files or addresses, and some
+// open them without calling io_open.
 constexpr const char* kFormats =
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,flv,asf,ogg,mxf,dv,"  // containers
     "gif,apng,yuv4mpegpipe,ivf,h264,hevc,m4v,"                                             // pictures only
     "wav,w64,aiff,au,caf,mp3,flac,aac,ac3,eac3";                                           // sound only
 
-// A reference in a file of these formats: the only file that is opened is the one that was named.
+// Refuses a reference in a file of these formats: only the named file is opened.
 int refuse_to_open(AVFormatContext*, AVIOContext** io, const char*, int, AVDictionary**) {
   *io = nullptr;
   return AVERROR(EPERM);
 }
 
-// The decoders that are used: each is common in the formats above, and has been fuzzed for years. FFmpeg has hundreds
-// more, of games and old programs, that a hostile file could choose.
+// Decoders that are used: each is common in the formats above, and has been fuzzed for years. FFmpeg has hundreds more,
+// of games and old programs, that a hostile file could choose.
 constexpr const char* kCodecs =
     "h264,hevc,mpeg4,mpeg1video,mpeg2video,mpegvideo,h263,flv,vp8,vp9,libdav1d,av1,theora,vc1,wmv1,wmv2,wmv3,"
     "msmpeg4v2,msmpeg4,mjpeg,dvvideo,prores,dnxhd,ffv1,huffyuv,ffvhuff,cinepak,rawvideo,gif,apng,png,"
@@ -48,22 +48,22 @@ constexpr const char* kCodecs =
     "adpcm_ms,adpcm_ima_wav,adpcm_ima_qt,pcm_u8,pcm_s8,pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,pcm_s32le,pcm_s32be,"
     "pcm_dvd,pcm_bluray,pcm_f32le,pcm_f32be,pcm_f64le,pcm_f64be,pcm_alaw,pcm_mulaw";
 
-// 8K video (7680 x 4320) has fewer pixels. Decoders allocate what a header claims, several times over.
+// 8K video (7680 x 4320) has fewer pixels. Decoders allocate several times the size that a header states.
 constexpr int64_t kMaxPixels = int64_t{1} << 25;
 
-// Bytes of one allocation of FFmpeg, at most: the largest picture that is read (files/picture.h) takes 512 MiB.
+// Largest allocation of FFmpeg, in bytes: the largest picture that is read (files/picture.h) takes 512 MiB.
 constexpr size_t kMaxAllocation = size_t{640} << 20;
 
-// Bytes, and microseconds of the file, from which the streams are told. Both are FFmpeg's own values.
+// Bytes, and microseconds of the file, that are read to identify the streams. Both are FFmpeg's own values.
 constexpr int64_t kProbeBytes = 5'000'000, kProbeMicroseconds = 5'000'000;
-// Packets may be empty, and do not count as bytes then.
+// Packets may be empty, and then do not count as bytes.
 constexpr int64_t kMaxProbedPackets = 100'000;
 
-// A packet of a real file takes at least one byte of it; damaged indexes lead to the same bytes again and again.
+// A packet of a valid file takes at least one byte of it; damaged indexes lead to the same bytes repeatedly.
 constexpr int64_t kPacketsFloor = 4096;
 
-// Pixels or samples that may be decoded from one file, and further ones for each of its bytes. A recording of a still
-// screen has about 10^4 pixels a byte; silence in FLAC has 4681 samples a byte.
+// Pixels or samples that may be decoded from one file, and more for each of its bytes. A recording of a still screen
+// has about 10^4 pixels for each byte; silence in FLAC has 4681 samples for each byte.
 constexpr int64_t kDecodedFloor = int64_t{1} << 31, kDecodedFactor = int64_t{1} << 15;
 
 std::string listed_codecs() {
@@ -108,7 +108,7 @@ void silence() {
 }
 
 void CloseFile::operator()(AVFormatContext* format) const {
-  AVIOContext* io = format->pb;  // ours (AVFMT_FLAG_CUSTOM_IO): closing the format leaves it open
+  AVIOContext* io = format->pb;  // ours (AVFMT_FLAG_CUSTOM_IO): closing the format does not close it
   avformat_close_input(&format);
   avio_closep(&io);
 }
@@ -119,7 +119,7 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type)
   if (format == nullptr || packet_ == nullptr) throw std::bad_alloc();
   AVDictionary* only_files = nullptr;
   av_dict_set(&only_files, "protocol_whitelist", "file", 0);
-  // "file:" so that no name is taken for a protocol.
+  // "file:", so that a name is not read as a protocol.
   int error = avio_open2(&format->pb, ("file:" + path).c_str(), AVIO_FLAG_READ, nullptr, &only_files);
   if (error < 0) {
     av_dict_free(&only_files);
@@ -130,7 +130,7 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type)
   format->io_open = refuse_to_open;
   format->probesize = kProbeBytes;
   format->max_analyze_duration = kProbeMicroseconds;
-  // FFmpeg asks before each packet that it reads to tell the streams.
+  // FFmpeg calls this before each packet that it reads to identify the streams.
   format->interrupt_callback = {[](void* probed) -> int {
                                   int64_t& count = *static_cast<int64_t*>(probed);
                                   return count >= 0 && ++count > kMaxProbedPackets ? 1 : 0;
@@ -144,7 +144,7 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type)
   av_dict_set(&only_formats, "codec_whitelist", kCodecs, 0);
   error = avformat_open_input(&format, "", nullptr, &only_formats);
   av_dict_free(&only_formats);
-  if (error < 0) {  // which has freed `format`
+  if (error < 0) {  // avformat_open_input has freed `format`
     avio_closep(&io);
     fail("is not a video or audio file that FFmpeg knows, or is cut short", error);
   }
@@ -154,8 +154,8 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type)
     throw MediaError("has more than " + std::to_string(kMaxProbedPackets) +
                      " packets before its streams are known; it is damaged");
   if (error < 0) fail("has no streams that can be read", error);
-  *probed_ = -1;      // from here on packets are counted by next_packet()
-  last_said.clear();  // of streams that are not used
+  *probed_ = -1;      // from here on next_packet() counts packets
+  last_said.clear();  // drops messages about unused streams
 
   const AVCodec* decoder = nullptr;
   const int index = av_find_best_stream(format, type, -1, -1, &decoder, 0);
@@ -175,7 +175,7 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type)
   if (!codec_) throw std::bad_alloc();
   if (error = avcodec_parameters_to_context(codec_.get(), stream_->codecpar); error < 0)
     fail("has a stream that cannot be decoded", error);
-  codec_->thread_count = 1;  // files are read by several threads already
+  codec_->thread_count = 1;  // several threads already read files
   codec_->max_pixels = kMaxPixels;
   codec_->pkt_timebase = stream_->time_base;
   if (error = avcodec_open2(codec_.get(), decoder, nullptr); error < 0)
@@ -183,8 +183,8 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type)
 }
 
 int MediaFile::find_streams() {
-  // Streams are decoded to tell what they are: the bound on pixels stands before that. Containers that announce streams
-  // only later have kMaxAllocation alone.
+  // Identifying streams decodes them, so the bound on pixels is set before. For containers that announce streams only
+  // later, the bound is kMaxAllocation alone.
   const unsigned streams = format_->nb_streams;
   std::vector<AVDictionary*> options(streams, nullptr);
   for (AVDictionary*& each : options) av_dict_set_int(&each, "max_pixels", kMaxPixels, 0);
@@ -217,7 +217,7 @@ bool MediaFile::next_packet(AVPacket& packet) {
     av_packet_unref(&packet);
     const int error = av_read_frame(format_.get(), &packet);
     if (error == AVERROR_EOF) return false;
-    // Cut short: what is there is read, and who asks for more than that is told.
+    // A file that is cut short is read up to its end; a caller that needs more gets an error.
     if (error < 0) {
       read_error_ = last_error_ = error;
       return false;
@@ -262,7 +262,7 @@ double MediaFile::stated_seconds() {
   if (stream_->duration > 0) return seconds_of(stream_->duration, stream_->time_base);
   if (format_->duration <= 0) return 0;
   const double whole = static_cast<double>(format_->duration) / AV_TIME_BASE;
-  // The container's length is that of its longest stream: the last packets tell which streams reach it.
+  // The container's length is that of its longest stream: the last packets show which streams reach it.
   int64_t first = stream_->start_time == AV_NOPTS_VALUE ? INT64_MAX : stream_->start_time, last = INT64_MIN;
   double farthest = 0;
   for (unsigned i = 0; i < format_->nb_streams; ++i) format_->streams[i]->discard = AVDISCARD_DEFAULT;
@@ -276,7 +276,7 @@ double MediaFile::stated_seconds() {
     first = std::min(first, packet_->pts);
     last = std::max(last, end);
   }
-  // Where none does the file is cut short, and what is missing may be of this stream.
+  // If no stream does, the file is cut short, and the missing part may belong to this stream.
   if (last <= first || farthest < whole - kLate) return whole;
   return seconds_of(last - first, stream_->time_base);
 }

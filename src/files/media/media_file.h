@@ -1,8 +1,9 @@
-// A file opened with FFmpeg, one stream of it decoded.
+// Declares a file opened with FFmpeg, of which one stream is decoded.
 //
-// Bounds, whatever the file announces: formats and codecs by list, the one file by the protocol "file"; 5 MB, 5 seconds
-// and 100 000 packets to tell the streams; 2^25 pixels a frame; 640 MiB an allocation of FFmpeg; 4096 packets and one
-// for each byte of the file; 2^31 pixels or samples and 2^15 for each byte of the file, decoded. Time follows the last.
+// Bounds, for any file: formats and codecs by list, the one file by the protocol "file"; 5 MB, 5 seconds and 100 000
+// packets to identify the streams; 2^25 pixels a frame; 640 MiB an allocation of FFmpeg; 4096 packets and one for each
+// byte of the file; 2^31 pixels or samples and 2^15 for each byte of the file, decoded. Time is proportional to the
+// last.
 #pragma once
 
 extern "C" {
@@ -17,15 +18,15 @@ extern "C" {
 
 namespace plimsoll::media {
 
-/// What is the matter with a file; stays inside this library.
+/// An error of a file; it does not leave this library.
 struct MediaError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Throws MediaError: "cannot be VERB: REASON", with what FFmpeg had said last.
+/// Throws MediaError: "cannot be VERB: REASON", with FFmpeg's last message.
 [[noreturn]] void fail(const std::string& what, int error);
 
-/// "12.50"
+/// Returns seconds as text: "12.50".
 std::string in_seconds(double value);
 
 struct FreeFrame {
@@ -40,43 +41,44 @@ struct FreeCodec {
 struct CloseFile {
   void operator()(AVFormatContext* format) const;
 };
-constexpr double kLate = 0.25;  ///< seconds that the length of a stream may be stated too long by
+constexpr double kLate = 0.25;  ///< seconds by which the stated length of a stream may be too long
 
 using Frame = std::unique_ptr<AVFrame, FreeFrame>;
 
 Frame make_frame();
 
-/// FFmpeg's own messages are kept for errors and written nowhere. Called by every function of the table.
+/// Keeps FFmpeg's own messages for errors instead of writing them. Every function of the table calls it.
 void silence();
 
 class MediaFile {
  public:
-  /// Opens the file; `type` is the stream that is wanted. Throws MediaError.
+  /// Opens the file; `type` is the stream to decode. Throws MediaError.
   MediaFile(const std::string& path, AVMediaType type);
 
   AVFormatContext& format() { return *format_; }
   AVStream& stream() { return *stream_; }
   AVCodecContext& codec() { return *codec_; }
-  bool has(AVMediaType type) const;  ///< another stream, with a decoder
+  bool has(AVMediaType type) const;  ///< true if the file has a stream of `type` with a supported decoder
 
-  /// The next frame of the stream into `frame`; false at the end. Damaged packets are left out, unless nothing else
-  /// comes: MediaError then.
+  /// Decodes the next frame of the stream into `frame`; returns false at the end. Damaged packets are skipped; throws
+  /// MediaError if no frame follows them.
   bool next(AVFrame& frame);
 
-  /// Of what next() gave so far: whether packets between frames could not be decoded, and whether it ended because the
-  /// file could not be read further.
+  /// Return true if packets between the frames of next() so far could not be decoded (has_hole), or if next() ended
+  /// because the file could not be read further (broke_off).
   bool has_hole() const { return hole_; }
   bool broke_off() const { return read_error_ != 0; }
 
-  /// The length of the stream, or 0 where nothing states it. Where only the container does, which goes by the longest
-  /// of its streams, the stream's last packet tells; where all of them end before that, the container's length. May
-  /// read to the end of the file: nothing else can be read from this then.
+  /// Returns the length of the stream in seconds, or 0 if it is not stated. If only the container states a length,
+  /// which is that of its longest stream, the stream's last packet decides; if all streams end before that length, the
+  /// container's length holds. May read to the end of the file; then nothing else can be read from this object.
   double stated_seconds();
 
-  /// To a key frame at or before `timestamp` (in the stream's time base), where the file can.
+  /// Seeks to a key frame at or before `timestamp` (in the stream's time base); returns false if the file cannot be
+  /// sought.
   bool seek(int64_t timestamp);
 
-  /// The next packet of the stream, undecoded; false at the end.
+  /// Reads the next packet of the stream, undecoded; returns false at the end.
   bool next_packet(AVPacket& packet);
 
  private:
@@ -87,10 +89,10 @@ class MediaFile {
   std::unique_ptr<AVFormatContext, CloseFile> format_;
   std::unique_ptr<AVCodecContext, FreeCodec> codec_;
   std::unique_ptr<AVPacket, FreePacket> packet_;
-  std::unique_ptr<int64_t> probed_;  ///< packets read to tell the streams; -1: they are told
+  std::unique_ptr<int64_t> probed_;  ///< packets read to identify the streams; -1: they are identified
   AVStream* stream_ = nullptr;
   int64_t file_bytes_ = 0;
-  int64_t packets_ = 0;       ///< read since the streams are told
+  int64_t packets_ = 0;       ///< packets read since the streams were identified
   int64_t decoded_size_ = 0;  ///< pixels or samples of all frames
   int64_t decoded_ = 0;       ///< frames
   int last_error_ = 0;        ///< since the last frame

@@ -20,9 +20,9 @@ Frame decoded(const std::vector<uint8_t>& bytes, AVCodecID id) {
   const std::unique_ptr<AVPacket, FreePacket> packet(av_packet_alloc());
   if (!codec || !packet || av_new_packet(packet.get(), static_cast<int>(bytes.size())) < 0) throw std::bad_alloc();
   std::memcpy(packet->data, bytes.data(), bytes.size());
-  codec->thread_count = 1;  // files are read by several threads already
+  codec->thread_count = 1;  // several threads already read files
   codec->max_pixels = kMostPicturePixels;
-  // Many a JPEG has a segment that is not as it should be, beside a picture that is.
+  // Many JPEG files have an invalid segment next to a valid picture.
   if (id == AV_CODEC_ID_PNG) codec->err_recognition = AV_EF_CRCCHECK | AV_EF_EXPLODE;
   int error = avcodec_open2(codec.get(), decoder, nullptr);
   if (error < 0) fail("cannot be decoded", error);
@@ -33,7 +33,7 @@ Frame decoded(const std::vector<uint8_t>& bytes, AVCodecID id) {
   return frame;
 }
 
-/// Numbers of `bits` bits, `there` of them a pixel, of which the first `kept` are taken.
+/// Copies values of `bits` bits: the first `kept` of the `there` values of each pixel.
 void take(const AVFrame& frame, int bits, int there, int kept, Picture& picture) {
   picture.channels = kept;
   picture.greatest = (1 << bits) - 1;
@@ -55,13 +55,13 @@ void take_palette(const AVFrame& frame, Picture& picture) {
   take(frame, 8, 1, 1, picture);
   picture.palette.resize(size_t{256} * 3);
   for (size_t i = 0; i < 256; ++i) {
-    uint32_t colour = 0;  // of this machine's byte order, alpha first
+    uint32_t colour = 0;  // in this machine's byte order, alpha first
     std::memcpy(&colour, frame.data[1] + 4 * i, sizeof colour);
     for (size_t c = 0; c < 3; ++c) picture.palette[3 * i + c] = static_cast<uint8_t>(colour >> (16 - 8 * c));
   }
 }
 
-/// What JPEG has: luma and chroma of any subsampling.
+/// Converts JPEG's format: luma and chroma of any subsampling.
 void convert(const AVFrame& frame, Picture& picture) {
   const auto format = static_cast<AVPixelFormat>(frame.format);
   const std::unique_ptr<SwsContext, void (*)(SwsContext*)> context(

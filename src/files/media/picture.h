@@ -1,3 +1,4 @@
+// Declares the function that decodes a picture in memory.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace plimsoll::media {
 
-/// One PNG or JPEG file, whole in memory. Throws MediaError (media_file.h).
+/// Decodes one PNG or JPEG file, whole in memory. Throws MediaError (media_file.h).
 Picture picture(const std::vector<uint8_t>& bytes, bool png);
 
 }  // namespace plimsoll::media

@@ -15,7 +15,7 @@ extern "C" {
 namespace plimsoll::media {
 namespace {
 
-constexpr double kWorthSeeking = 2;  ///< seconds: before that, decoding on is as fast
+constexpr double kWorthSeeking = 2;  ///< seconds: for a shorter distance, continuing to decode is as fast
 
 double frame_rate_of(const AVStream& stream) {
   for (const AVRational rate : {stream.avg_frame_rate, stream.r_frame_rate})
@@ -23,14 +23,14 @@ double frame_rate_of(const AVStream& stream) {
   return 25;
 }
 
-// Pictures of any format and size to RGB pictures of one size.
+// A converter of pictures of any format and size to RGB pictures of one size.
 class Scaler {
  public:
   Scaler(int width, int height) : picture_(make_frame()) {
     picture_->format = AV_PIX_FMT_RGB24;
     picture_->width = width;
     picture_->height = height;
-    // Rows of its own, with room at their ends: swscale's vector code writes past them.
+    // Rows are allocated separately, with padding at their ends: swscale's vector code writes past them.
     if (av_frame_get_buffer(picture_.get(), 64) < 0) throw std::bad_alloc();
   }
   ~Scaler() { sws_freeContext(context_); }
@@ -46,7 +46,7 @@ class Scaler {
     if (context_ == nullptr) throw MediaError("has pictures of a format that cannot be made RGB");
     const bool full_range = frame.color_range == AVCOL_RANGE_JPEG || format == AV_PIX_FMT_YUVJ420P ||
                             format == AV_PIX_FMT_YUVJ422P || format == AV_PIX_FMT_YUVJ444P;
-    // A damaged stream may have a number here that the enumeration does not have; libswscale takes any number.
+    // A damaged stream may have a value here that the enumeration does not have; libswscale accepts any number.
     int color_space = 0;
     static_assert(sizeof color_space == sizeof frame.colorspace);
     std::memcpy(&color_space, &frame.colorspace, sizeof color_space);
@@ -64,9 +64,9 @@ class Scaler {
   SwsContext* context_ = nullptr;
 };
 
-// The frames of a video in the order in which they are shown, with their times after the first one: containers disagree
-// on whether what a stream states as its start is the first picture's time (AVI: it is one of a stream that is decoded
-// in another order than shown).
+// A reader of a video's frames in display order, with times relative to the first frame. Containers disagree on whether
+// the stated start of a stream is the first picture's time (AVI: it is not, if decoding order and display order
+// differ).
 class Pictures {
  public:
   explicit Pictures(const std::string& path) : file_(path, AVMEDIA_TYPE_VIDEO), first_picture_(make_frame()) {
@@ -76,7 +76,7 @@ class Pictures {
     if (first_picture_->best_effort_timestamp != AV_NOPTS_VALUE) first_ = first_picture_->best_effort_timestamp;
   }
 
-  /// Decodes from a key frame at or before `seconds` on; false where the file cannot.
+  /// Decodes from a key frame at or before `seconds` on; returns false if the file cannot be sought.
   bool seek(double seconds) {
     next_ = seconds;
     first_picture_.reset();
@@ -98,12 +98,12 @@ class Pictures {
     next_ = begins_ + std::max(lasts, duration_);
     return true;
   }
-  double begins() const { return begins_; }  ///< of the last frame, seconds
+  double begins() const { return begins_; }  ///< begin of the last frame, seconds
   double ends() const { return next_; }
 
  private:
   MediaFile file_;
-  Frame first_picture_;  ///< until it is asked for
+  Frame first_picture_;  ///< kept until it is requested
   double seconds_per_tick_ = 0, duration_ = 0;
   int64_t first_ = 0;
   double begins_ = 0, next_ = 0;
@@ -121,7 +121,7 @@ VideoInfo describe(const std::string& path) {
   info.frames = stream.nb_frames;
   info.audio = file.has(AVMEDIA_TYPE_AUDIO);
   info.seconds = file.stated_seconds();
-  if (info.seconds <= 0) {  // a bare stream: its packets tell
+  if (info.seconds <= 0) {  // a bare stream: its packets determine the length
     const std::unique_ptr<AVPacket, FreePacket> packet(av_packet_alloc());
     if (!packet) throw std::bad_alloc();
     info.frames = 0;
@@ -152,7 +152,7 @@ void frames(const std::string& path, const std::vector<double>& seconds, int64_t
   double ends = video->ends();
   bool more = video->next(*following);
   for (size_t i = 0; i < seconds.size(); ++i) {
-    // A frame is shown until the next one begins; half a tick more or less is the container's rounding.
+    // A frame is shown until the next one begins; containers round by up to half a tick.
     while (more && video->begins() <= seconds[i] + 1e-6) {
       std::swap(shown, following);
       ends = video->ends();

@@ -1,3 +1,4 @@
+// Declares the functions that read the pictures of a video file.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a job file says of `data.type: clips`.
+// Defines the keys of `data.type: clips`.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What the job file knows of each type of data. One function a file; job_data.cpp opens the samples.
+// Declares the description of a type of data for the job file. Each type has a file with one function; job_data.cpp
+// opens the samples.
 #pragma once
 
 #include <filesystem>
@@ -12,13 +13,13 @@
 namespace plimsoll::job {
 
 struct DataKind {
-  std::string type;                                    ///< of `data.type`
-  std::string meaning;                                 ///< for `--help`
+  std::string type;                                    ///< value of `data.type`
+  std::string meaning;                                 ///< help text for `--help`
   std::vector<Key> keys;                               ///< data.*; another kind may have a key of the same name
   void (*check)(const Job&, const Places&) = nullptr;  ///< nullptr: nothing to check
-  /// Paths of the job that are relative to its file; nullptr: none but data.files.
+  /// Returns the paths of the job that are relative to its file; nullptr: none except data.files.
   std::vector<std::filesystem::path*> (*paths)(Job&) = nullptr;
-  /// What a checkpoint remembers: all that changes which samples there are and what is in them.
+  /// Returns the settings that a checkpoint stores: all that change the set of samples or their contents.
   std::map<std::string, std::string> (*origin)(const Job&) = nullptr;
 };
 
@@ -30,7 +31,7 @@ DataKind pictures_kind();
 DataKind clips_kind();
 DataKind stimuli_kind();
 
-/// In the order of the reference page; the first is the default.
+/// Returns all kinds in the order of the reference page; the first is the default.
 const std::vector<DataKind>& data_kinds();
 const DataKind& data_kind(const std::string& type);
 

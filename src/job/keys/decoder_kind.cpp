@@ -1,4 +1,4 @@
-// Keys of a decoder-only transformer, as a model of its own and as a part of others.
+// Defines the keys of a decoder-only transformer, as a model of its own and as a part of others.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -142,7 +142,7 @@ std::vector<Key> language_model_keys(const std::function<DecoderConfig&(Job&)>& 
   return keys;
 }
 
-// Everything that is later multiplied in int64_t, from above and in floating point, which cannot overflow.
+// Checks upper bounds of everything that is later multiplied in int64_t, in floating point, which cannot overflow.
 void check_decoder(const DecoderConfig& model, const std::string& section, int64_t sequence, int64_t at_a_time,
                    const Places& places) {
   check_heads(model, section, places);
@@ -157,7 +157,8 @@ void check_decoder(const DecoderConfig& model, const std::string& section, int64
   const double heads = static_cast<double>(model.num_heads);
   const double widest =
       std::max({static_cast<double>(model.hidden_size), feed_forward, heads * static_cast<double>(head_dim_of(model))});
-  // A layer keeps some dozens of rows a token and at most two attention matrices with their gradients; 4 bytes each.
+  // A layer keeps a few dozen rows for each token and at most two attention matrices with their gradients; 4 bytes
+  // each.
   const double layer = 64 * widest + 4 * heads * tokens;
   const double bytes =
       4 * static_cast<double>(at_a_time) * tokens * (static_cast<double>(model.num_layers) * layer + 4 * words);
@@ -187,7 +188,7 @@ std::map<std::string, std::string> decoder_origin(const DecoderConfig& model, co
       {section + ".norm_eps", text(model.norm_eps)},
       {section + ".rope_theta", text(model.rope_theta)},
   };
-  // Only where they are used: checkpoints of before there were such keys go on.
+  // Stored only if they are not the default, so that checkpoints from before these keys can still be resumed.
   const DecoderConfig usual;
   const auto add = [&](const char* key, const auto& value, const auto& default_value) {
     if (value != default_value) origin[section + "." + key] = text(value);

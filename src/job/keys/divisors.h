@@ -1,4 +1,4 @@
-// Numbers to propose where one number must divide another.
+// Proposes numbers if one number must divide another.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace plimsoll::job {
 
-/// The nearest divisors of `of` below and above `number`, those for which `fits(divisor)` holds: at most two.
-/// Takes time in proportion to `of`.
+/// Returns the nearest divisors of `of` below and above `number` for which `fits(divisor)` holds: at most two. Takes
+/// time in proportion to `of`.
 template <typename Fits>
 std::vector<int64_t> near_divisors(int64_t number, int64_t of, Fits&& fits) {
   std::vector<int64_t> result;
@@ -26,7 +26,7 @@ std::vector<int64_t> near_divisors(int64_t number, int64_t of, Fits&& fits) {
   return result;
 }
 
-/// " (for example 4 or 8)", or nothing where there is no number to propose.
+/// Returns " (for example 4 or 8)", or "" if there is no number to propose.
 std::string for_example(const std::vector<int64_t>& numbers);
 
 }  // namespace plimsoll::job

@@ -1,4 +1,4 @@
-// Keys of what is trained and how the rest is held.
+// Defines the keys of the trainable parts and of the format of the rest.
 #include <algorithm>
 #include <array>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kPatterns = "a pattern of dotted names such as layers.*.attention, or a list of them";
 
-/// A pattern or a list of patterns; none by default.
+/// Returns a key for a pattern or a list of patterns; none by default.
 Key patterns(std::string key, std::function<std::vector<std::string>&(Job&)> place, std::string meaning) {
   return {{std::move(key), "pattern | list of patterns", "[]", std::move(meaning)},
           [place = std::move(place)](const Value& value, Job& job) { place(job) = read_patterns(value, kPatterns); }};

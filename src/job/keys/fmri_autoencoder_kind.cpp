@@ -1,4 +1,4 @@
-// What a job file says of `model.type: fmri_autoencoder`.
+// Defines the keys of `model.type: fmri_autoencoder`.
 #include <fmt/format.h>
 
 #include <tuple>

@@ -1,4 +1,4 @@
-// What a job file says of `model.type: gesture_ssm`.
+// Defines the keys of `model.type: gesture_ssm`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,8 +16,8 @@ constexpr IntegerRange kLayers{1, 1024};
 constexpr IntegerRange kScale{2, 64};
 constexpr IntegerRange kScales{1, 16};
 
-// A list that begins with 1 says what each scale divides all tokens by, the first of them by nothing: [1, 2, 4] is
-// [2, 2] here, where a list says what the tokens are divided by from one scale to the next.
+// Converts a list that begins with 1. It has the divisor of all tokens for each scale, and 1 for the first: [1, 2, 4]
+// becomes [2, 2]. Our lists have the divisor from one scale to the next.
 std::vector<int64_t> steps_between(const Value& value, const std::vector<int64_t>& scales) {
   std::vector<int64_t> steps;
   for (size_t i = 1; i < scales.size(); ++i) {
@@ -31,7 +31,7 @@ std::vector<int64_t> steps_between(const Value& value, const std::vector<int64_t
   return steps;
 }
 
-// A number of scales halves the sequence between them; a list names what it is divided by.
+// Returns the key of the scales. A number of scales halves the sequence from one to the next; a list has the divisors.
 Key pooling_scales() {
   return {{"model.pooling_scales", kScales.text() + " | list of integers from 1 to 64", "1",
            "number of scales: each has an equal share of the layers, and from each scale to the next pairs of tokens "
@@ -122,7 +122,7 @@ void check_gesture(const Job& job, const Places& places) {
   const GestureSsmConfig& config = job.model.gesture;
   const int64_t vectors = job.data.series.vectors();
   if (const auto problem = model::problem_of(config, vectors)) refuse(places.of({problem->key}), problem->message);
-  // The command line may say otherwise than the file.
+  // The command line may differ from the file.
   const bool replaced = places.overridden("gradient_checkpointing") && !places.overridden("model.use_checkpoint");
   if (config.use_checkpoint && !replaced &&
       job.gradient_checkpointing != (*config.use_checkpoint ? Choice::on : Choice::off))

@@ -1,4 +1,5 @@
-// Keys of the kinds of data that hold out a third part: settings are chosen by one, and figures stated of the other.
+// Declares keys of the kinds of data that hold out a third part: settings are chosen by one held-out part, and final
+// figures are measured on the other.
 #pragma once
 
 #include <map>
@@ -10,13 +11,13 @@
 
 namespace plimsoll::job {
 
-/// data.test_fraction and data.evaluate_on.
+/// Returns data.test_fraction and data.evaluate_on.
 std::vector<Key> held_out_keys();
 
-/// Refuses to evaluate on a test part that is not there.
+/// Throws UserError if the job evaluates on a test part that does not exist.
 void check_held_out(const Job& job, const Places& places);
 
-/// What a checkpoint remembers of them: what is trained on, not what is looked at.
+/// Returns the settings that a checkpoint stores: those of the training part, not of the evaluated part.
 std::map<std::string, std::string> origin_of_held_out(const Job& job);
 
 }  // namespace plimsoll::job

@@ -1,4 +1,4 @@
-// Groups of the table of keys that stand in files of their own.
+// Declares groups of the table of keys that are in files of their own.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,14 @@
 
 namespace plimsoll::job {
 
-/// optimizer.*
+/// Returns the keys optimizer.*
 std::vector<Key> optimizer_keys();
 
-/// freeze, train, lora.*, quantize.*
+/// Returns the keys freeze, train, lora.*, quantize.*
 std::vector<Key> fine_tuning_keys();
 
-/// `key`: the type that a model's weights, or a part's, are held in. `place` says where it goes.
+/// Returns the key `key`: the dtype in which the weights of a model, or of a part, are stored. `place` returns the
+/// job's field for it.
 Key weight_dtype(std::string key, std::function<std::optional<DType>&(Job&)> place);
 
 }  // namespace plimsoll::job

@@ -1,5 +1,5 @@
-// Makers of table entries: one for each kind of value. Type and default of the help text are taken from what is read
-// and from a default Job, so they cannot drift from it.
+// Declares makers of table entries: one for each kind of value. Type and default of the help text come from the range
+// and a default Job, so they cannot differ from them.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 
 namespace plimsoll::job {
 
-// The part of a job that a member pointer belongs to.
+// Returns the part of a job that a member pointer belongs to.
 inline Job& part(Job& job, Job*) {
   return job;
 }
@@ -86,7 +86,7 @@ Type default_of(Type Part::*member) {
   return field(job, member);
 }
 
-// The same for a part that stands in several places; `place` says which.
+// Makers for a part that a job has in several fields; `place` returns one of them.
 template <typename Part>
 using Place = std::function<Part&(Job&)>;
 
@@ -116,7 +116,7 @@ Key word_at(std::string key, Place<Part> place, std::string Part::*member, std::
           [=](const Value& value, Job& job) { place(job).*member = read_word(value, allowed); }};
 }
 
-/// A path, or a list of paths that is not empty.
+/// Returns a key for a path, or a list of paths that is not empty.
 template <typename Part>
 Key paths(std::string key, std::vector<std::filesystem::path> Part::*member, std::string meaning) {
   return {{std::move(key), "path | list of paths", "(none)", std::move(meaning)}, [=](const Value& value, Job& job) {
@@ -139,7 +139,7 @@ Key integer(std::string key, int64_t Part::*member, IntegerRange range, std::str
           [=](const Value& value, Job& job) { field(job, member) = read_integer(value, range); }};
 }
 
-/// A whole number, or a word that leaves it empty; the word is the default.
+/// Returns a key for a whole number, or a word that leaves it empty; the word is the default.
 template <typename Part>
 Key integer_or(std::string word, std::string key, std::optional<int64_t> Part::*member, IntegerRange range,
                std::string meaning) {
@@ -167,14 +167,14 @@ Key word(std::string key, std::string Part::*member, std::vector<std::string> al
           [=](const Value& value, Job& job) { field(job, member) = read_word(value, allowed); }};
 }
 
-/// A path as it is written; the reader makes it relative to the job file. "" is none.
+/// Returns a key for a path as it is written; the reader makes it relative to the job file. "" is none.
 template <typename Part>
 Key path(std::string key, std::filesystem::path Part::*member, std::string default_value, std::string meaning) {
   return {{std::move(key), "path", std::move(default_value), std::move(meaning)},
           [=](const Value& value, Job& job) { field(job, member) = read_text(value, "a path, or \"\" for none"); }};
 }
 
-/// A word for each value of an enumeration, in its order.
+/// Returns a word for each value of an enumeration, in its order.
 template <typename Value>
 std::vector<std::string> words_of(Value last) {
   std::vector<std::string> words;
@@ -182,7 +182,7 @@ std::vector<std::string> words_of(Value last) {
   return words;
 }
 
-/// A pattern of dotted names (base/glob.h), or a list of them that may be empty.
+/// Reads a pattern of dotted names (base/glob.h), or a list of them that may be empty.
 inline std::vector<std::string> read_patterns(const Value& value, std::string_view allowed) {
   const bool list = value.node->kind == Node::Kind::list;
   std::vector<std::string> patterns;

@@ -19,7 +19,7 @@
 namespace plimsoll::job {
 namespace {
 
-// Bounds of single numbers, by their meaning.
+// Ranges of single numbers, by their meaning.
 constexpr NumberRange kShare{.least = 0, .most = 1};
 constexpr IntegerRange kSteps{1, kMostSteps};
 constexpr IntegerRange kStepsOrNever{0, kMostSteps, /*none=*/true};
@@ -31,7 +31,7 @@ Key resume() {
           [](const Value& value, Job& job) {
             const std::string text = read_text(value, "auto, never, a checkpoint's path");
             if (text.empty()) value.refuse("auto, never, a checkpoint's path");
-            // Hugging Face's resume_from_checkpoint, and what others call the newest.
+            // Hugging Face's resume_from_checkpoint, and other programs' words for the newest.
             for (const char* newest : {"true", "yes", "latest", "last"})
               if (value.is(newest)) value.refuse("auto, never, a checkpoint's path", "; auto goes on from the newest");
             for (const char* none : {"false", "no", "none"})
@@ -149,7 +149,7 @@ Key strategy() {
           }};
 }
 
-/// An amount of memory, or "auto" for none.
+/// Returns a key for an amount of memory, or "auto" for none.
 Key budget_or_auto(std::string name, std::string meaning, std::function<void(Job&, std::optional<int64_t>)> set) {
   return {{std::move(name), "auto | bytes (8GiB, 8GB, 8589934592)", "auto", std::move(meaning)},
           [set = std::move(set)](const Value& value, Job& job) {
@@ -185,7 +185,7 @@ Key data_memory_budget() {
       [](Job& job, std::optional<int64_t> bytes) { job.data.memory_budget = bytes; });
 }
 
-// An amount of another memory than the device's.
+// Returns a key for an amount of memory other than the device's.
 Key further_budget(std::string name, int64_t Budget::*member, std::string meaning) {
   return {{std::move(name), "0 or none | bytes (32GiB, 32GB)", "0", std::move(meaning)},
           [=](const Value& value, Job& job) {
@@ -242,7 +242,7 @@ Key seed() {
           }};
 }
 
-// "decoder: a decoder-only transformer; fmri_autoencoder: ...".
+// Returns "decoder: a decoder-only transformer; fmri_autoencoder: ...".
 template <typename Kind>
 std::string meanings_of(const std::vector<Kind>& kinds) {
   std::string text;
@@ -342,7 +342,7 @@ std::vector<Key> other_keys() {
   };
 }
 
-// Adds the keys of a type; where another type has one of the same name, each reads its own.
+// Adds the keys of a type; if another type has one of the same name, each type reads its own.
 void add_of_type(std::vector<Key>& all, const char* type_key, const std::string& type, std::vector<Key> keys) {
   for (Key& key : keys) {
     key.type_key = type_key;
@@ -359,10 +359,10 @@ void add_of_type(std::vector<Key>& all, const char* type_key, const std::string&
   }
 }
 
-// What is the same for all types is said once, the rest under the type's name.
+// Combines the help of variants: text that is the same for all types is written once, the rest under the type's name.
 void describe_variants(Key& key) {
   for (std::string KeyHelp::*text : {&KeyHelp::type, &KeyHelp::default_value, &KeyHelp::meaning}) {
-    std::vector<std::pair<std::string, std::string>> said;  // what, and by which types
+    std::vector<std::pair<std::string, std::string>> said;  // text, and the types that have it
     for (const Key& variant : key.variants) {
       const auto same = std::ranges::find_if(said, [&](const auto& each) { return each.first == variant.help.*text; });
       if (same == said.end())

@@ -1,5 +1,5 @@
-// The table of all keys: for each its help and how it is read. Reading, `--help`, the reference page and "did you mean"
-// all come from it.
+// Declares the table of all keys: the help of each, and its reader. Reading, `--help`, the reference page and "did you
+// mean" all use this table.
 #pragma once
 
 #include <functional>
@@ -13,36 +13,36 @@ namespace plimsoll::job {
 
 struct Key {
   KeyHelp help;
-  /// Puts the value into the job; throws UserError where it is not what the key asks for. Checks that need more than
-  /// one key are in checks.h.
+  /// Stores the value in the job; throws UserError if it is not valid for the key. Checks that need more than one key
+  /// are in checks.h.
   std::function<void(const Value&, Job&)> read;
-  /// "model.type" and {"decoder"}: the key is of such jobs alone. Empty: of all.
+  /// Type key and values of the jobs that have this key: "model.type" and {"decoder"}. Empty: all jobs.
   std::string type_key = {};
   std::vector<std::string> types = {};
-  /// The same name as it is read for each of several types, where they differ; help is of all of them then.
+  /// Readers of this name for several types, if they differ; the help then covers all of them.
   std::vector<Key> variants = {};
 };
 
-/// The job's model.type or data.type.
+/// Returns the job's model.type or data.type.
 const std::string& type_of(const Job& job, const std::string& type_key);
 
-/// Whether such a job has the key.
+/// Returns true if this job has the key.
 bool belongs_to(const Key& key, const Job& job);
 
-/// Reads a value as jobs of this type have it.
+/// Reads a value with the reader for the job's type.
 void read_as(const Key& key, const Value& value, Job& job);
 
-/// In the order of the reference page.
+/// Returns all keys in the order of the reference page.
 const std::vector<Key>& keys();
 
-/// The key of that name, or nullptr.
+/// Returns the key of that name, or nullptr.
 const Key* find_key(std::string_view name);
 
-/// "model", "model.video", "data", ...: the mappings that keys stand in.
+/// Returns the mappings that contain keys: "model", "model.video", "data", ...
 const std::vector<std::string>& sections();
 
 // Upper bounds of a job's numbers; those of its model's sizes are in model/size_limits.h.
-constexpr int64_t kLargestBatch = int64_t{1} << 20;  ///< sequences a step
+constexpr int64_t kLargestBatch = int64_t{1} << 20;  ///< sequences for each step
 constexpr int64_t kMostDevices = int64_t{1} << 16;
 constexpr int64_t kMostSteps = 1'000'000'000;
 

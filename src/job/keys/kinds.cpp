@@ -1,4 +1,4 @@
-// The types of models and data there are.
+// Lists the types of models and data.
 #include <algorithm>
 
 #include "job/keys/data_kind.h"

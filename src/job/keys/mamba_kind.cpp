@@ -1,4 +1,4 @@
-// What a job file says of `model.type: mamba`.
+// Defines the keys of `model.type: mamba`.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Keys of the optimizer, its state and the weights that it updates.
+// Defines the keys of the optimizer, its state and the weights that it updates.
 #include <algorithm>
 
 #include "job/keys/key_groups.h"
@@ -37,7 +37,7 @@ Key optimizer_name() {
   return {{"optimizer.name", joined(names, " | "), OptimizerConfig{}.name,
            "optimizer; state per parameter: adamw two values, lion and muon one, sgd one (none if momentum is 0), "
            "adafactor a row and a column of each matrix; _8bit, _4bit: with that state_dtype"},
-          // Whole: what its ending says may contradict another key (resolve_optimizer_name).
+          // Stored whole, because its ending may contradict another key (resolve_optimizer_name).
           [](const Value& value, Job& job) { job.optimizer.name = read_word(value, names); }};
 }
 

@@ -1,4 +1,4 @@
-// What a job file says of `data.type: pictures`.
+// Defines the keys of `data.type: pictures`.
 #include <fmt/format.h>
 
 #include <algorithm>

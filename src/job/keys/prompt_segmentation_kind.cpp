@@ -1,4 +1,4 @@
-// What a job file says of `model.type: prompt_segmentation`.
+// Defines the keys of `model.type: prompt_segmentation`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -28,7 +28,7 @@ std::string listed(const auto& numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ", "));
 }
 
-/// As many whole numbers as the encoder has stages of the kind.
+/// Returns a key for one whole number for each of the encoder's stages of this kind.
 template <size_t Count>
 Key stages(const std::string& key, std::array<int64_t, Count> E::*member, const IntegerRange& range,
            const std::string& meaning) {
@@ -97,7 +97,7 @@ std::vector<Key> segmentation_keys() {
   return keys;
 }
 
-// In floating point, which cannot overflow: what is later multiplied in int64_t.
+// Checks products that are later computed in int64_t, in floating point, which cannot overflow.
 void check_bytes(const PromptSegmentationConfig& config, int64_t at_a_time, const Places& places) {
   const double pixels = static_cast<double>(config.image_size) * static_cast<double>(config.image_size);
   double numbers = pixels * static_cast<double>(16 + config.channels);
@@ -140,7 +140,7 @@ std::map<std::string, std::string> origin_of_segmentation(const Job& job) {
   const PromptSegmentationConfig& config = job.model.segmentation;
   std::map<std::string, std::string> origin = decoder_origin(config.llm, "model.llm");
   origin["model.revision"] = kRevision;
-  // As checkpoints from before there was another are.
+  // The default is not stored, as in checkpoints from before there was another type.
   if (config.encoder.type != "compact") origin["model.encoder.type"] = config.encoder.type;
   origin.insert({{"model.image_size", text(config.image_size)},
                  {"model.prompt_length", text(config.prompt_length)},

@@ -1,4 +1,4 @@
-// What a job file says of `data.type: series`.
+// Defines the keys of `data.type: series`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

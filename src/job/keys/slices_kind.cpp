@@ -1,4 +1,4 @@
-// What a job file says of `data.type: slices`.
+// Defines the keys of `data.type: slices`.
 #include <fmt/format.h>
 
 #include <algorithm>

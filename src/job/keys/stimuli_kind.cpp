@@ -1,4 +1,4 @@
-// What a job file says of `data.type: stimuli`.
+// Defines the keys of `data.type: stimuli`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ std::map<std::string, std::string> origin_of_stimuli(const Job& job) {
                  {"data.texts", stimuli.texts.filename().string()},
                  {"data.text_embeddings", stimuli.text_embeddings.filename().string()},
                  {"data.videos", stimuli.videos.filename().string()}});
-  // Beside what earlier checkpoints remember, so that these still go on.
+  // Stored in addition, only if set, so that earlier checkpoints can still be resumed.
   for (const auto& [key, path] : {std::pair{"data.text_features", stimuli.text_features},
                                   {"data.audio_features", stimuli.audio_features},
                                   {"data.pictures", stimuli.pictures}})

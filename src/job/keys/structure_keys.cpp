@@ -16,7 +16,7 @@ Key text(std::string key, std::string S::*member, std::string meaning) {
           [=](const Value& value, Job& job) { job.data.slices.*member = read_text(value, "text"); }};
 }
 
-/// How often the structure's name stands in it.
+/// Returns the number of placeholders for the structure's name in `text`.
 size_t places_for_names(const std::string& text) {
   size_t count = 0;
   for (size_t at = 0; (at = text.find("{}", at)) != std::string::npos; at += 2) ++count;

@@ -1,4 +1,4 @@
-// The keys of what is asked for in an image, which slices of volumes and pictures have.
+// Declares the keys of the structures to find in an image, for slices of volumes and for pictures.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@
 
 namespace plimsoll::job {
 
-/// data.structures, min_pixels, augment, prompt and answer.
+/// Returns data.structures, min_pixels, augment, prompt and answer.
 std::vector<Key> structure_keys();
 
-/// Throws UserError for structures that are none, and a prompt or an answer with more than one place for a name; with
-/// `named` a prompt has one.
+/// Throws UserError for invalid structures, and for a prompt or an answer with more than one placeholder for a name;
+/// with `named` a prompt must have one.
 void check_structures(const Job& job, const Places& places, bool named);
 
-/// What a checkpoint remembers of them.
+/// Returns the settings of structures that a checkpoint stores.
 std::map<std::string, std::string> origin_of_structures(const Job& job);
 
 }  // namespace plimsoll::job

@@ -1,4 +1,4 @@
-// What a job file says of text, and of data that are none.
+// Defines the keys of text data and of synthetic data.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ DataKind synthetic_kind() {
   kind.meaning = "random inputs of the model's shapes, drawn from the seed, to try out memory and speed without data";
   kind.keys = {integer("data.samples", &DataConfig::samples, {1, int64_t{1} << 32},
                        "synthetic: number of different samples, which are one epoch")};
-  // How many samples there are, and which of them are learned from, is said nowhere else.
+  // Only this key determines the number of samples and the split.
   kind.origin = [](const Job& job) {
     return std::map<std::string, std::string>{{"data.samples", fmt::format("{}", job.data.samples)}};
   };

@@ -1,4 +1,4 @@
-// The keys of what turns text into tokens, which several types of data have.
+// Declares the keys of the tokenizer, which several types of data have.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace plimsoll::job {
 
-/// data.tokenizer and data.tokenizer_file.
+/// Returns data.tokenizer and data.tokenizer_file.
 std::vector<Key> tokenizer_keys();
 
-/// Throws UserError where the tokenizer needs a file and none is named.
+/// Throws UserError if the tokenizer needs a file and none is named.
 void check_tokenizer(const Job& job, const Places& places);
 
 }  // namespace plimsoll::job

@@ -1,4 +1,4 @@
-// What a job file says of `model.type: video_llm`.
+// Defines the keys of `model.type: video_llm`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -20,7 +20,7 @@ DecoderConfig& llm_of(Job& job) {
   return job.model.video_llm.llm;
 }
 
-/// A number for each of three colours.
+/// Returns a key for three numbers, one for each color.
 Key colours(const std::string& key, std::array<double, 3> VisionConfig::*member, NumberRange range,
             const std::string& meaning) {
   const std::string type = fmt::format("list of 3 numbers, each a {}", range.text());
@@ -103,7 +103,7 @@ std::vector<Key> video_llm_keys() {
   return keys;
 }
 
-// What holds for model.dtype holds for a part of the model.
+// Checks the dtype of a part of the model by the rules of model.dtype.
 void check_llm_dtype(const Job& job, const Places& places) {
   if (!job.model.video_llm.llm_dtype) return;
   const DType dtype = *job.model.video_llm.llm_dtype;
@@ -159,7 +159,7 @@ std::map<std::string, std::string> origin_of_video_llm(const Job& job) {
                  {"model.vision.num_heads", text(model.vision.num_heads)},
                  {"data.max_frames", text(frames_of_clip(job.data.clips))},
                  {"data.sequence_length", text(job.data.sequence_length)}});
-  // Only where they are used: checkpoints of before there were such keys go on.
+  // Stored only if they are not the default, so that checkpoints from before these keys can still be resumed.
   const VisionConfig &vision = model.vision, usual;
   const auto add = [&](const char* key, const auto& value, const auto& default_value) {
     if (value != default_value) origin[std::string("model.vision.") + key] = text(value);

@@ -15,7 +15,7 @@ namespace {
 
 using Converted = std::optional<std::string>;
 
-// Lightning's older names, and what others call the same.
+// Converts Lightning's older names, and other programs' words.
 Converted precision(const Value& value) {
   const std::string word = read_text(value, "a precision");
   if (word == "32" || word == "fp32" || word == "float32" || word == "no") return "32-true";
@@ -24,8 +24,9 @@ Converted precision(const Value& value) {
   return word;
 }
 
-// What other programs call the optimizers that are here: transformers' `optim`, the classes of torch, bitsandbytes and
-// torchao, DeepSpeed's types. By whole names: a "galore_adamw" is another algorithm, and is refused by its own name.
+// Converts other programs' names of our optimizers: transformers' `optim`, the classes of torch, bitsandbytes and
+// torchao, DeepSpeed's types. Only whole names match: a "galore_adamw" is another algorithm, and is refused by its own
+// name.
 Converted optimizer(const Value& value) {
   static const std::map<std::string, const char*> known = {
       {"adamw_torch", "adamw"},
@@ -91,7 +92,7 @@ Alias boolean(const char* name, const char* origin, Alias::Boolean about) {
   return {name, origin, device ? "device" : "precision", device ? cpu_if : nullptr, {}, about};
 }
 
-/// What is so here whatever a file says of it.
+/// Answers a key whose value is fixed in Plimsoll.
 Converted persistent(const Value& value) {
   return read_boolean(value) ? "is always so here: the threads that prepare batches persist"
                              : "cannot be: the threads that prepare batches persist here; they cost host memory alone";
@@ -188,8 +189,8 @@ std::vector<Alias> named_aliases() {
   return table;
 }
 
-// Another program's name at the top of a file may stand in a section `training` too. Our keys may as well: the reader
-// takes the prefix off them.
+// Adds names with the prefix `training.`: another program's name at the top of a file may be in that section too. For
+// our keys, the reader removes the prefix.
 void add_training_section(std::vector<Alias>& table) {
   std::vector<Alias> more;
   const auto add = [&](Alias alias) {

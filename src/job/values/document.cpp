@@ -21,14 +21,14 @@ namespace {
 
 constexpr size_t kDeepest = 32;
 
-/// Builds the tree from the parser's events. The parser recurses once a level, so refusing a level here also keeps it
-/// from using up the stack.
+/// A builder of the tree from the parser's events. The parser recurses once for each level, so refusing a level here
+/// also bounds its stack.
 class Builder : public YAML::EventHandler {
  public:
   Builder(Document& document, const Source& source, std::string_view text)
       : document_(document), source_(source), text_(text) {}
 
-  /// Where the last scalar in quotes begins, if any: only that one can lack its end.
+  /// Returns the begin of the last quoted scalar, if any: only that one can lack its end.
   const YAML::Mark& last_quote() const { return last_quote_; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -39,7 +39,7 @@ class Builder : public YAML::EventHandler {
     Node* node = add(mark, Node::Kind::null, anchor, null_at(mark));
     if (!node->text.empty()) return;
     if (open_.empty() || open_.back().node->entries.empty()) return;
-    // The parser notices that there is no value only where the next thing starts: show the key instead.
+    // The parser notices a missing value only at the next token, so the key's position is used instead.
     const Node::Entry& entry = open_.back().node->entries.back();
     if (entry.value == node) node->line = entry.line, node->column = entry.column;
   }
@@ -61,11 +61,11 @@ class Builder : public YAML::EventHandler {
   void OnMapEnd() override { open_.pop_back(); }
 
  private:
-  /// A list or mapping whose end has not come yet.
+  /// A list or mapping whose end was not read yet.
   struct Level {
     Node* node;
     bool after_key = false;            ///< a mapping whose last entry waits for its value
-    std::map<std::string, int> lines;  ///< of a mapping: where each key stands
+    std::map<std::string, int> lines;  ///< line of each key of a mapping
   };
 
   [[noreturn]] void refuse(const YAML::Mark& mark, const std::string& what) const {
@@ -83,8 +83,8 @@ class Builder : public YAML::EventHandler {
     return &node;
   }
 
-  /// "null" or "~" where it is written there. The parser says no more than that there is no value, and one that was
-  /// forgotten is another thing: of that the mark is where the next key starts.
+  /// Returns "null" or "~" if it is written there. The parser reports only that there is no value. For a missing value,
+  /// the mark is the start of the next key.
   std::string null_at(const YAML::Mark& mark) const {
     if (mark.pos < 0 || static_cast<size_t>(mark.pos) >= text_.size()) return "";
     const std::string_view rest = text_.substr(static_cast<size_t>(mark.pos));
@@ -101,7 +101,7 @@ class Builder : public YAML::EventHandler {
     open_.push_back({node, false, {}});
   }
 
-  /// Puts a value where the text has it: in the open list, or as the key or value of the open mapping.
+  /// Adds a value at its place in the text: to the open list, or as the key or value of the open mapping.
   void attach(const YAML::Mark& mark, const Node* node) {
     if (open_.empty()) {
       document_.root = node;
@@ -136,7 +136,7 @@ class Builder : public YAML::EventHandler {
   std::unordered_map<YAML::anchor_t, const Node*> anchors_;
 };
 
-/// The parser's words where nothing better is known.
+/// Returns the parser's message with a remedy, if one is known.
 std::string in_plain_words(const std::string& message, const std::string& text) {
   if (message.find("sequence flow") != std::string::npos && text.find(".[") != std::string::npos)
     return "a pattern that has brackets stands in quotes: 'layers.[0-3]'";
@@ -144,7 +144,7 @@ std::string in_plain_words(const std::string& message, const std::string& text) 
   if (message.find("sequence flow") != std::string::npos) return "a comma is missing, or the ] that ends it";
   if (message.find("escape") != std::string::npos)
     return message + "; between double quotes a backslash begins an escape: use single quotes or none";
-  // YAML takes what begins with * for a reference; here it is a pattern without its quotes.
+  // YAML takes text that begins with * for a reference; here it is a pattern without its quotes.
   if (message.find("anchor") != std::string::npos)
     return message + "; a pattern that begins with * stands in quotes: '*.qkv'";
   return message;

@@ -1,4 +1,4 @@
-// YAML text as a tree with positions, safe for text that nobody has looked at yet.
+// Parses YAML text to a tree with positions; safe for text from an untrusted source.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace plimsoll::job {
 
-/// One value of a document and where it starts. Lines and columns count from 1.
+/// A value of a document and its start. Lines and columns count from 1.
 struct Node {
   enum class Kind : uint8_t { null, scalar, list, mapping };
-  /// One line of a mapping; the position is the key's.
+  /// An entry of a mapping; the position is the key's.
   struct Entry {
     std::string key;
     const Node* value = nullptr;
@@ -20,36 +20,37 @@ struct Node {
   };
 
   Kind kind = Kind::null;
-  std::string text;                ///< of a scalar; of a null as it is written: "null", "~", or "" where nothing is
-  std::vector<const Node*> items;  ///< of a list
-  std::vector<Entry> entries;      ///< of a mapping, in the order of the text; keys are unique
+  std::string text;                ///< text of a scalar; of a null as written: "null", "~", or "" if there is no text
+  std::vector<const Node*> items;  ///< items of a list
+  std::vector<Entry> entries;      ///< entries of a mapping, in the order of the text; keys are unique
   int line = 0;
   int column = 0;
 };
 
-/// Owns the nodes. They are kept side by side, not inside each other: an alias points at the node of its anchor, so
-/// nothing is ever copied out of proportion to the text, and nothing is destroyed recursively.
+/// A document, which owns its nodes in one list. An alias points at the node of its anchor. Therefore memory is
+/// proportional to the text, and nothing is destroyed recursively.
 struct Document {
   std::deque<Node> nodes;
-  const Node* root = nullptr;  ///< nullptr: the text holds no value
+  const Node* root = nullptr;  ///< nullptr: the text has no value
 };
 
-/// Where a text comes from, as messages name it.
+/// The source of a text, for messages.
 struct Source {
   std::string name;           ///< "job.yaml", or "command line: seed=7"
-  bool command_line = false;  ///< positions inside the text are of no use to the reader
+  bool command_line = false;  ///< true: positions inside the text are of no use to the user
 
-  /// "job.yaml:7"; for the command line the name alone.
+  /// Returns "job.yaml:7"; for the command line only the name.
   std::string at(int line) const;
-  /// "job.yaml:7:3"; for the command line the name alone.
+  /// Returns "job.yaml:7:3"; for the command line only the name.
   std::string at(int line, int column) const;
 };
 
-/// The one YAML document in `text`. Throws UserError, with line and column, for text that is not YAML, a key given
-/// twice, a key that is not a scalar, a second document, more than 32 levels of nesting and more than 1 MiB of text.
+/// Returns the one YAML document in `text`. Throws UserError, with line and column, for text that is not YAML, a key
+/// given twice, a key that is not a scalar, a second document, more than 32 levels of nesting and more than 1 MiB of
+/// text.
 Document load_document(const std::string& text, const Source& source);
 
-/// Bytes that load_document accepts.
+/// Largest number of bytes that load_document accepts.
 constexpr size_t kLongestDocument = size_t{1} << 20;
 
 }  // namespace plimsoll::job

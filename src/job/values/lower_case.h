@@ -1,4 +1,4 @@
-// Puts the words of a job file in lower case, to compare them.
+// Converts the words of a job file to lower case, to compare them.
 #pragma once
 
 #include <algorithm>

@@ -23,14 +23,14 @@ constexpr const char* kMachines =
     "one process a device is started on each machine instead: torchrun --no-python --nnodes MACHINES --nproc-per-node "
     "DEVICES plimsoll train JOB";
 
-/// The kinds of words there are.
+/// Kinds of words.
 enum class Word : uint8_t { count, nodes, parts, strategy, type, shards, stage, offload, detail, file, rank };
 
 struct Known {
   std::string_view name, origin;
   Word word;
 };
-// In Lightning's files they also stand under `trainer`, in others under `training`. Names of our keys are there too.
+// In Lightning's files they may also be under `trainer`, in others under `training`. Names of our keys are included.
 constexpr std::array<Known, 40> kKnown = {{
     {"devices", "Lightning", Word::count},
     {"num_devices", "Lightning", Word::count},
@@ -94,9 +94,11 @@ std::optional<int64_t> number_in(std::string_view text) {
   return number;
 }
 
-/// The number of devices in "8", "[0, 1]", "0,1", "0," or "auto"; nothing if the text has none.
+/// Returns the number of devices in "8", "[0, 1]", "0,1", "0," or "auto"; nullopt if the text has none.
 std::optional<int64_t> count_in(std::string_view text) {
-  if (text == "auto" || text == "-1" || is_nothing(text)) return 1;  // all that are there, which a launcher counts
+  if (text == "auto" || text == "-1" || is_nothing(text))
+    return 1;  // all devices of the machine, which a launcher
+               // counts
   if (text.find_first_of("[,") == std::string_view::npos) return number_in(text);
   int64_t count = 0;
   bool in_item = false;
@@ -118,7 +120,7 @@ DevicesAnswer of_count(std::string_view text) {
   return meant("devices", count ? std::to_string(*count) : std::string(text));
 }
 
-/// "full_shard auto_wrap", "SHARD_GRAD_OP", or the number that Accelerate writes for it.
+/// Replies to "full_shard auto_wrap", "SHARD_GRAD_OP", or Accelerate's number for it.
 DevicesAnswer of_shards(std::string_view text) {
   if (is_nothing(text)) return {Kind::taken, kNothing};
   if (says(text, "offload")) return {Kind::refused, kOffload};
@@ -131,7 +133,7 @@ DevicesAnswer of_shards(std::string_view text) {
   return meant("strategy", text);
 }
 
-/// The names that Lightning has, and spellings of ours.
+/// Replies to Lightning's names of strategies, and to spellings of ours.
 DevicesAnswer of_strategy(std::string_view text) {
   if (says(text, "offload")) return {Kind::refused, kOffload};
   if (is_nothing(text) || text == "single" || text == "single_device") return meant("strategy", "auto");
@@ -151,7 +153,7 @@ DevicesAnswer of_strategy(std::string_view text) {
   return meant("strategy", text);
 }
 
-/// Accelerate's distributed_type.
+/// Replies to Accelerate's distributed_type.
 DevicesAnswer of_type(std::string_view text) {
   if (is_nothing(text)) return {Kind::taken, "asks for one process, which devices: 1 is"};
   if (text.starts_with("multi_")) return meant("strategy", "ddp");
@@ -169,7 +171,7 @@ DevicesAnswer of_stage(std::string_view text) {
   return {Kind::refused, "allowed: 0, 1, 2, 3 (strategy: ddp, zero1, zero2, zero3)"};
 }
 
-/// The degrees of tensor, pipeline and context parallelism.
+/// Replies to the degrees of tensor, pipeline and context parallelism.
 DevicesAnswer of_parts(std::string_view text) {
   if (count_in(text) == 1) return {Kind::taken, "is so here in any case: no layer is cut over devices"};
   return {Kind::refused,
@@ -210,7 +212,7 @@ DevicesAnswer answer(Word word, std::string_view text) {
   throw InternalError("answer: no such word");
 }
 
-/// The key that a word of this kind stands for; empty: none, whatever its value.
+/// Returns the key that a word of this kind means; empty: none, for any value.
 std::string_view key_of(Word word) {
   switch (word) {
     case Word::count:
@@ -225,7 +227,7 @@ std::string_view key_of(Word word) {
   }
 }
 
-/// What a value says, in the words of a command line: "8", "ddp", "[0,1]".
+/// Returns a value as it is written on a command line: "8", "ddp", "[0,1]".
 std::string text_of(const Node& node) {
   std::string text;
   switch (node.kind) {
@@ -252,11 +254,11 @@ DevicesAnswer answered(const Value& value) {
   return *std::move(answer);
 }
 
-/// Of a word that stands for no key: what is said to it.
+/// Returns the reply to a word that means no key.
 std::optional<std::string> said_to(const Value& value) {
   return answered(value).what;
 }
-/// Of a word that stands for a key: the key's value; nothing if none is asked for.
+/// Returns the key's value for a word that means a key; nullopt if the word requests nothing.
 std::optional<std::string> value_meant(const Value& value) {
   DevicesAnswer answer = answered(value);
   return answer.kind == Kind::meant ? std::optional(std::move(answer.what)) : std::nullopt;
@@ -282,7 +284,7 @@ std::optional<std::string> devices_word_of_others(const Value& value) {
       value.node->kind == Node::Kind::mapping || text_of(*value.node).empty())
     return std::nullopt;
   auto word = value_meant(value);
-  // A word that is not known either stays as it was written, for the message.
+  // A word that is not known either stays unchanged, for the message.
   return !word || *word == ascii_lower_case(text_of(*value.node)) ? std::nullopt : word;
 }
 

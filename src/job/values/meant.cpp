@@ -24,7 +24,7 @@ std::string did_you_mean(std::string_view word) {
   return fmt::format("; did you mean '{}'?", word);
 }
 
-/// "1,000" and "12,345,678": commas between groups of three digits.
+/// Returns true for "1,000" and "12,345,678": commas between groups of three digits.
 bool has_groups_of_thousands(std::string_view text) {
   const size_t first = text.find(',');
   if (first == 0 || first > 3 || text.front() == '0') return false;
@@ -37,7 +37,7 @@ bool has_groups_of_thousands(std::string_view text) {
   return true;
 }
 
-// Words that are a model, a format or a file elsewhere, and a kind here.
+// A word that means a model, a format or a file in other programs, and our kind for it.
 struct OtherWord {
   std::string_view key, theirs, ours;
 };
@@ -101,7 +101,7 @@ std::optional<double> number_meant(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(plain.data(), plain.data() + plain.size(), number);
   if (error != std::errc() || end != plain.data() + plain.size() || !std::isfinite(number)) return std::nullopt;
-  // 5 / 100 is nearer to 0.05 than 5 x 0.01.
+  // 5 / 100 is closer to 0.05 than 5 x 0.01.
   return times < 1 ? number / 100 : number * times;
 }
 
@@ -135,7 +135,7 @@ std::string type_advice(std::string_view text, const std::vector<std::string>& a
 std::string word_advice(const Value& value, const std::vector<std::string>& allowed) {
   if (value.node->kind != Node::Kind::scalar || value.node->text.empty()) return "";
   const std::string& text = value.node->text;
-  // A file or a model of a hub, where the kind of tokenizer is asked for.
+  // A file or a model of a hub, but the key needs the kind of tokenizer.
   if (value.key == "data.tokenizer" && text.find_first_of("/.\\") != std::string::npos)
     return "; this says the kind, data.tokenizer_file names the file";
   if (const auto word = word_of_others(value); word && contains(allowed, *word)) return did_you_mean(*word);

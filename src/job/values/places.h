@@ -1,4 +1,4 @@
-// Where each key of a job was given, for messages about several keys at once.
+// Declares the location of each key of a job, for messages about several keys.
 #pragma once
 
 #include <initializer_list>
@@ -11,28 +11,28 @@ namespace plimsoll::job {
 
 class Places {
  public:
-  /// `whole` stands for keys that were not given: the name of the file.
+  /// `whole` is the location of keys that were not given: the name of the file.
   explicit Places(std::string whole) : whole_(std::move(whole)) {}
 
   void set(const std::string& key, std::string place, bool command_line = false) {
     places_[key] = std::move(place);
     if (command_line) overridden_.insert(key);
   }
-  /// The file gives the key, whether or not the command line gives it too.
+  /// Records that the file gives the key, even if the command line gives it too.
   void set_in_file(const std::string& key) { in_file_.insert(key); }
-  /// The key was given by another program's name.
+  /// Records that the key was given by another program's name.
   void set_word(const std::string& key, std::string word) { words_[key] = std::move(word); }
 
   bool given(const std::string& key) const { return places_.contains(key); }
   bool overridden(const std::string& key) const { return overridden_.contains(key); }  ///< on the command line
   bool in_file(const std::string& key) const { return in_file_.contains(key); }
-  /// The name that the key was given by.
+  /// Returns the name that the key was given by.
   std::string word(const std::string& key) const {
     const auto found = words_.find(key);
     return found == words_.end() ? key : found->second;
   }
 
-  /// The place of the first of `keys` that was given: "job.yaml:4".
+  /// Returns the location of the first of `keys` that was given: "job.yaml:4".
   const std::string& of(std::initializer_list<std::string> keys) const {
     for (const std::string& key : keys)
       if (const auto found = places_.find(key); found != places_.end()) return found->second;

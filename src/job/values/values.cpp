@@ -16,7 +16,7 @@
 namespace plimsoll::job {
 namespace {
 
-/// The whole of `text` as a number in decimal notation.
+/// Parses all of `text` as a number in decimal notation.
 template <typename Number>
 std::optional<Number> number_in(std::string_view text) {
   Number number{};
@@ -25,7 +25,7 @@ std::optional<Number> number_in(std::string_view text) {
   return number;
 }
 
-/// What stands there, for a message: numbers as they are, other text quoted.
+/// Returns a value for a message: numbers unchanged, other text quoted.
 std::string found(const Node& node) {
   switch (node.kind) {
     case Node::Kind::null:

@@ -27,7 +27,7 @@ std::string_view indentation_of(std::string_view line) {
   return line.substr(0, std::min(line.find_first_not_of(" \t"), line.size()));
 }
 
-/// What stands in a line apart from its indentation and a comment; quotes are respected.
+/// Returns the content of a line without its indentation and comment; quotes are respected.
 std::string_view content_of(std::string_view line) {
   line.remove_prefix(indentation_of(line).size());
   char quote = 0;
@@ -70,7 +70,7 @@ Open open_at_end(const std::vector<std::string_view>& lines, size_t count) {
           open.pop_back();
         continue;
       }
-      // A quote within a word is a letter.
+      // A quote within a word is a plain character.
       const bool begins = i == 0 || std::string_view(" [{,:").find(line[i - 1]) != std::string_view::npos;
       if (c == '{' || c == '[' || ((c == '"' || c == '\'') && begins)) open.push_back({c, at});
       if ((c == '}' || c == ']') && !open.empty()) open.pop_back();
@@ -79,7 +79,7 @@ Open open_at_end(const std::vector<std::string_view>& lines, size_t count) {
   return open.empty() ? Open() : open.back();
 }
 
-/// A line of a block that cannot stand there, of those up to the one that was refused.
+/// Finds a line of a block with invalid syntax, at or shortly before the one that the parser refused.
 std::optional<Slip> line_that_is_none(const std::vector<std::string_view>& lines, size_t count) {
   constexpr size_t furthest = 4;
   for (size_t at = count; at-- > 0 && at + furthest >= count;) {
@@ -140,7 +140,7 @@ bool quote_is_closed(std::string_view text, int line, int column) {
   const std::vector<std::string_view> lines = lines_of(text);
   if (line < 1 || static_cast<size_t>(line) > lines.size()) return true;
   std::string_view rest = lines[static_cast<size_t>(line) - 1];
-  // yaml-cpp's columns are of bytes, and a byte order mark is none of them.
+  // yaml-cpp's columns count bytes, without a byte order mark.
   size_t byte = static_cast<size_t>(std::max(column, 1)) - 1;
   if (line == 1 && rest.starts_with("\xef\xbb\xbf")) byte += 3;
   if (byte >= rest.size() || (rest[byte] != '"' && rest[byte] != '\'')) return true;
@@ -165,7 +165,7 @@ std::string not_text(std::string_view text) {
   if (text.starts_with("\x80\x02"sv) || text.starts_with("\x80\x04"sv)) return "it is a pickle of Python";
   if (text.size() > 8 && text.substr(0, 8).find('\0') != std::string_view::npos && text.substr(8).starts_with("{\""))
     return "it is a safetensors file, a model's weights";
-  // Which YAML may be written in, and the parser reads.
+  // YAML may be in UTF-16 or UTF-32, which the parser reads.
   if (text.starts_with("\xff\xfe"sv) || text.starts_with("\xfe\xff"sv) || text.starts_with("\0\0\xfe\xff"sv)) return "";
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);

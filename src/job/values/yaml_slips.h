@@ -1,5 +1,5 @@
-// What is wrong with a text that is no YAML, in the words of whoever wrote it. The parser says where it noticed, and in
-// its own terms: "illegal map value".
+// Describes errors in a text that is not YAML, in the user's terms. The parser reports only the place where it noticed
+// the error, in terms of its own: "illegal map value".
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@ struct Slip {
   std::string what;
 };
 
-/// The likeliest slip in `text`, which the parser refused at `line` (from 1): a tab that indents, a bracket or quote
-/// that is left open, a space missing behind a colon, a line without a colon, a line indented for no reason. Nothing
-/// where none of them is seen.
+/// Returns the likeliest error in `text`, which the parser refused at `line` (from 1): a tab that indents, an open
+/// bracket or quote, a missing space after a colon, a line without a colon, an unexpected indent. Returns nullopt if
+/// none of them is found.
 std::optional<Slip> find_slip(std::string_view text, int line);
 
-/// Whether the quote that opens at `line` and `column` (from 1, in characters) is closed again; true where there is no
-/// quote at that place. The parser takes one that is not for closed at the end of the text.
+/// Returns true if the quote that opens at `line` and `column` (from 1, in characters) is closed; true too if there is
+/// no quote at that place. The parser treats an open quote as closed at the end of the text.
 bool quote_is_closed(std::string_view text, int line, int column);
 
-/// Why `text` is no text file at all ("it is a safetensors file", "byte 12 is 0"); "" where it may be one.
+/// Returns the reason why `text` is not a text file ("it is a safetensors file", "byte 12 is 0"); "" if it may be one.
 std::string not_text(std::string_view text);
 
 }  // namespace plimsoll::job

@@ -11,7 +11,7 @@ using namespace lanes;
 
 namespace {
 
-/// Elements 0, 2, 4 … of two vectors' halves that are neighbours: a0 b0 a1 b1 …, of the first half or of the second.
+/// Interleaves the first halves of two vectors: a0 b0 a1 b1 …; second_halves() interleaves the second halves.
 template <typename V>
 PLIMSOLL_INLINE V first_halves(const V& a, const V& b) {
   return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -21,7 +21,7 @@ PLIMSOLL_INLINE V second_halves(const V& a, const V& b) {
   return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 
-/// Transposes 16 x 16. Each round turns the number row x 16 + column by a bit.
+/// Transposes 16 x 16 elements. Each round rotates the index row x 16 + column by one bit.
 template <typename V>
 PLIMSOLL_INLINE void turn(V (&rows)[kLanes]) {
 #pragma GCC unroll 4
@@ -37,7 +37,7 @@ PLIMSOLL_INLINE void turn(V (&rows)[kLanes]) {
   }
 }
 
-/// Columns [j, j + 16) of row i of `rows`; zeros beyond its ends.
+/// Returns columns [j, j + 16) of row i of `rows`; zeros beyond its ends.
 template <typename T>
 PLIMSOLL_INLINE VectorOf<Scalar<T>> row_part(const HeadRows& rows, int64_t i, int64_t j) {
   if (i >= rows.count) return VectorOf<Scalar<T>>{};
@@ -128,7 +128,7 @@ PLIMSOLL_INLINE void turn_pairs_of(const HeadRows& rows, int64_t lanes, Pair* to
     }
 }
 
-/// The bits of bfloat16 elements, each in a word.
+/// Returns the bits of bfloat16 elements, one element a word.
 PLIMSOLL_INLINE Words bits_of(const HeadRows& rows, int64_t i, int64_t j) {
   Halves bits{};
   if (i < rows.count) {

@@ -1,8 +1,8 @@
-// Rows of attention in and out of blocks in a core's caches: no tensors, no allocation, no threads. Compiled for
-// several instruction sets; cpu_capability() says which runs.
+// Declares kernels that copy rows of attention into and out of blocks in a core's caches: no tensors, no allocation, no
+// threads. They are compiled for several instruction sets; cpu_capability() says which one runs.
 //
-// "Wide": float64 for float64 elements, float32 for every other. Lanes beyond the last row hold numbers that are never
-// stored.
+// "Wide": float64 for float64 elements, float32 for every other type. Lanes beyond the last row hold values that are
+// never stored.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace plimsoll::ops {
 
-/// Tokens of one head: `count` rows of `width` elements side by side, `stride` elements apart.
+/// The tokens of one head: `count` rows of `width` contiguous elements, `stride` elements from one row to the next.
 template <typename Data>
 struct HeadRowsOf {
   Data* data;
@@ -22,19 +22,19 @@ struct HeadRowsOf {
 using HeadRows = HeadRowsOf<const void>;
 using MutableHeadRows = HeadRowsOf<void>;
 
-/// wide [width, lanes]: the rows turned, zeros beyond the last.
+/// Writes the transposed rows to `to`: wide [width, lanes], zeros beyond the last row.
 void turn_rows(const HeadRows& rows, int64_t lanes, void* to);
-/// wide [count, columns], zeros beyond the width.
+/// Writes the widened rows to `to`: wide [count, columns], zeros beyond the width.
 void widen_rows(const HeadRows& rows, int64_t columns, void* to);
-/// Of bfloat16 rows whose width is even: [width / 2, lanes], each row's pairs of neighbours, turned.
+/// Writes each row's pairs of neighbours, transposed, to `to`: [width / 2, lanes]. Rows are bfloat16 of even width.
 void turn_pairs(const HeadRows& rows, int64_t lanes, Pair* to);
-/// Of bfloat16 rows: [(count + 1) / 2, columns], elements of rows 2 i and 2 i + 1 in a pair; zeros beyond either end.
+/// Pairs elements of rows 2 i and 2 i + 1 of bfloat16 rows: [(count + 1) / 2, columns], zeros beyond either end.
 void pair_rows(const HeadRows& rows, int64_t columns, Pair* to);
-/// From wide [width, lanes], each lane multiplied by its factor (wide [lanes]; none: as it is).
+/// Stores wide [width, lanes] as rows, each lane multiplied by its factor (`factors`: wide [lanes]; null: no factors).
 void store_turned(const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to);
-/// From wide [count, columns].
+/// Stores wide [count, columns] as rows.
 void store_rows(const void* from, int64_t columns, const MutableHeadRows& to);
-/// wide [count]: the products of rows of `a` and `b`, summed.
+/// Writes the dot product of each row of `a` with that row of `b` to `to`: wide [count].
 void row_products(const HeadRows& a, const HeadRows& b, void* to);
 
 }  // namespace plimsoll::ops

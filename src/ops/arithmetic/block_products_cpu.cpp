@@ -8,8 +8,9 @@
 #include "ops/lanes.h"
 #include "plimsoll/error.h"
 
-// Where kernels are compiled for several instruction sets, those of AVX-512 have tiles of their own: 32 registers hold
-// 16 vectors of sums, which hide the latency of two multiply-adds a cycle; 16 registers of half the width hold 6.
+// If kernels are compiled for several instruction sets, those of AVX-512 have tiles of their own. Its 32 registers hold
+// 16 vectors of sums, which hide the latency of two multiply-adds a cycle. The 16 registers of half the width hold only
+// 6.
 #if PLIMSOLL_HAS_VARIANTS
 #include <immintrin.h>
 #define PLIMSOLL_AVX512 [[gnu::target("arch=x86-64-v4")]]
@@ -28,7 +29,8 @@ void block_product(double* c, int64_t c_row, const BlockLeft<double>& a, const d
 #if PLIMSOLL_HAS_VARIANTS
 namespace {
 
-// One tile of rows by vectors, and then all of them; `Each` is what a product multiplies and adds.
+// The code below computes one tile of rows by vectors, and then all tiles. `Each` is the element that a matmul
+// multiplies and adds.
 
 struct EachFloat {
   using Left = float;
@@ -52,8 +54,8 @@ struct EachPair {
   }
 };
 
-// The attribute that lets a function use an instruction set is no part of a template's arguments: macros, so that each
-// has its own.
+// The attribute that allows a function to use an instruction set cannot be a template argument. The tiles are therefore
+// macros, one set of functions for each attribute.
 #define PLIMSOLL_TILES(target, Each, name)                                                                           \
   template <int kRows, int kVectors>                                                                                 \
   target PLIMSOLL_INLINE void name##_tile(float* c, int64_t c_row, const Each::Left* a, int64_t a_row,               \
@@ -116,7 +118,7 @@ bool has_pair_products() {
   return has_wide_tiles() && __builtin_cpu_supports("avx512bf16");
 }
 bool has_tile_products() {
-  // oneDNN's own mask keeps libtorch from them too.
+  // oneDNN's own mask also keeps libtorch from using them.
   static const bool masked = [] {
     for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"})
       if (const char* value = std::getenv(name); value && *value)

@@ -1,42 +1,44 @@
-// Products of blocks that lie in a core's caches, on raw memory: no allocation, no threads. Compiled for several
-// instruction sets, chosen at run time. Each number is a sum over the depth from its beginning to its end, whatever the
-// blocks.
+// Declares matmuls of blocks that are in a core's caches, on raw memory: no allocation, no threads. They are
+// compiled for several instruction sets; one is chosen at run time. Each element is a sum over the depth from its
+// beginning to its end, whatever the blocks.
 #pragma once
 
 #include <cstdint>
 
 namespace plimsoll::ops {
 
-/// The left matrix of a product: element (i, k) lies at data[i * row + k * column].
+/// The left matrix of a matmul: element (i, k) is data[i * row + k * column].
 template <typename Element>
 struct BlockLeft {
   const Element* data;
   int64_t row, column;
 };
 
-/// Numbers in the vectors that results are made of: the columns of a product are a multiple of it.
+/// Elements of the vectors that results are made of. The columns of a matmul are a multiple of it.
 constexpr int64_t kBlockLanes = 16;
 
-/// c [rows, columns] = a b, or c + a b with `add`; a [rows, depth], b [depth, columns]. `c_row` and `b_row` are
-/// elements from a row to the next.
+/// Computes c [rows, columns] = a b, or c + a b with `add`; a [rows, depth], b [depth, columns]. `c_row` and `b_row`
+/// are elements from a row to the next.
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add);
 void block_product(double* c, int64_t c_row, const BlockLeft<double>& a, const double* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add);
 
-/// Whether this machine has tiles for products of float32 that reach what it can compute (AVX-512).
+/// Returns true if this machine has tiles for matmuls of float32 that reach its peak arithmetic (AVX-512).
 bool has_wide_tiles();
-/// Whether it has products of bfloat16 in hardware that a core's vectors do not reach (AMX): leave them to libtorch.
+/// Returns true if this machine has matmuls of bfloat16 in hardware that a core's vectors do not reach (AMX).
+/// Leave these matmuls to libtorch then.
 bool has_tile_products();
 
-/// Two bfloat16 that are neighbours along the depth of a product; the first is the lower half.
+/// Two bfloat16 that are neighbours along the depth of a matmul; the first is the lower half.
 using Pair = uint32_t;
 
-/// Whether this machine has dot products of bfloat16 pairs (AVX512-BF16): block_product of pairs wants them.
+/// Returns true if this machine has dot products of bfloat16 pairs (AVX512-BF16). The block_product of pairs needs
+/// them.
 bool has_pair_products();
 
-/// The same with pairs along the depth. The pair (i, p) of `a` is read from data[i * row + p * column] on, two elements
-/// that lie side by side at any address; `depth` counts pairs. Sums are float32, of two products at a time.
+/// Computes the same matmul with pairs along the depth. The pair (i, p) of `a` is the two adjacent elements from
+/// data[i * row + p * column] on, at any address. `depth` counts pairs. Sums are float32, of two products at a time.
 void block_product(float* c, int64_t c_row, const BlockLeft<uint16_t>& a, const Pair* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add);
 

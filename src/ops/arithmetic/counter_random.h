@@ -1,7 +1,7 @@
-// Random bits as a function of a key and a place: the same for any number of threads, in any order.
+// Computes random bits as a function of a key and an element index: the same for any number of threads, in any order.
 //
-// Threefry4x32 with 13 rounds (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"): a
-// counter put through additions, rotations and exclusive ors, which every vector unit has. It passes BigCrush.
+// Threefry4x32 with 13 rounds (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"). It
+// transforms a counter by additions, rotations and exclusive ors, which every vector unit has. It passes BigCrush.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,17 @@
 
 namespace plimsoll::ops {
 
-/// What one call of an operator draws by: a key of 64 bits, and which of the call's tensors is rounded.
+/// A source of random bits for one call of an operator: a key of 64 bits, and the index of the tensor that is rounded.
 struct Draw {
   uint32_t key[2] = {0, 0};
   uint32_t stream = 0;
-  int64_t first_element = 0;  ///< of a slice: where it begins in the whole tensor; a multiple of 512
+  int64_t first_element = 0;  ///< the element of the whole tensor at which a slice begins; a multiple of 512
 
   PLIMSOLL_HOST_DEVICE Draw of(uint32_t other_stream) const { return {{key[0], key[1]}, other_stream, first_element}; }
 };
 
-/// splitmix64 (Steele, Lea and Flood 2014): numbers that differ in a bit give ones that differ in half of them.
+/// Computes splitmix64 (Steele, Lea and Flood 2014). Inputs that differ in one bit give outputs that differ in half of
+/// their bits.
 PLIMSOLL_HOST_DEVICE constexpr uint64_t mixed(uint64_t x) {
   x += 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -31,7 +32,8 @@ PLIMSOLL_HOST_DEVICE constexpr Draw draw_from_key(uint64_t key, int64_t first_el
   return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)}, 0, first_element};
 }
 
-/// What an update draws by: a parameter's seed, and how many updates there were before. `first_element`: of Draw.
+/// Returns the draw of an update, from a parameter's seed and the number of updates before. `first_element`: as in
+/// Draw.
 PLIMSOLL_HOST_DEVICE constexpr Draw draw_of_step(int64_t seed, double step, int64_t first_element = 0) {
   return draw_from_key(mixed(mixed(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step)), first_element);
 }
@@ -41,8 +43,8 @@ PLIMSOLL_HOST_DEVICE Word rotated(const Word& word, int by) {
   return (word << by) | (word >> (32 - by));
 }
 
-/// Turns the four words of each of `many` counters into four random ones. `Word` is uint32_t, or a vector of them. Each
-/// step waits for the one before: several counters side by side keep a processor busy.
+/// Transforms the four words of each of `many` counters into four random words. `Word` is uint32_t, or a vector of
+/// them. Each round needs the result of the round before, so several interleaved counters keep a processor busy.
 template <typename Word, int many>
 PLIMSOLL_HOST_DEVICE void threefry(const uint32_t (&key)[4], Word (&x)[many][4]) {
   constexpr int kRotations[8][2] = {{10, 26}, {11, 21}, {13, 27}, {23, 5}, {6, 20}, {17, 11}, {25, 10}, {18, 20}};
@@ -73,7 +75,8 @@ PLIMSOLL_HOST_DEVICE void threefry(const uint32_t (&key)[4], Word (&x)[many][4])
 /// Elements that one counter of sixteen lanes serves, sixteen bits each.
 constexpr int64_t kDrawnAtATime = 128;
 
-/// The sixteen bits of element `index`, one at a time; the kernels draw 128 together (formats_cpu.cpp).
+/// Returns the sixteen random bits of element `index`. The kernels draw the bits of 128 elements together
+/// (formats_cpu.cpp).
 PLIMSOLL_HOST_DEVICE uint32_t random_bits(const Draw& draw, int64_t index) {
   const int64_t element = draw.first_element + index;
   const int64_t block = element / kDrawnAtATime, lane = element % 16, vector = element % kDrawnAtATime / 16;

@@ -20,7 +20,7 @@ namespace {
 
 using Bytes = uint8_t __attribute__((vector_size(16)));
 
-// In two steps: GCC takes a conversion to a type four times as wide apart, a number at a time.
+// The conversion has two steps: GCC splits a conversion to a type four times as wide into single elements.
 PLIMSOLL_INLINE Words words_of(Bytes bytes) {
   return __builtin_convertvector(__builtin_convertvector(bytes, Halves), Words);
 }
@@ -30,7 +30,7 @@ PLIMSOLL_INLINE Bytes bytes_of(Words words) {
 
 constexpr int64_t kVectors = kDrawnAtATime / kLanes;
 
-/// Sixteen random bits a lane, `up` bits from the lowest.
+/// Returns sixteen random bits a lane, shifted left by `up` bits.
 template <int up = 0>
 PLIMSOLL_INLINE Words bits_at(const Drawn& drawn, int64_t b, int64_t j) {
   const Words words = read<Words>(drawn.words[b][j / 2]);
@@ -38,13 +38,13 @@ PLIMSOLL_INLINE Words bits_at(const Drawn& drawn, int64_t b, int64_t j) {
 }
 alignas(64) constexpr uint32_t kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 PLIMSOLL_INLINE void draw_words(const Draw& draw, int64_t element, Drawn& to) {
-  // GCC would build the sum of a constant vector and a number lane by lane.
+  // GCC would build the sum of a constant vector and a scalar lane by lane.
   const uint32_t* lane_numbers = kLaneNumbers;
   asm("" : "+r"(lane_numbers));
   const auto counter = static_cast<uint64_t>((draw.first_element + element) / kDrawnAtATime * kLanes);
   Words words[kChunk / kDrawnAtATime][4];
   for (uint32_t b = 0; b < kChunk / kDrawnAtATime; ++b) {
-    // Chunks begin at multiples of 512 elements: the lower half does not overflow within one.
+    // Chunks begin at multiples of 512 elements: the lower half does not overflow within a chunk.
     words[b][0] = read<Words>(lane_numbers) + (static_cast<uint32_t>(counter) + b * static_cast<uint32_t>(kLanes));
     words[b][1] = splat<Words>(static_cast<uint32_t>(counter >> 32));
     words[b][2] = words[b][3] = Words{};
@@ -58,7 +58,7 @@ PLIMSOLL_INLINE uint32_t largest_magnitude(const float* from) {
   Ints most{};
   for (int64_t j = 0; j < vectors; ++j)
     most = larger(most, reinterpret_cast<Ints>(bits_of<Floats>(load(from + j * kLanes)) & 0x7fffffffu));
-  // By halves: lane by lane takes as long as the rest.
+  // The vector is reduced by halves: a reduction lane by lane takes as long as the rest of the function.
   most = larger(most, __builtin_shuffle(most, Ints{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7}));
   most = larger(most, __builtin_shuffle(most, Ints{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11}));
   most = larger(most, __builtin_shuffle(most, Ints{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13}));
@@ -66,7 +66,8 @@ PLIMSOLL_INLINE uint32_t largest_magnitude(const float* from) {
   return static_cast<uint32_t>(most[0]);
 }
 
-// Four vectors of codes lie in one of words, the first in the lowest bytes: shifts are cheaper than widening bytes.
+// Four vectors of codes share one vector of words, the first in the lowest bytes: shifts are cheaper than widening
+// bytes.
 constexpr int64_t kGroup = 4 * kLanes;
 
 template <typename Small, bool squares>
@@ -193,7 +194,7 @@ PLIMSOLL_INLINE void split_compensation(T* parameter, T* compensation, int64_t c
   }
 }
 
-// Of a size that is known where it can be: a copy of any size is a call.
+// The size of a copy is a constant if possible: a copy of a variable size is a function call.
 PLIMSOLL_INLINE Halves read_halves(const void* from, int64_t partial) {
   if (partial == 0) return read<Halves>(from);
   Halves halves{};
@@ -225,7 +226,7 @@ PLIMSOLL_INLINE void split_halves(uint16_t* upper, uint16_t* lower, int64_t coun
 
 }  // namespace
 
-// One copy of each for every instruction set; what is inlined above takes on its target.
+// Each function is compiled for every instruction set; the inlined code above takes on its target.
 #define PLIMSOLL_SMALL(name, unpacker, packer, Small, squares)                                                      \
   PLIMSOLL_VARIANTS(                                                                                                \
       void, unpack_##name, (const Values& from, int64_t begin, int64_t count, float* to), (from, begin, count, to), \

@@ -1,4 +1,4 @@
-// Matrix products that our operators' CPU kernels leave to libtorch: which, for the figures of their scratch.
+// Declares the matmuls that our operators' CPU kernels leave to libtorch, for estimates of their scratch.
 #pragma once
 
 #include <functional>
@@ -7,16 +7,17 @@
 
 namespace plimsoll::ops {
 
-/// result [m, n] = left [m, k] x right [k, n], or result + that with `adds`. Of the views only sizes, strides and dtype
-/// are read.
+/// A matmul that libtorch computes: result [m, n] = left [m, k] x right [k, n], or result + that with `adds`. Only
+/// sizes, strides and dtype of the views are read.
 struct LibraryProduct {
   View left, right, result;
   bool adds = false;
 };
 
-/// Bytes that a product takes from libtorch's allocator beside its operands. Whose kernel runs it, and what that takes,
-/// depends on the processor, the library's version, the shape and the threads: no formula says it, so it is measured
-/// or, if the matmul is too large for that, estimated (device/product_scratch).
+/// A function that returns the bytes that a matmul allocates from libtorch's allocator in addition to its operands.
+/// The library that runs it, and its scratch, depend on the processor, the library's version, the shape and the
+/// threads. No formula covers this. The scratch is measured or, if the matmul is too large for that, estimated
+/// (device/product_scratch).
 using ProductScratch = std::function<int64_t(const LibraryProduct&)>;
 
 }  // namespace plimsoll::ops

@@ -1,8 +1,8 @@
-// Numbers in an optimizer's formats (ops/arithmetic/formats.h), eight of a thread at a time.
+// Implements loads and stores of values in an optimizer's formats (ops/arithmetic/formats.h), eight a thread at a time.
 //
-// A block of 128 numbers is that of half a warp. Lane l has the numbers 16 v + l for v = 0 .. 7: those whose random
-// bits come from one counter, and whose 8-bit codes are the bytes of two words. What half a warp reads in one go lies
-// side by side, so that memory is read in whole sectors in every format.
+// A block of 128 values belongs to half a warp. Lane l has the values 16 v + l for v = 0 .. 7. One counter yields their
+// random bits, and their 8-bit codes are the bytes of two words. The values that half a warp reads in one access are
+// contiguous, so memory is read in whole sectors in every format.
 #pragma once
 
 #include "ops/arithmetic/formats.h"
@@ -14,7 +14,7 @@ namespace plimsoll::cuda {
 constexpr int kEach = 8, kLanesOfBlock = 16;
 constexpr int kBlocksOfWarp = kWarp / kLanesOfBlock;
 
-/// A thread's eight of `count` numbers.
+/// The eight values of a thread, of `count` values.
 struct Place {
   int64_t block = 0, count = 0;
   int lane = 0;
@@ -24,8 +24,8 @@ struct Place {
   __device__ bool any() const { return block * ops::kDrawnAtATime < count; }
 };
 
-/// Calls `visit(Place)` for all blocks of `count` numbers, this thread's block being the `index`th of so many; both
-/// halves of a warp call together, also where one of them has no numbers left.
+/// Calls `visit(Place)` for all blocks of `count` values. This thread's block is the `index`th of `blocks_of_threads`.
+/// Both halves of a warp call together, also if one of them has no values left.
 template <typename Visit>
 __device__ inline void for_each_place(int64_t count, unsigned index, unsigned blocks_of_threads, const Visit& visit) {
   const int64_t blocks = (count + ops::kDrawnAtATime - 1) / ops::kDrawnAtATime;
@@ -36,13 +36,13 @@ __device__ inline void for_each_place(int64_t count, unsigned index, unsigned bl
     visit(Place{pair * kBlocksOfWarp + thread / kLanesOfBlock, count, thread % kLanesOfBlock});
   }
 }
-/// By the whole grid.
+/// Calls `visit(Place)` with the whole grid as threads.
 template <typename Visit>
 __device__ inline void for_each_place(int64_t count, const Visit& visit) {
   for_each_place(count, blockIdx.x, gridDim.x, visit);
 }
 
-/// The random bits of a thread's numbers: ops::random_bits of each.
+/// The random bits of a thread's values: ops::random_bits of each.
 struct Drawn8 {
   uint32_t words[4];
   __device__ uint32_t operator[](int v) const { return (words[v / 2] >> (v % 2 * 16)) & 0xffffu; }
@@ -69,7 +69,7 @@ __device__ inline void store_plain(void* data, const Place& at, const Number (&f
     if (at.has(v)) to[at.element(v)] = static_cast<T>(from[v]);
 }
 
-// Codes of 64 numbers: four a lane, in a word; the last ones, fewer than 64, lie one after another.
+// The codes of 64 values are four a lane, in a word. The last codes, fewer than 64, are stored in order.
 __device__ inline uint32_t load_codes8(const uint8_t* codes, const Place& at, int half) {
   const int64_t group = at.element(half * 4) - at.lane;
   if (group + 64 <= at.count) return reinterpret_cast<const uint32_t*>(codes + group)[at.lane];
@@ -90,7 +90,7 @@ __device__ inline void store_codes8(uint8_t* codes, const Place& at, int half, u
     if (at.has(half * 4 + k)) codes[at.element(half * 4 + k)] = static_cast<uint8_t>(word >> (8 * k));
 }
 
-/// The byte of the numbers v and v + 1, v even. It is there if any of its 32 numbers is.
+/// Returns the byte of the values v and v + 1, for even v. It exists if any of its 32 values does.
 __device__ inline int64_t byte_of_codes4(const Place& at, int v) {
   return (at.block * ops::kDrawnAtATime + v * kLanesOfBlock) / 2 + at.lane;
 }
@@ -123,7 +123,8 @@ __device__ inline void load4(const ops::Values& values, const Place& at, float (
   }
 }
 
-/// The bits of the largest magnitude among the numbers [from, from + size) of the sixteen lanes. All lanes must call.
+/// Returns the bits of the largest magnitude among the values [from, from + size) of the sixteen lanes. All lanes must
+/// call.
 template <int size>
 __device__ inline uint32_t largest_magnitude(const float* from) {
   uint32_t most = 0;
@@ -177,7 +178,7 @@ __device__ inline void store4(const ops::Values& values, const Place& at, const 
   }
 }
 
-/// What is behind `count` is 0.
+/// Loads a thread's values as floats; 0 from `count` on.
 __device__ inline void load_floats(const ops::Values& values, const Place& at, float (&to)[kEach]) {
   switch (values.format) {
     case ops::Format::float32:
@@ -212,8 +213,8 @@ __device__ inline void store_float16(void* data, const Place& at, const float (&
           narrow<float16>(drawn != nullptr ? ops::rounded_to_float16<float>(from[v], (*drawn)[v]) : from[v]);
 }
 
-/// Numbers of 8 and 4 bits are rounded by `drawn`, those of 16 where `stochastic` says so. All lanes must call; what
-/// is behind `count` must be 0.
+/// Stores a thread's values. Values of 8 and 4 bits are rounded by `drawn`, those of 16 bits if `stochastic` is true.
+/// All lanes must call; values from `count` on must be 0.
 __device__ inline void store_floats(const ops::Values& values, const Place& at, const float (&from)[kEach],
                                     bool stochastic, const Drawn8& drawn) {
   const Drawn8* bits = stochastic ? &drawn : nullptr;
@@ -235,8 +236,8 @@ __device__ inline void store_floats(const ops::Values& values, const Place& at, 
   }
 }
 
-// The same as numbers of a type: float64 ones keep all their bits in float64 tensors, and pass through float32 to and
-// from all others.
+// The same functions for values of type double. Values of float64 tensors keep all their bits; values of other formats
+// are converted through float32.
 __device__ inline void load_numbers(const ops::Values& values, const Place& at, float (&to)[kEach]) {
   load_floats(values, at, to);
 }
@@ -278,7 +279,7 @@ __device__ inline void store_compensated(const ops::Weights& weights, const Plac
   }
 }
 
-/// A parameter with what it keeps beside itself.
+/// Loads a parameter together with its companion.
 __device__ inline void load_weights(const ops::Weights& weights, const Place& at, float (&to)[kEach]) {
   switch (weights.kind) {
     case ops::Companion::none:

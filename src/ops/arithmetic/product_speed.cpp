@@ -37,17 +37,17 @@ using at::Tensor;
 
 constexpr std::array kTypes{DType::float32, DType::bfloat16, DType::float16};
 
-// A linear layer's forward product and its weight's gradient.
+// The sizes of the forward matmul and of the weight's gradient of a linear layer.
 constexpr int64_t kRows = 256, kDepth = 256, kColumns = 512;
 constexpr double kProductFlops = 2 * 2.0 * kRows * kDepth * kColumns;
 constexpr int64_t kSide = 16, kChannels = 16;
 constexpr double kConvolutionFlops = 2.0 * 2 * kSide * kSide * kChannels * kChannels * 9;
 
-// Each is tried in turn, so that tries of one lie apart, until two of its tries agree. A type without instructions
-// takes 50 ms a try; on a machine that does much else it may never agree.
+// Maximum rounds. Each round tries every kind once, so that the tries of one kind are not adjacent, until two of its
+// tries agree. A type without instructions takes 50 ms a try. On a busy machine the tries may never agree.
 constexpr int kMostRounds = 60;
 constexpr double kMostSeconds = 1;
-// Speeds whose tries did not agree are measured again after a day.
+// Seconds after which speeds whose tries did not agree are measured again: one day.
 constexpr int64_t kSecondsOfUnsure = 24 * 3600;
 
 double seconds_now() {
@@ -75,7 +75,8 @@ void products_into(Tensor& out, Tensor& gradient, const Tensor& x, const Tensor&
   }
 }
 
-// Whether all agreed. No work begins after kMostSeconds: one that never ran has the rate of the slowest.
+// Returns true if all tries agreed. No try begins after kMostSeconds; a kind that never ran gets the rate of the
+// slowest.
 bool measure(std::vector<Work>& all) {
   const double start = seconds_now();
   const auto is_over = [&] { return seconds_now() - start > kMostSeconds; };
@@ -84,7 +85,7 @@ bool measure(std::vector<Work>& all) {
     each.run();
     return std::max(seconds_now() - begin, 1e-9);
   };
-  std::vector<double> first(all.size(), 0);  // seconds; makes kernels and takes pages
+  std::vector<double> first(all.size(), 0);  // seconds; the first run creates kernels and maps pages
   for (size_t i = 0; i < all.size() && !is_over(); ++i) first[i] = timed(all[i]);
   bool agreed = false;
   for (int round = 0; round < kMostRounds && !agreed && !is_over(); ++round) {
@@ -114,7 +115,7 @@ struct Measured {
 Measured measured() {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  // One thread: nothing waits for another that somebody else's work holds up.
+  // One thread: no thread waits for another one that the machine's other work delays.
   struct OneThread {
     int before = at::get_num_threads();
     OneThread() { at::set_num_threads(1); }
@@ -161,7 +162,7 @@ ProductSpeeds known_or_measured() {
     std::filesystem::create_directories(file.parent_path(), ignored);
     try {
       write_file_atomically(file, products_text(speeds, agreed ? 0 : unix_seconds() + kSecondsOfUnsure));
-    } catch (const UserError&) {  // a full disk, or a folder that is not ours: measured anew the next time
+    } catch (const UserError&) {  // a full disk, or a folder that is not ours: the next process measures again
     }
   }
   return speeds;
@@ -207,7 +208,7 @@ std::optional<ProductSpeeds> products_of(const std::string& text, int64_t now) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name()) return {};
   try {
-    if (json.contains("until")) {  // a clock that was set back does not make it last
+    if (json.contains("until")) {  // a clock that was set back does not extend the file's validity
       const int64_t until = json.at("until").get<int64_t>();
       if (now >= until || now < until - kSecondsOfUnsure) return {};
     }

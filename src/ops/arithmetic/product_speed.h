@@ -1,7 +1,6 @@
-// How fast this machine multiplies matrices of float32, bfloat16 and float16, as libtorch really dispatches them: what
-// decides which kernels 16-bit products take, and what `precision: auto` and predictions go by. Measured, because the
-// name of a type says nothing of the instructions that a processor has for it, nor do the processor's features of what
-// libraries use.
+// Measures how fast this machine multiplies matrices of float32, bfloat16 and float16 as libtorch dispatches them. The
+// speeds decide which kernels 16-bit matmuls use; `precision: auto` and predictions depend on them. They are measured
+// because neither a dtype nor a processor's features tell which instructions the libraries use.
 #pragma once
 
 #include <array>
@@ -12,13 +11,13 @@
 
 namespace plimsoll::ops {
 
-/// Multiplications and additions a second of one thread.
+/// The multiplications and additions per second of one thread.
 struct ProductSpeed {
-  double libtorch = 0;     ///< libtorch's own product
-  double blocks = 0;       ///< the product in float32 blocks (ops/arithmetic/products_cpu.h); of float32 libtorch's own
+  double libtorch = 0;  ///< libtorch's own matmul
+  double blocks = 0;    ///< the matmul in float32 blocks (ops/arithmetic/products_cpu.h); for float32, libtorch's own
   double convolution = 0;  ///< libtorch's convolution
 };
-/// By type: float32, bfloat16, float16.
+/// The speeds by type: float32, bfloat16, float16.
 struct ProductSpeeds {
   std::array<ProductSpeed, 3> types;
 
@@ -26,22 +25,24 @@ struct ProductSpeeds {
   const ProductSpeed& of(DType dtype) const { return const_cast<ProductSpeeds&>(*this).of(dtype); }
 };
 
-/// 16-bit products of less than this share of float32's speed go through float32 blocks. Where a processor has
-/// instructions for them they are twice as fast (seen: 1.7), elsewhere less than half (seen: 0.03 to 0.45): which of
-/// the two it is does not depend on a noisy measurement.
+/// The fraction of float32's speed below which 16-bit matmuls go through float32 blocks. If a processor has
+/// instructions for 16-bit matmuls, they are twice as fast as float32 (measured: 1.7). Otherwise they are less than
+/// half as fast (measured: 0.03 to 0.45). The gap is wide, so a noisy measurement does not change the choice.
 constexpr double kSlowProduct = 0.8;
 
-/// Measured when first asked for, in at most about a second, and kept in the file `products.json` of the cache folder
-/// (cache_folder()) for other processes: one for each processor, libtorch and set of instruction masks. If the tries
-/// did not agree, the file holds for a day. Where there is no such folder each process measures its own.
+/// Returns the speeds. The first call measures them, in at most about a second. The file `products.json` of the cache
+/// folder (cache_folder()) keeps them for other processes: one file for each processor, libtorch and set of instruction
+/// masks. If the tries did not agree, the file is valid for a day. Without a cache folder each process measures its
+/// own.
 const ProductSpeeds& product_speeds();
 
-/// Whether products of `dtype` go through float32 blocks: of bfloat16 and float16 where libtorch's own were measured to
-/// be slow, or as PLIMSOLL_16BIT_PRODUCTS says, "float32" or "libtorch". The same for the life of a process. Throws
-/// UserError where the variable says anything else.
+/// Returns true if matmuls of `dtype` go through float32 blocks: bfloat16 and float16 if libtorch's own were measured
+/// to be slower than the blocks and than kSlowProduct of float32's speed. PLIMSOLL_16BIT_PRODUCTS overrides the
+/// measurement: "float32" (true) or "libtorch" (false). The result is constant for the life of a process. Throws
+/// UserError if the variable has any other value.
 bool float32_products(DType dtype);
 
-/// For tests: as if PLIMSOLL_16BIT_PRODUCTS had been set ("float32" or "libtorch") while this lives; not thread-safe.
+/// A scope, for tests, that acts as if PLIMSOLL_16BIT_PRODUCTS were set ("float32" or "libtorch"). Not thread-safe.
 class ProductsScope {
  public:
   explicit ProductsScope(bool through_float32);
@@ -53,13 +54,13 @@ class ProductsScope {
   std::optional<bool> before_;
 };
 
-/// How many times as fast as float32's the products of `dtype` are that this process uses, and convolutions: 1 for
-/// float32. Rounded to powers of the fourth root of 2, so that predictions do not go by what is noise.
+/// Return the speed, relative to float32's, of the matmuls and convolutions of `dtype` that this process uses; 1 for
+/// float32. Rounded to powers of the fourth root of 2, so that noise does not change predictions.
 double relative_product_speed(DType dtype);
 double relative_convolution_speed(DType dtype);
 
-/// The file's text; for tests. `until`: Unix time in seconds from which on it is not read; 0: no end. Nothing is read
-/// from a damaged one or from another machine's. `now`: Unix time.
+/// Return the file's text and the speeds read from it; for tests. `until`: Unix time in seconds from which on the file
+/// is not read; 0: no end. Nothing is read from a damaged file or from another machine's. `now`: Unix time in seconds.
 std::string products_text(const ProductSpeeds& speeds, int64_t until = 0);
 std::optional<ProductSpeeds> products_of(const std::string& text, int64_t now = 0);
 

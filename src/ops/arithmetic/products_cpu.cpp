@@ -20,7 +20,7 @@ namespace {
 using at::Scalar;
 using at::Tensor;
 
-/// Columns of side by side numbers, and rows of numbers apart.
+/// Returns true if the elements of each column are contiguous and those of each row are not.
 bool columns_first(const Tensor& matrix) {
   return matrix.size(1) > 1 && matrix.stride(1) != 1 && matrix.stride(0) == 1;
 }
@@ -29,19 +29,19 @@ int64_t grain(int64_t width) {
   return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, width));
 }
 
-/// Widened blocks, in one piece of scratch.
+/// A matrix of widened blocks in one piece of scratch.
 class Block {
  public:
   Block(const Tensor& scratch, int64_t first, int64_t rows, int64_t columns)
       : place_(scratch.narrow(0, first, product_block(rows) * product_block(columns))) {}
 
-  /// float32 [rows, columns], rows side by side.
+  /// Returns float32 [rows, columns] with contiguous rows.
   Tensor matrix(int64_t rows, int64_t columns) const {
     const int64_t stride = product_block(columns);
     return place_.narrow(0, 0, rows * stride).view({rows, stride}).narrow(1, 0, columns);
   }
 
-  /// The part as float32, its elements in the order in which they lie.
+  /// Returns the part as float32, its elements in their order in memory.
   Tensor widened(const Tensor& part) const {
     if (columns_first(part)) return widened(part.t()).t();
     const int64_t rows = part.size(0), columns = part.size(1), stride = product_block(columns);
@@ -80,7 +80,7 @@ void store(const Tensor& from, const Tensor& to) {
 
 void product_in_blocks(const Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, double beta,
                        double alpha) {
-  if (columns_first(out))  // rows of the result are stored side by side
+  if (columns_first(out))  // the transposed result has contiguous rows
     return product_in_blocks(out.t(), self.defined() ? self.t() : self, b.t(), a.t(), beta, alpha);
   const int64_t rows = a.size(0), depth = a.size(1), columns = b.size(1);
   const int64_t left_size = product_block(rows) * product_block(depth),
@@ -88,7 +88,7 @@ void product_in_blocks(const Tensor& out, const Tensor& self, const Tensor& a, c
   const Tensor scratch = at::empty({product_scratch(rows, depth, columns) / 4}, a.options().dtype(at::kFloat));
   const Block left(scratch, 0, rows, depth), right(scratch, left_size, depth, columns),
       result(scratch, left_size + right_size, rows, columns);
-  Tensor x, y;  // of a and of b, and where they begin: what is still there is not widened again
+  Tensor x, y;  // widened parts of a and b, and their positions: a part that is still there is not widened again
   std::pair<int64_t, int64_t> x_of{-1, -1}, y_of{-1, -1};
   for (int64_t column = 0; column < columns; column += kProductBlock) {
     const int64_t width = std::min(kProductBlock, columns - column);
@@ -97,7 +97,8 @@ void product_in_blocks(const Tensor& out, const Tensor& self, const Tensor& a, c
       Tensor sums = result.matrix(height, width);
       if (beta != 0) {
         const Tensor part = self.narrow(0, row, height).narrow(1, column, width);
-        // As it lies the block might be turned; the product's result must not be.
+        // widened() keeps the order in memory and may store the block transposed; the matmul's result must not be
+        // transposed.
         if (part.stride(1) == 1 || width == 1)
           result.widened(part);
         else
@@ -118,7 +119,7 @@ void product_in_blocks(const Tensor& out, const Tensor& self, const Tensor& a, c
 
 namespace {
 
-/// Whether a product, of batches of matrices where they have three dimensions, is one that goes through float32.
+/// Returns true if a matmul, of batches of matrices with `dims` 3, goes through float32.
 bool through_float32(const Tensor& a, const Tensor& b, int64_t dims) {
   if (a.scalar_type() != at::kBFloat16 && a.scalar_type() != at::kHalf) return false;
   const bool plain = a.dim() == dims && b.dim() == dims && b.scalar_type() == a.scalar_type() &&
@@ -128,7 +129,7 @@ bool through_float32(const Tensor& a, const Tensor& b, int64_t dims) {
   return plain && float32_products(dtype_of(a));
 }
 
-/// Also of what is added.
+/// Checks the added tensor `self` too.
 bool through_float32(const Tensor& self, const Tensor& a, const Tensor& b, int64_t dims) {
   if (!through_float32(a, b, dims) || self.scalar_type() != a.scalar_type() || self.layout() != at::kStrided ||
       self.device() != a.device())
@@ -148,7 +149,7 @@ bool takes_result(const Tensor& out, const Tensor& a) {
   return out.scalar_type() == a.scalar_type() && out.layout() == at::kStrided && out.device() == a.device();
 }
 
-/// Of matrices, or of batches of them.
+/// Computes a matmul of matrices, or of batches of matrices.
 void products(const Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, double beta, double alpha) {
   const Tensor added = beta != 0 ? self.expand(out.sizes()) : Tensor();
   if (a.dim() == 2) return product_in_blocks(out, added, a, b, beta, alpha);
@@ -182,7 +183,7 @@ Tensor& bmm_out(const Tensor& a, const Tensor& b, Tensor& out) {
   return out;
 }
 
-// With something added: of matrices (addmm) and of batches (baddbmm).
+// Defines matmuls with an added tensor: of matrices (addmm), and of batches (baddbmm).
 #define PLIMSOLL_ADDED_PRODUCT(name, dims)                                                                          \
   Tensor name(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {      \
     if (!through_float32(self, a, b, dims)) return at::cpu::name(self, a, b, beta, alpha);                          \
@@ -215,7 +216,7 @@ struct NoWarnings : c10::WarningHandler {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, CPU, m) {
-  // libtorch warns of every kernel that is registered in another's place.
+  // libtorch warns of every kernel that replaces another one.
   NoWarnings none;
   const c10::WarningUtils::WarningHandlerGuard quiet(&none);
   m.impl("mm", mm);

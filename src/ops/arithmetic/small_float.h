@@ -1,5 +1,5 @@
-// How numbers of 8, 4 and 16 bits are made of float32 (formats.h): one at a time, as GPU kernels take them, or many, as
-// the CPU's do. `Float` is float or a GNU vector of floats, `Word` what holds its bits.
+// Implements the conversion of float32 to values of 8, 4 and 16 bits (formats.h). GPU kernels convert one value at a
+// time, the CPU's a vector. `Float` is float or a GNU vector of floats; `Word` holds its bits.
 #pragma once
 
 #include <cstdint>
@@ -23,36 +23,36 @@ template <typename Float>
 PLIMSOLL_HOST_DEVICE Float float_of(Word<Float> bits) {
   return __builtin_bit_cast(Float, bits);
 }
-/// `value` itself, or in every lane.
+/// Returns `value` itself, or a vector with `value` in every lane.
 template <typename To, typename Scalar>
 PLIMSOLL_HOST_DEVICE To spread(Scalar value) {
   return To{} + value;
 }
-/// 2^(exponent - 127); 0 and 255: zero and infinity.
+/// Returns 2^(exponent - 127); zero for 0 and infinity for 255.
 PLIMSOLL_HOST_DEVICE float power_of_two(uint32_t exponent) {
   return __builtin_bit_cast(float, exponent << 23);
 }
 
-/// A float of `mantissa` bits. `least` is the exponent, as float32 writes it, of the smallest normal number; `top` that
-/// of the largest, without float32's bias, and `largest` its mantissa in float32.
+/// A float format with a mantissa of `mantissa` bits. `least` is the biased float32 exponent of the smallest normal
+/// value. `top` is the unbiased exponent of the largest value, and `largest` the mantissa of that value in float32.
 template <int mantissa, uint32_t least, uint32_t top, uint32_t largest>
 struct SmallFloat {
   static constexpr int kCut = 23 - mantissa;
 
-  /// The scale of a block, given the bits of its largest magnitude; 255 says that it is not finite.
+  /// Returns the scale of a block from the bits of its largest magnitude; 255: the block is not finite.
   PLIMSOLL_HOST_DEVICE static uint32_t scale(uint32_t magnitude) {
     if (magnitude >= 0x7f800000u) return 255;
     const uint32_t exponent = (magnitude + (0x7fffffu - largest)) >> 23;
     return exponent > top ? exponent - top : 1;
   }
-  /// What the numbers of a block of that scale are multiplied by.
+  /// Returns the factor that the values of a block of that scale are multiplied by.
   PLIMSOLL_HOST_DEVICE static float inverse(uint32_t scale) { return power_of_two(254 - (scale == 255 ? 1 : scale)); }
 
-  /// Where `encode` wants its sixteen random bits, from the lowest.
+  /// The lowest bit position at which `encode` expects its sixteen random bits.
   static constexpr int kRandom = kCut - 16;
 
-  /// Codes of magnitudes `y`, scaled so that they are in range; below the smallest normal number codes are evenly
-  /// spaced, which adding that number makes of all others too.
+  /// Returns the codes of magnitudes `y`, scaled so that they are in range. Below the smallest normal value codes are
+  /// evenly spaced; such magnitudes get the spacing of normal values by adding that value.
   template <typename Float>
   PLIMSOLL_HOST_DEVICE static Word<Float> encode(Float y, Word<Float> random) {
     const Float smallest = spread<Float>(power_of_two(least));
@@ -76,7 +76,7 @@ using E5M3 = SmallFloat<3, 113, 16, 0x700000>;
 using E2M1 = SmallFloat<1, 127, 2, 0x400000>;
 using E3M1 = SmallFloat<1, 125, 4, 0x400000>;
 
-/// Codes of numbers, the sign above the rest.
+/// Returns the codes of values, with the sign above the other bits.
 template <typename Small, bool squares, int code_bits, typename Float>
 PLIMSOLL_HOST_DEVICE Word<Float> codes_of(Float x, float inverse, Word<Float> random) {
   constexpr uint32_t mask = (1u << (squares ? code_bits : code_bits - 1)) - 1;
@@ -95,7 +95,8 @@ PLIMSOLL_HOST_DEVICE Float numbers_of(Word<Float> code, float scale) {
   return float_of<Float>(bits_of<Float>(magnitude) | ((code & (1u << (code_bits - 1))) << (32 - code_bits)));
 }
 
-// Stochastic rounding to a wider type's upper bits, by sixteen random ones; what is not finite stays as it is.
+// Rounds stochastically to a wider type's upper bits, by sixteen random bits. Values that are not finite stay
+// unchanged.
 template <typename Float>
 PLIMSOLL_HOST_DEVICE Float rounded_to_bfloat16(Float x, Word<Float> random) {
   const Word<Float> bits = bits_of<Float>(x);
@@ -104,7 +105,7 @@ PLIMSOLL_HOST_DEVICE Float rounded_to_bfloat16(Float x, Word<Float> random) {
 }
 template <typename Float>
 PLIMSOLL_HOST_DEVICE Float rounded_to_float16(Float x, Word<Float> random) {
-  // Below 2^-14 halves are evenly spaced; adding that number gives all of them one exponent.
+  // Below 2^-14 float16 values are evenly spaced; after adding 2^-14 all of them have one exponent.
   const Word<Float> bits = bits_of<Float>(x), sign = bits & 0x80000000u;
   const Float y = float_of<Float>(bits & 0x7fffffffu), smallest = spread<Float>(0x1p-14f);
   const auto small = y < smallest;
@@ -113,15 +114,15 @@ PLIMSOLL_HOST_DEVICE Float rounded_to_float16(Float x, Word<Float> random) {
   return float_of<Float>((bits & 0x7f800000u) == 0x7f800000u ? bits : result);
 }
 
-/// The bits of the nearest bfloat16, ties to even; a NaN stays one.
+/// Returns the bits of the nearest bfloat16, ties to even; a NaN stays a NaN.
 PLIMSOLL_HOST_DEVICE uint16_t nearest_bfloat16(float x) {
   const uint32_t bits = bits_of<float>(x);
   const uint32_t nearest = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : nearest);
 }
 
-// A bfloat16 and the lower half of a float32. The upper half, rounded to nearest, is the parameter; what the rounding
-// added comes off again.
+// The next three functions convert between a float32 and its halves, a bfloat16 and 16 bits. The upper half, rounded to
+// nearest, is the parameter; joined() subtracts what the rounding added.
 template <typename Float>
 PLIMSOLL_HOST_DEVICE Float joined(Word<Float> upper, Word<Float> lower) {
   return float_of<Float>((upper << 16) + (lower ^ 0x8000u) - 0x8000u);

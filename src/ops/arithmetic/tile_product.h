@@ -1,19 +1,19 @@
-// Products of small matrices that lie in cache, for kernels that run on one thread each. Sums are taken in the same
-// order whatever the instruction set.
+// Declares matmuls of small matrices that are in cache, for kernels that run on one thread each. Sums are taken in the
+// same order on every instruction set.
 #pragma once
 
 #include <cstdint>
 
 namespace plimsoll::ops {
 
-/// Which elements of the left matrix are not zero.
+/// The elements of the left matrix that are not zero.
 enum class Filled : uint8_t {
   whole,
-  lower,  ///< those with column <= row
-  upper,  ///< those with column >= row
+  lower,  ///< elements with column <= row
+  upper,  ///< elements with column >= row
 };
 
-/// A [rows, depth] as it is or transposed: element (i, k) at data[i * row + k * column].
+/// A left matrix A [rows, depth], transposed or not: element (i, k) is data[i * row + k * column].
 template <typename S>
 struct TileLeft {
   const S* data;
@@ -21,8 +21,8 @@ struct TileLeft {
   Filled filled = Filled::whole;
 };
 
-/// c [rows, columns] = a b, or c + a b with `add`; b [depth, columns]. Of a triangular `a` the zeros next to the
-/// diagonal (up to two a row) are read and must be there.
+/// Computes c [rows, columns] = a b, or c + a b with `add`; b [depth, columns]. If `a` is triangular, the zeros next to
+/// its diagonal (up to two a row) are read and must be stored.
 void tile_product(float* c, int64_t c_row, const TileLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
                   int64_t depth, int64_t columns, bool add);
 void tile_product(double* c, int64_t c_row, const TileLeft<double>& a, const double* b, int64_t b_row, int64_t rows,

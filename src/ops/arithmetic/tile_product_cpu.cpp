@@ -9,13 +9,14 @@
 namespace plimsoll::ops {
 namespace {
 
-// What a register of so many bytes holds.
+// The vector type of a register of `kBytes` bytes.
 template <typename S, int kBytes>
 struct Register {
   using Type __attribute__((vector_size(kBytes))) = S;
 };
 
-// Rows by registers of sums: 12 of 16 registers in the widest, the others are the left elements and one of the right.
+// A tile's rows and registers of sums. The widest tile uses 12 of 16 registers; the others hold the left elements and
+// one right vector.
 constexpr int kRows = 3, kRegisters = 4;
 
 template <typename S, int kBytes, int kTall, int kWide>
@@ -49,7 +50,7 @@ PLIMSOLL_INLINE void block(S* c, int64_t c_row, const TileLeft<S>& a, int64_t i,
     }
 }
 
-// Columns that no register is full of.
+// Computes the last columns, which do not fill a register.
 template <typename S, int kTall>
 PLIMSOLL_INLINE void last_columns(S* c, int64_t c_row, const TileLeft<S>& a, int64_t i, const S* b, int64_t b_row,
                                   int64_t columns, int64_t begin, int64_t end, bool add) {

@@ -44,12 +44,12 @@ AttentionShape attention_shape(const Tensor& q, const Tensor& k, const Tensor& v
   require(window == 0 || (window > 0 && causal), op, "window is ", window,
           "; it must be 0 (none), or positive with causal attention");
   require(softcap >= 0, op, "softcap is ", softcap, "; it must be 0 (none) or positive");
-  // A window as long as the sequence hides nothing; shorter numbers have room in the kernels' lanes.
+  // A window as long as the sequence hides nothing; smaller values fit into the kernels' lanes.
   return {q.size(0),  q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, std::min(window, k.size(2)),
           softcap > 0};
 }
 
-/// [B, H, T, D] laid out as [B, T, H, D].
+/// Returns an unfilled [B, H, T, D] laid out as [B, T, H, D].
 static Tensor empty_heads(const Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
 }

@@ -1,5 +1,5 @@
-// Attention without the matrix of scores (T. Dao et al., "FlashAttention"), causal or not, over all keys or a sliding
-// window, with grouped queries (J. Ainslie et al., "GQA").
+// Declares attention without the matrix of scores (T. Dao et al., "FlashAttention"). It can be causal, over all keys or
+// a sliding window, with grouped queries (J. Ainslie et al., "GQA").
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,18 +10,18 @@ namespace plimsoll::ops {
 
 struct AttentionOptions {
   bool causal = true;
-  int64_t window = 0;           ///< 0: none
-  std::optional<double> scale;  ///< of q k^T; 1 / sqrt(D) without
+  int64_t window = 0;           ///< tokens; 0: no window
+  std::optional<double> scale;  ///< factor of q k^T; 1 / sqrt(D) if empty
   double softcap = 0;           ///< c > 0: scores become c tanh(score / c) (Gemma 2)
 };
 
-/// softmax(q k^T / sqrt(D)) v for q [B, Hq, T, D] and k, v [B, Hkv, S, D]; Hkv divides Hq, and query head h reads key
-/// head h / (Hq / Hkv). With `causal` (S = T) token i sees tokens j <= i; with `window` > 0 (causal only) those in
-/// (i - window, i]. Any strides; the last dimension side by side saves a copy.
+/// Computes softmax(q k^T / sqrt(D)) v for q [B, Hq, T, D] and k, v [B, Hkv, S, D]. Hkv divides Hq, and query head h
+/// reads key head h / (Hq / Hkv). With `causal` (S = T) token i sees tokens j <= i; with `window` > 0 (causal only) it
+/// sees the tokens in (i - window, i]. Any strides are accepted; a contiguous last dimension saves a copy.
 /// Returns [B, Hq, T, D] laid out as [B, T, Hq, D], so that merging the heads afterwards is a view.
 /// For backward it keeps q, k, v, the result and one float32 (float64 for float64) a query. Under autocast q, k and v
 /// are cast to the lower precision. Operators plimsoll::attention and plimsoll::attention_backward.
-/// Throws UserError where shapes, dtypes or window do not agree.
+/// Throws UserError if shapes, dtypes or window do not agree.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal = true,
                      int64_t window = 0);
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);

@@ -11,22 +11,23 @@ namespace {
 
 using at::Tensor;
 
-/// Key heads [head, head + heads) of sequence `batch`: heads x rows of a matrix each.
+/// The key heads [head, head + heads) of sequence `batch`. Each head is a matrix of rows.
 struct Part {
   const AttentionShape& shape;
   int64_t batch, head, heads;
 
   int64_t query_heads() const { return heads * shape.group(); }
-  /// Of [B, Hkv, S, D]: [heads, keys, D] as it lies.
+  /// Returns [heads, keys, D] as a view of [B, Hkv, S, D].
   Tensor keys_of(const Tensor& tensor, const QueryBlock& block) const {
     return tensor.select(0, batch).narrow(0, head, heads).narrow(1, block.first_key, block.keys);
   }
   Tensor all_keys_of(const Tensor& tensor) const { return tensor.select(0, batch).narrow(0, head, heads); }
-  /// Of [B, Hq, T, D]: [query heads, count, D] as it lies.
+  /// Returns [query heads, count, D] as a view of [B, Hq, T, D].
   Tensor queries_of(const Tensor& tensor, const QueryBlock& block) const {
     return tensor.select(0, batch).narrow(0, head * shape.group(), query_heads()).narrow(1, block.begin, block.count);
   }
-  /// The first elements of a buffer as [heads, a query of each head of the group, width].
+  /// Returns the first elements of a buffer as [heads, rows, width], with a row for each query of each head of the
+  /// group.
   Tensor in(const Tensor& buffer, const QueryBlock& block, int64_t width) const {
     const int64_t rows = shape.group() * block.count;
     return buffer.narrow(0, 0, heads * rows * width).view({heads, rows, width});
@@ -48,17 +49,18 @@ void for_parts(const AttentionShape& shape, const ScoreBlocks& cut, Work work) {
       work(Part{shape, batch, head, std::min(cut.kv_heads, shape.kv_heads - head)});
 }
 
-/// A matrix product takes rows of side by side elements as they lie; others are copied.
+/// Returns the heads themselves if their rows are contiguous elements, which a matmul reads in place; else a
+/// copy.
 Tensor as_matrices(const Tensor& heads) {
   return heads.stride(3) == 1 && heads.stride(2) >= heads.size(3) ? heads : heads.contiguous();
 }
 
-/// sum += a b, where `sum` may be float32 though a and b have 16 bits.
+/// Computes sum += a b; `sum` may be float32 although a and b have 16 bits.
 void multiply_add(const Tensor& a, const Tensor& b, Tensor sum) {
   if (a.scalar_type() == sum.scalar_type())
     at::baddbmm_out(sum, sum, a, b);
   else
-#ifdef PLIMSOLL_CUDA_ON_CPU  // libtorch has it for CUDA alone
+#ifdef PLIMSOLL_CUDA_ON_CPU  // libtorch has it for CUDA only
     at::baddbmm_out(sum, sum, a.to(sum.scalar_type()), b.to(sum.scalar_type()));
 #else
     at::baddbmm_out(sum, sum, a, b, sum.scalar_type());
@@ -78,7 +80,7 @@ cuda::ScoreRows score_rows(const Part& part, const QueryBlock& block, double sca
                   .scale = scale,
                   .cap = cap,
                   .width = block.keys,
-                  // Row 0 is query block.begin, column 0 key block.first_key.
+                  // Row 0 is query block.begin; column 0 is key block.first_key.
                   .first_seen = shape.window > 0 ? block.begin - shape.window + 1 - block.first_key : -shape.queries,
                   .seen = block.begin + 1 - block.first_key,
                   .causal = shape.causal,
@@ -88,7 +90,7 @@ cuda::ScoreRows score_rows(const Part& part, const QueryBlock& block, double sca
       .logsumexp_stride = logsumexp.stride(1)};
 }
 
-/// Scratch for the largest part.
+/// The scratch for the largest part.
 class Scratch {
  public:
   Scratch(const AttentionShape& shape, const ScoreBlocks& cut, const Tensor& like)
@@ -99,7 +101,8 @@ class Scratch {
         most_keys_(cut.most_keys) {}
   Tensor queries() const { return at::empty({rows_ * width_}, options_); }
   Tensor scores() const { return at::empty({rows_ * most_keys_}, wide_); }
-  /// What is computed from scores, in the operands' type: over the scores where that is theirs.
+  /// Returns the buffer for values computed from scores, in the operands' type: the scores' own memory if that is their
+  /// type.
   Tensor narrow_scores(const Tensor& scores) const {
     return options_.dtype() == wide_.dtype() ? scores : at::empty({rows_ * most_keys_}, options_);
   }

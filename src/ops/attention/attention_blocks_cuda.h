@@ -1,4 +1,5 @@
-// Attention in blocks of queries whose scores are held: for what libtorch's flash kernels do not take.
+// Declares attention in blocks of queries whose scores are held, for attention that libtorch's flash kernels do not
+// accept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,15 +9,15 @@
 
 namespace plimsoll::ops {
 
-/// `stream`: the current one of the operands' device, which is the current device.
-/// Writes `out` [B, Hq, T, D] and `logsumexp` [B, Hq, T]. Scores are float32 (float64 for float64), the products of
-/// 16-bit operands are taken of them as they are, with float32 sums; the probabilities are rounded to the operands'
-/// type for the second product, as flash kernels do. `cap` 0: none.
+/// Writes `out` [B, Hq, T, D] and `logsumexp` [B, Hq, T]. Scores are float32 (float64 for float64). Matmuls of 16-bit
+/// operands use them unconverted, with float32 sums. The probabilities are rounded to the operands' type for the second
+/// matmul, as in flash kernels. `cap` 0: none. `stream`: the current stream of the operands' device, which is the
+/// current device.
 void attention_blocks_forward(const AttentionShape& shape, double scale, double cap, const at::Tensor& q,
                               const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
                               const at::Tensor& logsumexp, cudaStream_t stream);
 
-/// Writes the three gradients. Those of keys and values are summed in float32 over the blocks, in order.
+/// Writes the three gradients. The gradients of keys and values are summed in float32 over the blocks, in order.
 void attention_blocks_backward(const AttentionShape& shape, double scale, double cap, const at::Tensor& grad_out,
                                const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                const at::Tensor& logsumexp, const at::Tensor& dq, const at::Tensor& dk,

@@ -7,11 +7,11 @@ int64_t wide(int64_t element_bytes) {
   return element_bytes == 8 ? 8 : 4;
 }
 
-/// Of a thread's sums of keys' gradients, and as many of values': 4 MiB each in float32, so that the scratch of many
-/// threads on a long sequence stays small beside what it is for.
+/// Maximum elements of a thread's sums of key gradients, and of value gradients: 4 MiB each in float32. The bound keeps
+/// the scratch of many threads on a long sequence small compared with the gradients.
 constexpr int64_t kMostGradientNumbers = int64_t{1} << 20;
 
-/// Hands out places one after the other.
+/// An allocator that returns consecutive offsets in bytes.
 struct Places {
   int64_t next = 0;
   int64_t take(int64_t bytes) {
@@ -26,13 +26,13 @@ struct Places {
 BackwardCut backward_cut(const AttentionShape& shape, int threads) {
   const int64_t units = shape.batch * shape.kv_heads;
   BackwardCut cut{.together = true, .key_chunk = shape.keys, .chunks = 1, .key_tasks = units, .query_tasks = 0};
-  // The busiest thread's share over the mean one, against 7 products over 5.
+  // Compares the busiest thread's share relative to the mean share with 7 matmuls relative to 5.
   const int64_t columns = attention_lanes(shape.width);
   const int64_t most_keys =
       std::max(kAttentionBlock, kMostGradientNumbers / columns / kAttentionBlock * kAttentionBlock);
   if (shape.keys <= most_keys && 5 * div_up(units, threads) * threads <= 7 * units) return cut;
   cut.together = false;
-  const int64_t wanted = div_up(4 * threads, units);  // four tasks a thread even out what they differ
+  const int64_t wanted = div_up(4 * threads, units);  // four tasks a thread even out their different durations
   cut.key_chunk = std::min({shape.keys, most_keys, div_up(attention_blocks(shape.keys), wanted) * kAttentionBlock});
   cut.chunks = div_up(shape.keys, cut.key_chunk);
   cut.key_tasks = units * cut.chunks;

@@ -1,5 +1,5 @@
-// Attention on a CUDA device: libtorch's flash kernels (T. Dao, "FlashAttention-2") where they take the operands, which
-// know windows and grouped heads; else in blocks (attention_blocks_cuda.h).
+// Implements attention on a CUDA device: libtorch's flash kernels (T. Dao, "FlashAttention-2") if they accept the
+// operands, with windows and grouped heads; else in blocks (attention_blocks_cuda.h).
 #include <ATen/Context.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
@@ -17,8 +17,8 @@ namespace {
 using at::Tensor;
 using Scale = std::optional<double>;
 
-/// The flash kernel's backward adds up the queries' gradient with atomics, in any order, unless libtorch is told not
-/// to. Its fill of memory that nobody has written yet stays off.
+/// A scope in which the flash kernel's backward is deterministic. By default it sums the queries' gradient with
+/// atomics, in any order. libtorch's fill of uninitialized memory stays off.
 class Deterministic {
  public:
   Deterministic()
@@ -44,14 +44,14 @@ double scale_of(const AttentionShape& shape, Scale scale) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(shape.width)));
 }
 
-/// [B, H, T, D] as the [B, T, H, D] that flash kernels take, copied where they cannot read it.
+/// Returns [B, H, T, D] as the [B, T, H, D] that flash kernels read, copied if they cannot read it in place.
 Tensor flash_operand(const Tensor& heads) {
   const Tensor tokens = heads.transpose(1, 2);
   const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(tokens.const_data_ptr()) % 16);
   return flash_reads(tokens.sizes(), tokens.strides(), misaligned / 2) ? tokens : tokens.contiguous();
 }
 
-/// Token i sees (i - window, i]: so many to its left.
+/// The window of token i, which sees (i - window, i], as tokens to its left and right.
 struct Window {
   std::optional<int64_t> left, right;
 };
@@ -69,7 +69,7 @@ std::tuple<Tensor, Tensor> attention_cuda(const Tensor& q, const Tensor& k, cons
     attention_blocks_forward(shape, scale_of(shape, scale), softcap, q, k, v, out, logsumexp, on.stream());
     return {out, logsumexp};
   }
-  // It makes the results itself, of the sizes that are planned for ours.
+  // The flash kernel allocates the results itself, of the sizes that are planned for ours.
   const Window seen = window_of(shape);
   const auto results =
       at::_flash_attention_forward(flash_operand(q), flash_operand(k), flash_operand(v), /*cum_seq_q=*/std::nullopt,

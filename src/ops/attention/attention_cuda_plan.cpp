@@ -14,24 +14,25 @@ int64_t rounded(int64_t bytes, int64_t alignment) {
   return div_up(bytes, alignment) * alignment;
 }
 
-/// What the kernels round a head's width up to.
+/// Returns the width to which the kernels round up a head's width.
 int64_t rounded_width(int64_t width) {
   return rounded(width, width <= 128 ? 32 : 64);
 }
 
-/// The first number of splits whose efficiency, the share of a wave of blocks that is busy, comes near the best.
+/// Returns the first number of splits whose efficiency is at least 0.85 of the best. Efficiency is the busy share of a
+/// wave of blocks.
 int64_t splits_of(int64_t blocks, int64_t slots, int64_t key_blocks) {
   if (static_cast<double>(blocks) >= 0.8 * static_cast<double>(slots)) return 1;
   const int64_t most = std::min({int64_t{128}, slots, key_blocks});
   const auto efficiency = [&](int64_t splits) {
-    if (splits > 1 && div_up(key_blocks, splits) == div_up(key_blocks, splits - 1)) return 0.0;  // the same once more
+    if (splits > 1 && div_up(key_blocks, splits) == div_up(key_blocks, splits - 1)) return 0.0;  // the same division
     const double waves = static_cast<double>(blocks * splits) / static_cast<double>(slots);
     return waves / std::ceil(waves);
   };
   double best = 0;
   for (int64_t splits = 1; splits <= most; ++splits) best = std::max(best, efficiency(splits));
   for (int64_t splits = 1; splits <= most; ++splits)
-    // Theirs are float32 numbers: a hair below 0.85 of the best may count there.
+    // libtorch computes these in float32: an efficiency slightly below 0.85 of the best may count there.
     if (const double is = efficiency(splits); is > 0 && is >= 0.85 * best) return splits;
   return 1;
 }
@@ -43,7 +44,7 @@ bool flash_takes(const AttentionShape& shape, DType dtype) {
 }
 
 bool flash_reads(Dims sizes, Dims strides, int64_t offset) {
-  if (strides[3] != 1 || offset % 8 != 0) return false;  // 16 bytes are read at a time
+  if (strides[3] != 1 || offset % 8 != 0) return false;  // the kernel reads 16 bytes at a time
   int64_t inner = sizes[3];
   for (const size_t d : {2, 1, 0}) {
     if (sizes[d] == 1) continue;
@@ -54,7 +55,7 @@ bool flash_reads(Dims sizes, Dims strides, int64_t offset) {
 }
 
 int64_t flash_forward_scratch(const AttentionShape& shape, int multiprocessors, int64_t alignment) {
-  // The state of a random generator that is not used, and an unused number beside it.
+  // The state of a random generator that is not used, and one more unused number.
   const int64_t always = 2 * rounded(16, alignment);
   const int64_t key_block = shape.width <= 64 ? 256 : shape.width <= 128 ? 128 : 64;
   const int64_t blocks = shape.batch * shape.query_heads * div_up(shape.queries, 64);

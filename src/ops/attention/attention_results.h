@@ -1,5 +1,5 @@
 // Declares the checks and results of attention, for the kernels of every device. Each function throws UserError for
-// arguments that do not belong together. Results are not filled yet; the functions that return them are the Meta
+// arguments that do not belong together. Results are not filled yet. The functions that return them are the Meta
 // kernels too, so that a kernel allocates exactly the results that were planned.
 #pragma once
 

@@ -25,7 +25,7 @@ PLIMSOLL_INLINE Index<S> lane_numbers(int64_t first) {
   return numbers + static_cast<IndexScalar<S>>(first);
 }
 
-/// Numbers of a block that its rows have in common.
+/// The values that all rows of a block share.
 template <typename S>
 struct Scores {
   using V = VectorOf<S>;
@@ -41,7 +41,7 @@ struct Scores {
   PLIMSOLL_INLINE S* row(int64_t key, int64_t lane) const {
     return static_cast<S*>(block.scores) + key * block.lanes + lane;
   }
-  /// Minus infinity where a query does not see the key.
+  /// Returns the score, or minus infinity if a query does not see the key.
   PLIMSOLL_INLINE V seen(const V& score, int64_t key, const Index<S>& queries) const {
     if (!block.causal) return score;
     const V hidden = splat<V>(-std::numeric_limits<S>::infinity());
@@ -50,23 +50,23 @@ struct Scores {
     if (block.window > 0) result = queries < static_cast<IndexScalar<S>>(at + block.window) ? result : hidden;
     return result;
   }
-  /// Whether some query of the block does not see some key of it.
+  /// Returns true if some query of the block does not see some key of it.
   PLIMSOLL_INLINE bool any_hidden() const {
     return block.causal &&
            (block.lead + block.keys > 1 || (block.window > 0 && block.lead + block.window < block.lanes));
   }
 };
 
-/// A product as it is when it has been stored. Without a comparison between, a compiler would make one operation of
-/// it and of what is taken from it, and a row's greatest score would not be at a distance of 0 from itself: of large
-/// scores by more than an exponential has room for.
+/// Returns a product as it is after it was stored. A comparison in between keeps the compiler from fusing the product
+/// with a following subtraction. Otherwise a row's largest score would not be at distance 0 from itself. For large
+/// scores the error would exceed the range of an exponential.
 template <typename V>
 PLIMSOLL_INLINE V settled(const V& product) {
   const V least = splat<V>(std::numeric_limits<std::remove_cvref_t<decltype(product[0])>>::lowest());
   return least > product ? least : product;
 }
 
-/// `kPlain`: no cap, and every query sees every key.
+/// Runs softmax_block(). `kPlain`: no cap, and every query sees every key.
 template <typename S, bool kPairs, bool kPlain>
 PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* result, int64_t width) {
   using V = VectorOf<S>;
@@ -148,8 +148,9 @@ PLIMSOLL_INLINE void softmax_any_block(const ScoreBlock& block, void* numbers, v
     softmax_block_of<S, kPairs, true>(scores, static_cast<S*>(numbers), static_cast<S*>(result), width);
 }
 
-/// Probabilities and gradients of the products of a key with sixteen queries. A score's distance from the logarithm of
-/// the sum is taken first, and in units of log 2 then: it is small where the two are large, and so is its rounding.
+/// Computes probabilities and gradients of the products of a key with sixteen queries. A score's distance from the
+/// logarithm of the sum is taken first, and converted to units of log 2 afterwards. The distance is small if both are
+/// large, and so is its rounding.
 template <typename S, bool kPlain>
 PLIMSOLL_INLINE void gradient_of(const Scores<S>& scores, int64_t key, int64_t lane, const Index<S>& queries,
                                  const VectorOf<S>& log_sum, const VectorOf<S>& shared, VectorOf<S>& probability,
@@ -191,7 +192,7 @@ PLIMSOLL_INLINE void gradient_block_of(const Scores<S>& scores, const S* numbers
         gradient_of<S, kPlain>(scores, key + 1, lane, queries, log_sum, shared, probabilities[1], parts[1]);
       }
       if constexpr (kPairs) {
-        // A row of bfloat16 takes the first half of what was a row of float32: lanes yet to be read lie behind it.
+        // A bfloat16 row takes the first half of a float32 row: lanes that are still to be read are behind it.
         store(reinterpret_cast<BFloat16*>(scores.row(key, 0)) + lane, probabilities[0]);
         store(reinterpret_cast<BFloat16*>(gradients + key * lanes) + lane, parts[0]);
         if (two) {
@@ -248,7 +249,7 @@ namespace {
 
 template <typename S>
 void start(S* numbers, int64_t lanes) {
-  // Not minus infinity, whose distance from a row that sees nothing yet would be no number.
+  // The start is not minus infinity: the distance from it to a row that sees nothing yet would be NaN.
   for (int64_t i = 0; i < lanes; ++i) numbers[i] = std::numeric_limits<S>::lowest();
   for (int64_t i = lanes; i < 2 * lanes; ++i) numbers[i] = 0;
 }

@@ -7,7 +7,7 @@
 namespace plimsoll::ops {
 namespace {
 
-/// A stretch of tokens.
+/// A range of tokens.
 struct Range {
   int64_t begin, count;
   int64_t end() const { return begin + count; }
@@ -34,8 +34,8 @@ HeadRows const_rows_of(const HeadTensor& tensor, const AttentionShape& shape, in
   return {rows.data, rows.dtype, rows.stride, rows.count, rows.width};
 }
 
-/// The blocks of keys that some query of a block sees, of those with a begin in [begin, end), a multiple of a block.
-/// `each(Range)`.
+/// Calls `each(Range)` for the blocks of keys in [begin, end) that some query of a block sees. `begin` is a multiple of
+/// a block.
 template <typename Each>
 void for_keys(const AttentionShape& shape, const Range& queries, int64_t begin, int64_t end, const Each& each) {
   const int64_t first = shape.window > 0 ? std::max<int64_t>(0, queries.begin - shape.window + 1) : 0;
@@ -48,7 +48,7 @@ void for_keys(const AttentionShape& shape, const Range& queries, int64_t begin, 
 template <typename S>
 constexpr bool kIsDouble = std::is_same_v<S, double>;
 
-/// The tiles of a thread, and the products between them: of wide numbers S, or of pairs.
+/// The tiles of a thread, and the matmuls between them: of wide values S, or of pairs.
 template <typename S>
 class Tiles {
  public:
@@ -57,7 +57,7 @@ class Tiles {
   S* at(int64_t place) const { return reinterpret_cast<S*>(scratch_ + place); }
   Pair* pairs_at(int64_t place) const { return reinterpret_cast<Pair*>(scratch_ + place); }
 
-  /// Rows as the left matrix of a product, [tokens, width]; widened at `place` where they are not wide.
+  /// Returns rows as the left matrix of a matmul, [tokens, width]. Rows that are not wide are widened at `place`.
   BlockLeft<S> left(const HeadRows& rows, int64_t place) const {
     if (element_bytes(rows.dtype) == sizeof(S)) return {static_cast<const S*>(rows.data), rows.stride, 1};
     const int64_t columns = attention_lanes(rows.width);
@@ -68,12 +68,12 @@ class Tiles {
     return {static_cast<const uint16_t*>(rows.data), rows.stride, 2};
   }
   static BlockLeft<S> turned(const BlockLeft<S>& left) { return {left.data, left.column, left.row}; }
-  /// Rows in pairs, as pair_rows() leaves them, as the left matrix [width, pairs].
+  /// Returns rows of pairs, in pair_rows()'s layout, as the left matrix [width, pairs].
   static BlockLeft<uint16_t> turned_pairs(const Pair* pairs, int64_t columns) {
     return {reinterpret_cast<const uint16_t*>(pairs), 2, 2 * columns};
   }
 
-  /// Queries turned, for the products with keys.
+  /// Transposes queries for the matmuls with keys.
   void turn(const HeadRows& rows, int64_t lanes, int64_t place) const {
     if (work_.pairs)
       turn_pairs(rows, lanes, pairs_at(place));
@@ -100,7 +100,7 @@ ScoreBlock score_block(const AttentionWork& work, void* scores, const Range& que
           .pairs = work.pairs};
 }
 
-/// Numbers of a block's queries, in the accumulator's type.
+/// Returns the address of a query's value, in the accumulator's type.
 template <typename S>
 S* number_of(const HeadTensor& tensor, int64_t batch, int64_t head, int64_t query) {
   return static_cast<S*>(tensor.data) + element(tensor, batch, head, query);
@@ -147,7 +147,8 @@ void forward_task(const AttentionWork& work, const ForwardTiles& places, int64_t
     *number_of<S>(work.logsumexp, batch, head, queries.begin + i) = numbers[i];
 }
 
-/// Where the gradients of a block of queries go: `keys` from the first key of a task on, `query` or nothing.
+/// The destinations of the gradients of a block of queries: `keys` from the first key of a task on; `query` may be
+/// null.
 template <typename S>
 struct GradientSums {
   S *key, *value;  ///< [keys, columns]
@@ -161,7 +162,7 @@ class BackwardTasks {
   BackwardTasks(const AttentionWork& work, const BackwardTiles& places, char* scratch)
       : work_(work), shape_(work.shape), places_(places), tiles_(work, scratch) {}
 
-  /// A chunk of keys of a key head, with the queries of its group.
+  /// Computes a chunk of keys of a key head, with the queries of its group.
   void keys_task(const BackwardCut& cut, int64_t index) const {
     const int64_t unit = index / cut.chunks, batch = unit / shape_.kv_heads, kv_head = unit % shape_.kv_heads;
     const int64_t first = balanced(index % cut.chunks, cut.chunks) * cut.key_chunk;
@@ -260,7 +261,7 @@ class BackwardTasks {
                            gradient_pairs);
     if (sums.key) {
       const int64_t at = (keys.begin - sums.first_key) * columns_, depth = div_up(queries.count, 2);
-      // Rows of bfloat16 in the place of rows of float32.
+      // Rows of bfloat16 are stored over rows of float32.
       const auto left = [&](const float* rows) {
         return BlockLeft<uint16_t>{reinterpret_cast<const uint16_t*>(rows), 2 * lanes, 2};
       };

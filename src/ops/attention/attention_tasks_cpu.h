@@ -1,4 +1,4 @@
-// One task of attention on the CPU: what a thread does between the blocks' kernels and products. No tensors.
+// Declares one task of attention on the CPU: the work of a thread between the blocks' kernels and matmuls. No tensors.
 #pragma once
 
 #include "ops/arithmetic/attention_rows_cpu.h"
@@ -7,7 +7,7 @@
 
 namespace plimsoll::ops {
 
-/// [batch, heads, tokens, width], last elements side by side; strides in elements.
+/// A tensor [batch, heads, tokens, width] whose last dimension is contiguous; strides in elements.
 struct HeadTensor {
   void* data = nullptr;
   DType dtype = DType::float32;
@@ -18,20 +18,20 @@ struct AttentionWork {
   AttentionShape shape;
   DType dtype;
   double scale, cap;
-  bool pairs;  ///< products of bfloat16 pairs
+  bool pairs;  ///< matmuls of bfloat16 pairs
   HeadTensor q, k, v, out;
   HeadTensor logsumexp;             ///< wide [batch, heads, tokens]
-  HeadTensor grad_out, dq, dk, dv;  ///< backward's
+  HeadTensor grad_out, dq, dk, dv;  ///< backward only
 };
 
-/// Task `index` of forward_tasks(): a block of queries of a head.
+/// Runs task `index` of forward_tasks(): a block of queries of a head.
 void attention_forward_task(const AttentionWork& work, const ForwardTiles& tiles, int64_t index, char* scratch);
 
-/// Task `index` of cut.key_tasks: the gradients of keys and values of a chunk, and where they are together those of
-/// all queries of the group.
+/// Runs task `index` of cut.key_tasks: the gradients of keys and values of a chunk. With cut.together it also computes
+/// the gradients of all queries of the group.
 void attention_keys_task(const AttentionWork& work, const BackwardCut& cut, const BackwardTiles& tiles, int64_t index,
                          char* scratch);
-/// Task `index` of cut.query_tasks: the gradient of a block of queries of a head.
+/// Runs task `index` of cut.query_tasks: the gradient of a block of queries of a head.
 void attention_queries_task(const AttentionWork& work, const BackwardTiles& tiles, int64_t index, char* scratch);
 
 }  // namespace plimsoll::ops

@@ -1,4 +1,4 @@
-// Softmax of rows of scores c = cap tanh(scale x / cap), or c = scale x: a block a row.
+// Implements the softmax of rows of scores c = cap tanh(scale x / cap), or c = scale x: one block a row.
 #pragma once
 
 #include "ops/device_support.cuh"
@@ -6,17 +6,17 @@
 
 namespace plimsoll::cuda {
 
-/// What a row of scores is of.
+/// The parameters that all rows of scores share.
 template <typename S>
 struct ScoreShape {
   int64_t width, queries, first_seen, seen;
   bool causal;
   S scale, cap;  ///< cap 0: none
 
-  /// The columns that query `query` sees.
+  /// Return the range of columns that query `query` sees.
   __device__ int64_t begin_of(int64_t query) const { return causal && first_seen + query > 0 ? first_seen + query : 0; }
   __device__ int64_t end_of(int64_t query) const { return causal && seen + query < width ? seen + query : width; }
-  /// The part of the cap that a score is.
+  /// Returns a score as a fraction of the cap.
   __device__ S share(S x) const { return cap > 0 ? hyperbolic_tangent(x * (scale / cap)) : S(0); }
   __device__ S score(S x, S share) const { return cap > 0 ? share * cap : x * scale; }
 };

@@ -36,7 +36,7 @@ FusedTensor tensor_of(const char* what, const at::Tensor& tensor, at::IntArrayRe
 
 void fused_cpu(at::TensorList inputs, at::TensorList outputs, at::IntArrayRef program, at::ArrayRef<double> constants) {
   const FusedCall call = fused_call(fused_schedule(program, constants), inputs, outputs);
-  // libtorch's own grain: a thread's piece is the same as of the ops one by one.
+  // The grain is libtorch's own, so a thread's piece is the same as with separate ops.
   at::parallel_for(0, outputs[0].numel(), at::internal::GRAIN_SIZE,
                    [&](int64_t begin, int64_t end) { fused_range(call, begin, end); });
 }
@@ -44,7 +44,7 @@ void fused_cpu(at::TensorList inputs, at::TensorList outputs, at::IntArrayRef pr
 }  // namespace
 
 const FusedSchedule& fused_schedule(at::IntArrayRef program, at::ArrayRef<double> constants) {
-  // Programs are few, and those of a plan stay: a training runs the same ones at every step.
+  // Programs are few, and a plan's programs do not change: a training runs the same ones at every step.
   thread_local std::unordered_multimap<size_t, std::unique_ptr<KnownProgram>> known;
   size_t hash = program.size();
   for (const int64_t number : program) hash = c10::hash_combine(hash, static_cast<size_t>(number));

@@ -33,7 +33,7 @@ PLIMSOLL_INLINE Floats sign_changed(Floats value) {
   return reinterpret_cast<Floats>(reinterpret_cast<Words>(value) ^ 0x80000000u);
 }
 
-// As libtorch's kernels have them, in this order of operations.
+// Computes one element with libtorch's formulas, in its order of operations.
 template <Opcode opcode>
 PLIMSOLL_INLINE Floats result_of(const Floats& a, const Floats& b, const Floats& c) {
   const Floats one = splat<Floats>(1.0f);

@@ -9,12 +9,12 @@
 namespace plimsoll::ops {
 namespace {
 
-// Of all registers together, in floats: 64 KiB of stack, of which a usual program has a few blocks in use.
+// Floats of all registers together: 64 KiB of stack, of which a usual program uses a few blocks.
 constexpr int64_t kScratch = 16384;
 constexpr int64_t kMostBlock = 1024;
 constexpr int64_t kBlockUnit = 64;
 
-// Where the element `index` of the loop lies, as coordinates.
+// The position of element `index` of the loop, as coordinates.
 struct Position {
   Position(const FusedCall& call, int64_t index) {
     for (int d = call.dimensions; d-- > 0;) {
@@ -27,7 +27,7 @@ struct Position {
     for (int d = 0; d < call.dimensions; ++d) offset += at[d] * tensor.strides[d];
     return offset;
   }
-  // To the end of the innermost run, and on to the next.
+  // Returns the elements to the end of the innermost run.
   int64_t run(const FusedCall& call) const { return call.sizes[call.dimensions - 1] - at[call.dimensions - 1]; }
   void advance(const FusedCall& call, int64_t by) {
     int d = call.dimensions - 1;
@@ -40,7 +40,7 @@ struct Position {
   std::array<int64_t, kMostFusedDimensions> at{};
 };
 
-// Calls `visit(address, done, count)` for each run of neighbours among `count` elements from `begin` on.
+// Calls `visit(address, done, count)` for each contiguous run among `count` elements from `begin` on.
 template <typename Visit>
 void for_each_run(const FusedCall& call, const FusedTensor& tensor, int64_t begin, int64_t count, const Visit& visit) {
   const auto address = [&](int64_t offset) {
@@ -88,7 +88,7 @@ FusedSchedule schedule_fused(FusedProgram program) {
     }
   }
   schedule.registers.assign(values, -1);
-  // What is one number for all elements stays from block to block.
+  // Values that are one number for all elements stay from block to block.
   for (int32_t value = program.inputs; value < first_step; ++value) schedule.registers[value] = schedule.count++;
   std::vector<int32_t> free;
   const auto take = [&] {
@@ -120,7 +120,7 @@ void fused_range(const FusedCall& call, int64_t begin, int64_t end) {
     std::fill_n(register_of(program.inputs + static_cast<int32_t>(c)), std::min(block, end - begin),
                 static_cast<float>(program.constants[c]));
   constexpr int32_t kMostValues = kMostFusedInputs + kMostFusedSteps * (kMostOperands + 1);
-  std::array<float*, kMostValues> places;  // of the block at hand, by value
+  std::array<float*, kMostValues> places;  // addresses in the current block, by value
   const auto in_place = [&](const FusedTensor& tensor) {
     return tensor.dtype == DType::float32 && (call.dimensions == 0 || (call.dimensions == 1 && tensor.strides[0] == 1));
   };

@@ -1,7 +1,8 @@
-// How a fused op runs on the CPU: block by block, each step a loop over a block that stays in the first level of cache.
+// Declares how a fused op runs on the CPU: block by block, each step a loop over a block that stays in the first-level
+// cache.
 //
-// Dense float32 operands are read and written where they lie; others are converted into registers, a block of floats
-// each. What one step hands to the next never leaves the cache.
+// Dense float32 operands are read and written in place; others are converted into registers, a block of floats each.
+// Values that one step passes to the next never leave the cache.
 #pragma once
 
 #include <array>
@@ -12,12 +13,12 @@
 
 namespace plimsoll::ops {
 
-/// A program with its values in registers. Made once, used for every call.
+/// A program with its values assigned to registers. It is made once and used for every call.
 struct FusedSchedule {
   FusedProgram program;
-  std::vector<int32_t> registers;  ///< by value; those in use at a time are different
-  std::vector<int32_t> loads;      ///< by value: the step before which an input is loaded; -1: before the first block
-  int32_t count = 0;               ///< of registers
+  std::vector<int32_t> registers;  ///< register of each value; values in use at the same time have different ones
+  std::vector<int32_t> loads;      ///< step before which each input is loaded; -1: before the first block
+  int32_t count = 0;               ///< number of registers
 };
 
 FusedSchedule schedule_fused(FusedProgram program);
@@ -25,17 +26,17 @@ FusedSchedule schedule_fused(FusedProgram program);
 struct FusedTensor {
   void* data = nullptr;
   DType dtype = DType::float32;
-  std::array<int64_t, kMostFusedDimensions> strides{};  ///< in elements; 0: broadcast
+  std::array<int64_t, kMostFusedDimensions> strides{};  ///< strides in elements; 0: broadcast
 };
 
 struct FusedCall {
   const FusedSchedule* schedule = nullptr;
   int dimensions = 0;
-  std::array<int64_t, kMostFusedDimensions> sizes{};  ///< outermost first
+  std::array<int64_t, kMostFusedDimensions> sizes{};  ///< sizes, outermost first
   std::array<FusedTensor, kMostFusedInputs> inputs;
   std::array<FusedTensor, kMostFusedOutputs> outputs;
 
-  /// One run of neighbours, or one element again and again.
+  /// Returns true if the tensor is one contiguous run, or one element that is repeated.
   bool dense(const FusedTensor& tensor) const { return dimensions == 0 || (dimensions == 1 && tensor.strides[0] <= 1); }
 };
 

@@ -12,7 +12,7 @@ struct Sum {
   View a, b, result;
 };
 
-// An op that adds two tensors of one shape in a type that its kernel and ours round to alike.
+// Returns the operands if `op` adds two tensors of one shape in a type that its kernel and ours round alike.
 std::optional<Sum> sum_of(const Op& op, PointwiseDevice device) {
   const std::optional<PointwiseOp> translated = pointwise_op(op, device);
   if (!translated || translated->opcode != Opcode::add) return std::nullopt;
@@ -22,13 +22,13 @@ std::optional<Sum> sum_of(const Op& op, PointwiseDevice device) {
   for (const PointwiseOp::Operand& operand : translated->operands) {
     const View& view = operand.view;
     if (view.buffer == kNoBuffer || view.sizes != result.sizes || !in_rows(view)) return std::nullopt;
-    // In place is element for element.
+    // An operand in place must be the result, element for element.
     if (view.buffer == result.buffer && view != result) return std::nullopt;
   }
   return Sum{translated->operands[0].view, translated->operands[1].view, result};
 }
 
-// Constants take the last places of the call.
+// Constants are the last arguments of the call.
 std::shared_ptr<const OpCall> call_of(const char* name, size_t arguments, std::vector<c10::IValue> constants) {
   auto call = std::make_shared<OpCall>(OpCall{c10::Dispatcher::singleton().findSchemaOrThrow(name, ""), {}});
   call->constants.resize(arguments - constants.size());
@@ -60,7 +60,7 @@ std::optional<Op> rms_norm_backward_add(const Op& norm, const Op& add, Pointwise
   if (!sum) return std::nullopt;
   const View &dx = norm.results[0], &other = sum->a == dx ? sum->b : sum->a;
   if ((sum->a != dx && sum->b != dx) || other.buffer == dx.buffer) return std::nullopt;
-  // The weight's gradient is the op's own result: it cannot be added to before it is made.
+  // The weight's gradient is the op's own result: nothing can be added to it before it is computed.
   const BufferId dweight = norm.results[1].buffer;
   if (dweight != kNoBuffer && (other.buffer == dweight || sum->result.buffer == dweight)) return std::nullopt;
   Op op;

@@ -1,5 +1,5 @@
-// A sum and the rms_norm of it, and rms_norm's backward and the sum that its gradient goes into: which of a plan's ops
-// are such a pair, and the one op that stands in for both.
+// Declares the fusion of a sum with the rms_norm of it, and of rms_norm's backward with the sum that its gradient
+// enters. It recognizes such pairs of ops in a plan and returns the one op that replaces both.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,10 @@
 
 namespace plimsoll {
 
-/// `first` and `second` as one op with the same results, to the bit on the CPU; nullopt: they are no pair that has a
-/// kernel. Of the op only name, arguments, results and call are set. A pair needs sums of two tensors of one shape,
-/// whose rows are one stride apart, and a result that nothing else is read from.
+/// Returns one op with the results of `first` and `second`, bit for bit on the CPU; nullopt if no kernel exists for the
+/// pair. Only name, arguments, results and call of the op are set. A pair needs sums of two tensors of one shape, whose
+/// rows have one constant stride. No other operand may be in the buffer of the sum, except an operand of the sum in
+/// place.
 std::optional<Op> fused_norm(const Op& first, const Op& second, PointwiseDevice device);
 
 }  // namespace plimsoll

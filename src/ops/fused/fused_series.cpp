@@ -7,7 +7,8 @@ namespace {
 
 using Step = bool (*)(const FusedBlockStep&, int64_t, int64_t, int64_t);
 
-// What libtorch's own kernels run with; ATEN_CPU_CAPABILITY may have told it to use less than the processor has.
+// Returns the step for the instruction set that libtorch's own kernels run with. ATEN_CPU_CAPABILITY may set a smaller
+// one than the processor has.
 Step pick() {
   const std::string capability = at::get_cpu_capability();
 #ifdef PLIMSOLL_SERIES_FOR_X86

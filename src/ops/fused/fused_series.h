@@ -1,8 +1,9 @@
-// Steps of fused ops that are computed by series: exponentials and what is made of them. They are libtorch's vector
-// functions, compiled for the instruction sets that libtorch is compiled for, and picked as it picks.
+// Declares the steps of fused ops that are computed by series: exponentials and functions of them. They use libtorch's
+// vector functions, compiled for the same instruction sets as libtorch's and chosen by the same rule.
 //
-// libtorch goes through a piece by twice as many elements as a vector has, and through what is left one by one with the
-// C library's functions, which round otherwise here and there. So does a fused op, for the same elements.
+// libtorch processes a piece in units of twice as many elements as a vector has. It computes the remaining elements one
+// by one with the C library's functions, which sometimes round differently. A fused op does so too, for the same
+// elements.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace plimsoll::ops {
 
-/// As fused_block_step(), for opcodes with is_series(). The block begins at element `begin` of a piece of `piece`
-/// elements. False: not an opcode that the CPU has.
+/// Runs a step as fused_block_step() does, for opcodes with is_series(). The block begins at element `begin` of a piece
+/// of `piece` elements. Returns false if the CPU has no kernel for the opcode.
 bool fused_series_step(const FusedBlockStep& step, int64_t count, int64_t begin, int64_t piece);
 
 namespace series {

@@ -1,6 +1,6 @@
-// fused_series.h for one instruction set: included once by each source that is compiled for one, which names the
-// function PLIMSOLL_SERIES_STEP. The formulas are those of libtorch's kernels (ATen/native/cpu/Activation.cpp,
-// UnaryOpsKernel.cpp, Gelu.h), vectors and single numbers.
+// Implements fused_series.h for one instruction set. Each source that is compiled for one set includes it once and
+// names the function PLIMSOLL_SERIES_STEP. The formulas are those of libtorch's kernels
+// (ATen/native/cpu/Activation.cpp, UnaryOpsKernel.cpp, Gelu.h), for vectors and for single values.
 #pragma once
 
 #include <ATen/cpu/vec/vec.h>
@@ -16,7 +16,7 @@ namespace {
 using Vector = at::vec::Vectorized<float>;
 constexpr int64_t kWidth = Vector::size();
 
-// Operands: gradient (of backward opcodes), x, then what is one number for all elements.
+// Operands: gradient (of backward opcodes), x, then the scalars that are equal for all elements.
 struct TanhBackward {
   static Vector of(Vector gradient, Vector tanh) { return gradient * (Vector(1.0f) - tanh * tanh); }
   static float of(float gradient, float tanh) { return gradient * (1.0f - tanh * tanh); }
@@ -97,7 +97,7 @@ void loop(const FusedBlockStep& step, int64_t count, int64_t vectors, std::index
 }  // namespace
 
 bool PLIMSOLL_SERIES_STEP(const FusedBlockStep& step, int64_t count, int64_t begin, int64_t piece) {
-  // A vector of 16-bit numbers has twice as many.
+  // A vector of 16-bit values has twice as many elements.
   const int64_t unit = 2 * kWidth * (step.dtype == DType::float32 ? 1 : 2);
   const int64_t in_vectors = std::max<int64_t>(0, piece - piece % unit - begin);
   const int64_t vectors = std::min(count, in_vectors);

@@ -10,7 +10,7 @@
 namespace plimsoll::ops {
 namespace {
 
-// bfloat16 by its bits; float16 by the device's instructions, or by the compiler's type where it is not a device's.
+// bfloat16 is computed from its bits; float16 by the device's instructions, or by the compiler's type outside a device.
 constexpr const char* kPrelude = R"(typedef unsigned short u16;
 typedef unsigned int u32;
 typedef long long i64;
@@ -62,9 +62,9 @@ PLIMSOLL_DEVICE float softplus_backward_of(float g, float x, float beta, float t
 )";
 
 struct Type {
-  const char* name;   // of an element in memory
-  const char* load;   // what makes a float of it
-  const char* store;  // what makes it of a float
+  const char* name;   // type of an element in memory
+  const char* load;   // expression that converts it to a float
+  const char* store;  // expression that converts a float to it
 };
 Type type_of(DType dtype) {
   switch (dtype) {
@@ -84,7 +84,7 @@ Type type_of(DType dtype) {
   }
 }
 
-// With all its bits: a decimal that reads back as the same float, or what is none.
+// Returns a float as its bits, which are exact, also for infinities and NaN.
 std::string number(double value) {
   return fmt::format("float_of(0x{:08x}u)", std::bit_cast<uint32_t>(static_cast<float>(value)));
 }
@@ -182,7 +182,7 @@ class Writer {
     return text + "i64 elements";
   }
 
-  // From inputs v0... to all values; not __restrict__: an output may be an input.
+  // Returns the steps from inputs v0... to all values. Pointers are not __restrict__: an output may be an input.
   std::string steps(const char* indent) const {
     std::string text;
     for (size_t s = 0; s < program_.steps.size(); ++s) {
@@ -211,7 +211,7 @@ class Writer {
     return fmt::format("{}({})", type_of(layout_.outputs[output]).store, value_name(program_.outputs[output]));
   }
 
-  // One element a thread at a time, all threads side by side.
+  // Returns the kernel with one element a thread at a time; adjacent threads have adjacent elements.
   std::string single() const {
     std::string text = fmt::format("\nextern \"C\" __global__ void plimsoll_fused({}{}) {{\n", parameters(),
                                    layout_.dimensions > 1 ? ", const FusedStrides at" : "");
@@ -239,7 +239,8 @@ class Writer {
     return text + "  }\n}\n";
   }
 
-  // A pack of neighbours a thread, read and written 16 bytes at a time; what is left over one by one.
+  // Returns the kernel with a pack of contiguous elements a thread, read and written 16 bytes at a time. The remaining
+  // elements are processed one by one.
   std::string wide() const {
     const int64_t width = fused_vector_width(layout_);
     std::string text = fmt::format("\nextern \"C\" __global__ void plimsoll_fused_wide({}) {{\n", parameters());
@@ -274,7 +275,7 @@ class Writer {
     return std::string(kPacks) + text + "  }\n}\n";
   }
 
-  // The widest accesses are 16 bytes; a pack of a wide type takes several.
+  // The widest accesses are 16 bytes; a pack of a wide type needs several.
   static constexpr const char* kPacks = R"(
 struct __align__(16) Bytes16 { u32 words[4]; };
 struct __align__(8) Bytes8 { u32 words[2]; };
@@ -322,7 +323,8 @@ int64_t fused_vector_width(const FusedLayout& layout) {
   for (size_t i = 0; i < layout.inputs.size(); ++i)
     if (!layout.scalar[i]) narrowest = std::min(narrowest, element_bytes(layout.inputs[i]));
   for (const DType dtype : layout.outputs) narrowest = std::min(narrowest, element_bytes(dtype));
-  // A byte an element would be 16 of every other operand: registers. Eight are enough to be wide.
+  // With one byte an element, a pack would need 16 elements of every other operand, in registers. Eight elements are
+  // wide enough.
   return std::min<int64_t>(16 / narrowest, 8);
 }
 

@@ -15,12 +15,14 @@ bool is_result(DType dtype) {
   return dtype == DType::float32 || is_reduced(dtype);
 }
 
-// One operator: its opcode, and which arguments of the schema are operands; the result is the one that is written.
+// The opcode of an operator, and the schema's arguments that are its operands. The result is the tensor that is
+// written.
 struct Operator {
   Opcode opcode;
   std::vector<int> operands;
-  /// Types in which the CPU's kernel gives the bits of the formula, rounded once. libtorch takes square roots of
-  /// float32 from MKL and error functions from oneDNN, and rounds some results in 16 bits at every step.
+  /// The types in which the CPU's kernel has the bits of the formula, rounded once. For other types it may differ:
+  /// libtorch takes square roots of float32 from MKL and error functions from oneDNN. It also rounds some 16-bit
+  /// results at every step.
   std::string_view on_cpu = "fbh";
 };
 
@@ -88,7 +90,7 @@ class Translation {
   }
 
  private:
-  // The one tensor that is written, or made.
+  // Sets the result: the one tensor that is written or created.
   bool take_result() {
     int written = 0;
     for (const Argument& argument : op_.arguments) {
@@ -134,7 +136,7 @@ class Translation {
     if (!exponent) return std::nullopt;
     const bool reduced = is_reduced(translated_.result.dtype);
     if (*exponent == 2) return Opcode::square;
-    if (reduced) return std::nullopt;  // rounded more than once
+    if (reduced) return std::nullopt;  // libtorch rounds it more than once
     if (*exponent == 3) return Opcode::cube;
     if (*exponent == 0.5 && device_ != PointwiseDevice::cpu) return Opcode::sqrt;
     if (*exponent == -0.5) return Opcode::rsqrt;
@@ -142,7 +144,8 @@ class Translation {
     return std::nullopt;
   }
 
-  // a + alpha * b: with other factors libtorch rounds once or twice, by instruction set.
+  // Accepts a + alpha * b for alpha 1 and -1. For other factors libtorch rounds once or twice, depending on the
+  // instruction set.
   bool settle_scale() {
     if (translated_.opcode != Opcode::add && translated_.opcode != Opcode::sub) return true;
     const auto alpha = number(2);
@@ -151,7 +154,7 @@ class Translation {
     return true;
   }
 
-  // On CUDA libtorch multiplies by the reciprocal of a constant.
+  // Replaces a division by a constant: on CUDA libtorch multiplies by its reciprocal.
   void settle_quotient() {
     if (device_ != PointwiseDevice::cuda || translated_.opcode != Opcode::div) return;
     PointwiseOp::Operand& divisor = translated_.operands[1];
@@ -169,7 +172,7 @@ class Translation {
     return word.toStringRef() == "tanh" || word.toStringRef() == "none";
   }
 
-  // Operands with dimensions decide the type that libtorch computes in: it must be the result's.
+  // Checks operands with dimensions. They decide the type that libtorch computes in, which must be the result's.
   bool types_are_plain() const {
     const DType result = translated_.result.dtype;
     const auto& operands = translated_.operands;
@@ -186,13 +189,13 @@ class Translation {
       if (view.sizes.empty() && !translated_.result.sizes.empty()) continue;
       any = true;
       widest = widest || view.dtype == result;
-      // In 16 bits a wider operand would be computed in float32 and rounded at the end.
+      // For 16-bit results libtorch would compute a wider operand in float32 and round at the end.
       if (view.dtype != result && is_reduced(result)) return false;
     }
     if (!any || !widest) return false;
     if (!is_reduced(result)) return true;
-    // A number beside 16 bits: libtorch keeps it in float32 where it is the second of a product or a quotient; on CUDA
-    // wherever it is a constant of the call.
+    // libtorch keeps a scalar next to 16-bit operands in float32 in two cases. On the CPU it is the second operand of a
+    // product or a quotient; on CUDA it is a constant of the call.
     for (size_t i = 0; i < operands.size(); ++i) {
       const View& view = operands[i].view;
       const bool single = view.buffer == kNoBuffer || (view.sizes.empty() && !translated_.result.sizes.empty());

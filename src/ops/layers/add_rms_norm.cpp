@@ -15,7 +15,7 @@ namespace {
 using at::Tensor;
 using OutDType = std::optional<at::ScalarType>;
 
-/// That `sum` can take a plus something of `other_sizes` and of type `other`.
+/// Throws UserError unless `sum` can hold the sum of a and a tensor of `other_sizes` and of type `other`.
 void require_sum(const char* op, const Tensor& sum, const Tensor& a, at::IntArrayRef other_sizes,
                  at::ScalarType other) {
   const at::ScalarType type = sum.scalar_type(), of_a = a.scalar_type();
@@ -88,7 +88,7 @@ Tensor rms_norm_backward_add_cpu(Tensor& sum, const Tensor& grad, const Tensor& 
   const int64_t width = x.size(-1), count = row_count(x), block = norm_block_rows(count), blocks = div_up(count, block);
   const int64_t turn = rows_in_turn(count, width);
   const Tensor partials = at::empty({blocks, width}, rstd.options());
-  // Some rows of dx a thread: rounded to x's type before they are added, as where they are a tensor.
+  // Some rows of dx per thread: dx is rounded to x's type before it is added, as if it were a tensor.
   const Tensor some_dx = at::empty({at::get_num_threads(), turn, width}, x.options());
   const ConstRows old = const_rows(before);
   const Rows made = rows(sum);

@@ -1,4 +1,4 @@
-// A sum and a norm as one op: what plans call it, and how its kernels on the CPU cut their work. No libtorch.
+// Declares the names in plans of the fused op of a sum and a norm, and how its CPU kernels cut their work. No libtorch.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,13 @@
 
 namespace plimsoll::ops {
 
-/// Names in a plan of plimsoll::add_rms_norm and plimsoll::rms_norm_backward_add (passes/fuse_norms).
+/// The names in a plan of plimsoll::add_rms_norm and plimsoll::rms_norm_backward_add (passes/fuse_norms).
 constexpr std::string_view kAddRmsNorm = "fused: add, rms_norm";
 constexpr std::string_view kRmsNormBackwardAdd = "fused: rms_norm_backward, add";
 
-/// Rows, of `rows` in all, that the kernels of a sum and of a norm take turns on: what the one writes the other finds
-/// in the cache. A thread of rms_norm_backward_add holds so many of dx.
+/// Returns the number of rows, of `rows` in total, that the kernels of a sum and of a norm process alternately. The
+/// second kernel then finds the output of the first in the cache. A thread of rms_norm_backward_add holds this many
+/// rows of dx.
 inline int64_t rows_in_turn(int64_t rows, int64_t width) {
   constexpr int64_t kElements = 4096;
   return std::clamp<int64_t>(kElements / std::max<int64_t>(1, width), 1, norm_block_rows(rows));

@@ -1,4 +1,4 @@
-// Sums of rows that other operators make on the way: of add_rms_norm and rms_norm_backward_add. No libtorch.
+// Declares the sums of rows that add_rms_norm and rms_norm_backward_add compute as part of their work. No libtorch.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace plimsoll::ops {
 
-/// sum = a + b over rows of `width`, added in the accumulator and rounded once. One of a and b has the sum's type; the
-/// other has it too or, beside float32, 16 bits. `sum` may lie where a or b lies.
+/// The arguments of sum = a + b over rows of `width`, added in the accumulator and rounded once. One of a and b has the
+/// sum's type; the other has it too or, next to float32, 16 bits. `sum` may share the memory of a or b.
 struct AddRows {
   ConstRows a;
   ConstRows b;
@@ -16,7 +16,7 @@ struct AddRows {
   int64_t width;
 };
 
-/// The rows [begin, end), on the CPU.
+/// Adds the rows [begin, end) on the CPU.
 void add_rows(AddRows args, int64_t begin, int64_t end);
 
 }  // namespace plimsoll::ops

@@ -1,4 +1,4 @@
-// rope, swiglu and geglu on a CUDA device.
+// Implements rope, swiglu and geglu on a CUDA device.
 
 #include "ops/cuda_op_support.h"
 #include "ops/layers/gated_launch.h"

@@ -1,11 +1,11 @@
-// SwiGLU and GeGLU: element by element.
+// Implements SwiGLU and GeGLU element by element.
 #pragma once
 
 #include "ops/device_support.cuh"
 
 namespace plimsoll::cuda {
 
-/// silu(x) = x share(x) with share the sigmoid; the derivative of the share is share (1 - share).
+/// The gate silu(x) = x share(x) with share the sigmoid; the derivative of the share is share (1 - share).
 struct Silu {
   template <typename A>
   __device__ static A share(A x) {
@@ -17,8 +17,8 @@ struct Silu {
   }
 };
 
-/// gelu in its tanh form, x share(x) with share = 1 / (1 + exp(-2u)), and the slope d(2u)/dx. Beyond 10 it is x or 0 to
-/// the last bit.
+/// The gate gelu in its tanh form, x share(x) with share = 1 / (1 + exp(-2u)), and the slope d(2u)/dx. Beyond 10 it is
+/// x or 0 to the last bit.
 struct Gelu {
   static constexpr double kTwice = 1.5957691216057308, kCube = 0.044715;  // 2 sqrt(2 / pi)
   template <typename A>
@@ -37,7 +37,7 @@ struct Gelu {
   }
 };
 
-/// Where this thread is: blocks of (columns, rows) threads, `column_blocks` of them side by side.
+/// The position of this thread: blocks of (columns, rows) threads, `column_blocks` blocks across.
 struct Cell {
   int64_t row, column;
 };

@@ -6,10 +6,10 @@
 namespace plimsoll::cuda {
 namespace {
 
-constexpr int64_t kWarpWidth = 1024;  // rows up to here are a warp's
+constexpr int64_t kWarpWidth = 1024;  // each row up to this width is one warp's
 constexpr int kWarpsInBlock = 8;
 
-// A warp a row and several rows a block, or a block a row.
+// A launch shape: a warp a row and several rows a block, or a block a row.
 struct Shape {
   bool by_warp;
   dim3 block;
@@ -20,7 +20,7 @@ Shape shape_of(int64_t width, int pack, bool by_warp) {
   return {false, dim3(row_threads((width + pack - 1) / pack, 1024)), 1};
 }
 
-// As many elements at a time as 16 bytes hold of the wider type, where everything lies so that it can be.
+// Elements of a wide access: as many of the wider type as 16 bytes hold, if the operands' alignment allows it.
 template <typename X, typename Y>
 constexpr int kWide = 16 / (sizeof(X) > sizeof(Y) ? sizeof(X) : sizeof(Y));
 
@@ -43,14 +43,16 @@ void forward(const Source& x, const ops::RmsNorm& args, DType weight_dtype, int6
          rows, args.width, static_cast<Accumulate<X>>(args.eps));
 }
 
-// What a block has on every device from compute capability 7.5 on, less a place for sums over its threads.
+// Bytes of shared memory of a block on every device from compute capability 7.5 on, less the space of sums over its
+// threads.
 constexpr size_t kMostShared = size_t{63} << 10;
 
 template <typename X, typename Y, int pack, typename Target>
 void backward(const Target& dx, const ops::RmsNormBackward& args, DType weight_dtype, int64_t rows, void* partials,
               cudaStream_t stream) {
-  const size_t sums = static_cast<size_t>(args.width) * sizeof(Accumulate<X>);  // a row's
-  // Warps have their sums nowhere but in shared memory: what is wide in bytes is a block's, as what is wide in numbers.
+  const size_t sums = static_cast<size_t>(args.width) * sizeof(Accumulate<X>);  // bytes of a row's sums
+  // The sums of warps are only in shared memory. Rows that are wide in bytes therefore belong to a block, as rows with
+  // many elements do.
   const Shape shape = shape_of(args.width, pack, args.width <= kWarpWidth && sums * kWarpsInBlock <= kMostShared);
   const int64_t block_rows = ops::cuda_norm_block_rows(rows);
   const size_t shared = sums * shape.block.y;

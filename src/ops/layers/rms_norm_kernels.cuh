@@ -1,6 +1,6 @@
-// Root mean square normalisation: a warp a row where rows are narrow, else a block a row. A row is read from memory
-// once; its second reading comes from the cache. Where x is a sum the first reading makes it; where dx goes into a sum
-// it is added there.
+// Implements root mean square normalisation: a warp a row if rows are narrow, else a block a row. A row is read from
+// memory once; the second read hits the cache. If x is a sum, the first read computes it. If dx is part of a sum, it is
+// added when it is written.
 #pragma once
 
 #include "ops/device_support.cuh"
@@ -9,7 +9,7 @@
 
 namespace plimsoll::cuda {
 
-/// Elements from i on, in whatever type they are stored: all threads take the same branch.
+/// Loads the elements from i on, of any stored type: all threads take the same branch.
 template <int pack, typename Wide>
 __device__ inline Pack<Wide, pack> load_wide(const void* from, DType dtype, int64_t i) {
   Pack<Wide, pack> wide;
@@ -28,7 +28,7 @@ __device__ inline Pack<Wide, pack> load_wide(const void* from, DType dtype, int6
   return load_pack<pack>(static_cast<const Wide*>(from) + i);
 }
 
-/// The sum over the threads that share a row.
+/// Returns the sum over the threads that share a row.
 template <bool by_warp, typename T>
 __device__ inline T sum_of_row(T value) {
   if constexpr (by_warp)
@@ -37,7 +37,7 @@ __device__ inline T sum_of_row(T value) {
     return reduce_block<Sum>(value);
 }
 
-/// Where the forward has x from: as it lies in memory.
+/// A source of x for the forward pass that is stored in memory.
 template <typename X>
 struct StoredX {
   const X* x;
@@ -52,7 +52,7 @@ struct StoredX {
   }
 };
 
-/// The same of x = a + b, stored when it is first asked for. Each thread asks again for what it has stored itself.
+/// A source of x = a + b, stored on the first read. Each thread rereads only elements that it stored itself.
 template <typename X>
 struct SummedX {
   const X* a;
@@ -78,7 +78,7 @@ struct SummedX {
   }
 };
 
-/// Where the backward puts dx: in rows of its own.
+/// A destination of the backward's dx: rows of its own.
 template <typename X>
 struct StoreDx {
   X* dx;
@@ -89,7 +89,8 @@ struct StoreDx {
   }
 };
 
-/// sum = grad + dx, dx rounded to X before: the sum has the type of X, or float32 as grad has.
+/// A destination that adds dx: sum = grad + dx, with dx rounded to X before. The sum has the type of X, or float32 like
+/// grad.
 template <typename X>
 struct AddDx {
   const void* grad;
@@ -104,7 +105,7 @@ struct AddDx {
     const int64_t at = row * sum_stride + i;
     auto total = load_wide<pack, A>(grad, grad_dtype, row * grad_stride + i);
 #pragma unroll
-    for (int j = 0; j < pack; ++j)  // not joined with the product that dx is
+    for (int j = 0; j < pack; ++j)  // not fused with the product that yields dx
       total[j] = static_cast<A>(ops::Unfused<A>(total[j]) + ops::Unfused<A>(widen(values[j])));
     if (sum_is_wide) return store_pack(static_cast<A*>(sum) + at, total);
     Pack<X, pack> rounded;
@@ -142,10 +143,10 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-/// Block b takes the rows [b * block_rows, (b + 1) * block_rows), and leaves its sums of grad_y x rstd in row b of
-/// `partials`. While it adds them up they lie in shared memory, a row for each of its warps (by_warp) or for the block;
-/// or, where that has no room (`in_shared` false, by block only), in `partials` itself. Each thread has columns of its
-/// own.
+/// Computes the rows [b * block_rows, (b + 1) * block_rows) in block b, and writes its sums of grad_y x rstd to row b
+/// of `partials`. The running sums are in shared memory, a row for each of its warps (by_warp) or for the block. If
+/// shared memory is too small (`in_shared` false, only without by_warp), they are in `partials` itself. Each thread has
+/// its own columns.
 template <typename X, typename Y, int pack, bool by_warp, typename Target>
 __global__ void __launch_bounds__(1024)
     rms_norm_backward(const Y* grad_y, int64_t grad_stride, const X* x, int64_t x_stride, Target dx, const void* weight,
@@ -200,7 +201,7 @@ __global__ void __launch_bounds__(1024)
 
 constexpr int kSumColumns = 32, kSumRows = 8;
 
-/// out[i] = the sum over `count` rows of `partials`, for 32 columns a block of (32, 8) threads.
+/// Computes out[i] = the sum over `count` rows of `partials`, for 32 columns a block of (32, 8) threads.
 template <typename T>
 __global__ void sum_columns(const Accumulate<T>* partials, int64_t count, int64_t width, T* out) {
   using A = Accumulate<T>;

@@ -17,7 +17,7 @@ namespace {
 
 using at::Tensor;
 
-using Scaling = at::ArrayRef<double>;  // nothing, or factor, low, high, original length
+using Scaling = at::ArrayRef<double>;  // empty, or factor, low, high, original length
 using Signature = Tensor(const Tensor&, int64_t, double, bool, Scaling);
 
 }  // namespace
@@ -36,12 +36,12 @@ Tensor rope_result(const Tensor& x, int64_t position, double theta, bool inverse
 
 namespace {
 
-/// Radians a position of pair `index` of `width` / 2.
+/// Returns the radians per position of pair `index` of `width` / 2.
 double frequency_of(int64_t index, int64_t width, double theta, Scaling scaling) {
   const double frequency = std::pow(theta, -2.0 * static_cast<double>(index) / static_cast<double>(width));
   if (scaling.empty()) return frequency;
   const double factor = scaling[0], low = scaling[1], high = scaling[2], length = scaling[3];
-  const double turns = length * frequency / (2 * std::numbers::pi);  // in a text of the original length
+  const double turns = length * frequency / (2 * std::numbers::pi);  // rotations in a text of the original length
   const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
   return frequency * ((1 - kept) / factor + kept);
 }

@@ -8,7 +8,7 @@
 namespace plimsoll::cuda {
 namespace {
 
-constexpr int64_t kMostOfGrid = 65535;  // in y and z
+constexpr int64_t kMostOfGrid = 65535;  // maximum of a grid in y and z
 
 template <typename T, int pack>
 void rotate(const ops::Rope& args, int64_t first_batch, int64_t first_pair, cudaStream_t stream) {

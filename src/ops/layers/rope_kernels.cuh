@@ -1,20 +1,20 @@
-// Rotary position embedding. A thread takes a few pairs of one token through some heads, so that the sine and cosine of
-// an angle are computed once for all of these.
+// Implements rotary position embedding. A thread processes a few pairs of one token in several heads. The sine and
+// cosine of an angle are computed once for all these heads.
 #pragma once
 
 #include "ops/device_support.cuh"
 
 namespace plimsoll::cuda {
 
-constexpr int kRopePairs = 256;    ///< of one launch: their frequencies are an argument
-constexpr int kRopeHeads = 8;      ///< of one thread
-constexpr int kRopeThreads = 128;  ///< of a block
+constexpr int kRopePairs = 256;    ///< pairs of one launch: their frequencies are an argument
+constexpr int kRopeHeads = 8;      ///< heads of one thread
+constexpr int kRopeThreads = 128;  ///< threads of a block
 
 struct RopeFrequencies {
-  double radians[kRopePairs];  ///< a position
+  double radians[kRopePairs];  ///< radians per position
 };
 
-/// In float64, so that positions of millions stay exact to float32; the quarter turns are taken off first.
+/// Computes in float64, so positions of millions stay exact to float32; the quarter turns are subtracted first.
 __device__ inline void sine_cosine(double angle, float& sine, float& cosine) {
   const double quarters = rint(angle * 0.63661977236758134308);
   const double reduced = (angle - quarters * 1.5707963267948966192) - quarters * 6.123233995736766e-17;
@@ -29,7 +29,7 @@ __device__ inline void sine_cosine(double angle, double& sine, double& cosine) {
   cosine = cos(angle);
 }
 
-/// The pairs [first_pair, first_pair + pairs) of each head. Grid: tokens x pairs, batch, groups of heads.
+/// Rotates the pairs [first_pair, first_pair + pairs) of each head. Grid: tokens x pairs, batch, groups of heads.
 template <typename T, int pack>
 __global__ void __launch_bounds__(kRopeThreads)
     rope(const T* x, T* out, int64_t tokens, int64_t heads, int64_t width, int64_t batch_stride, int64_t token_stride,

@@ -1,4 +1,4 @@
-// Rotary position embedding on a CUDA device: launcher.
+// Declares the CUDA launcher of rotary position embedding.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,8 @@
 
 namespace plimsoll::cuda {
 
-/// As rope_tokens (kernels_cpu.h) for all tokens. `args.frequencies` lies on the host: it travels with the launch.
+/// Rotates all tokens as rope_tokens (kernels_cpu.h) does. `args.frequencies` is in host memory: it is copied into the
+/// launch's arguments.
 void launch_rope(const ops::Rope& args, cudaStream_t stream);
 
 }  // namespace plimsoll::cuda

@@ -13,7 +13,7 @@ namespace {
 
 using at::Tensor;
 
-// The two differ in their names and in their arithmetic.
+// The two operators differ in their names and in their arithmetic.
 struct Swish {
   static constexpr const char *kName = "plimsoll::swiglu", *kBackwardName = "plimsoll::swiglu_backward";
   static constexpr auto kRows = swiglu_rows;

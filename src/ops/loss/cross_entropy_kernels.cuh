@@ -1,18 +1,19 @@
-// Softmax, loss and its gradient over rows of logits: a block a row. The greatest logit and the sum of exponentials are
-// found in one reading, the gradient is written over the logits in a second, which finds most of the row in the cache.
+// Implements softmax, loss and its gradient over rows of logits: one block a row. The first read finds the largest
+// logit and the sum of exponentials. The second, which finds most of the row in the cache, overwrites the logits with
+// the gradient.
 #pragma once
 
 #include "ops/device_support.cuh"
 
 namespace plimsoll::cuda {
 
-/// The greatest of some numbers, and the sum of e^(x - greatest).
+/// The largest of some values, and the sum of e^(x - largest).
 template <typename A>
 struct RunningSoftmax {
   A greatest = lowest<A>();
   A total = 0;
 
-  /// The largest of `values` first, so that the sum is rescaled once for all of them.
+  /// Adds `values`. Their largest is found first, so that the sum is rescaled once for all of them.
   template <int count>
   __device__ void add(const A (&values)[count]) {
     A top = values[0];
@@ -22,7 +23,7 @@ struct RunningSoftmax {
       if (greatest != lowest<A>()) total *= exponential(greatest - top);
       greatest = top;
     }
-    if (greatest == lowest<A>()) {  // nothing but minus infinity so far, or not numbers, which must not be lost
+    if (greatest == lowest<A>()) {  // only minus infinity so far, or NaN, which must not be lost
 #pragma unroll
       for (int j = 0; j < count; ++j) total += values[j] != values[j] ? values[j] : A(0);
       return;
@@ -31,7 +32,7 @@ struct RunningSoftmax {
     for (int j = 0; j < count; ++j) total += exponential(values[j] - greatest);
   }
 
-  /// Over all threads of a block: log(sum of e^x). All must call.
+  /// Returns log(sum of e^x) over all threads of a block. All must call.
   __device__ A log_sum_of_block() const {
     const A top = reduce_block<Largest>(greatest);
     const A share = greatest == lowest<A>() ? (total != total ? total : A(0)) : total * exponential(greatest - top);
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(1024)
     softmax.add(values);
   }
   const A log_sum = softmax.log_sum_of_block();
-  const A at_target = capped(widen(x[target]));  // everybody before anybody writes
+  const A at_target = capped(widen(x[target]));  // all threads read before any thread writes
   if (threadIdx.x == 0) losses[row] = log_sum - at_target;
   if (!gradient) return;
   __syncthreads();
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(1024)
 #pragma unroll
     for (int j = 0; j < pack; ++j) {
       const A value = capped(widen(raw[j]));
-      const A share = cap > 0 ? value * inner : A(0);  // minus infinity may be a logit: no product with 0
+      const A share = cap > 0 ? value * inner : A(0);  // a logit may be minus infinity: it must not be multiplied by 0
       const A probability = exponential(value - log_sum) - (i + j == target ? A(1) : A(0));
       result[j] = narrow<T>(probability * (1 - share * share));
     }
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-/// One block: few numbers a token.
+/// Runs in one block, because there are few values a token.
 template <typename A>
 __global__ void __launch_bounds__(1024) mean_loss(const A* losses, const int64_t* targets, int64_t target_stride,
                                                   int64_t ignore_index, int64_t tokens, A* loss, A* count) {
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(1024) mean_loss(const A* losses, const int64_t
   if (count != nullptr) *count = static_cast<A>(counted);
 }
 
-/// high + low += part, a sum in two numbers of one type.
+/// Computes high + low += part; the sum is stored as two values of one type.
 template <typename T>
 __global__ void __launch_bounds__(256)
     split_add(const T* part, int64_t part_stride, T* high, int64_t high_stride, T* low, int64_t low_stride,
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-/// The same where all three lie side by side from their first element to their last.
+/// Computes the same for three contiguous operands.
 template <typename T, int pack>
 __global__ void __launch_bounds__(256)
     split_add_dense(const T* part, T* high, T* low, bool read_low, bool write_low, int64_t count) {

@@ -1,4 +1,4 @@
-// Cross entropy over rows of logits, and its gradient in their place.
+// Implements cross entropy over rows of logits; the gradient overwrites the logits.
 #include <cstring>
 #include <limits>
 
@@ -21,7 +21,8 @@ PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int6
   using V = Vector<T>;
   using S = Scalar<T>;
   const S lowest = -std::numeric_limits<S>::infinity();
-  // The greatest and the sum of exponentials in one reading: block by block, the sum rescaled where the greatest grows.
+  // One read finds the largest logit and the sum of exponentials: block by block, the sum is rescaled when the largest
+  // grows.
   constexpr int64_t kBlock = 64 * kLanes;
   for (int64_t row = begin; row < end; ++row) {
     T* x = row_of<T>(args.logits, row);
@@ -53,7 +54,7 @@ PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int6
         total = greatest == lowest ? 0 : total * std::exp(greatest - block_top);
         greatest = block_top;
       }
-      if (greatest == lowest) {  // nothing but minus infinity so far, or NaN, which is no greatest
+      if (greatest == lowest) {  // only minus infinity so far, or NaN, which is never the largest
         for (int64_t i = 0; i < size; ++i)
           if (const S value = static_cast<S>(x[block + i]); value != value) unordered = value;
         continue;
@@ -69,7 +70,7 @@ PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int6
     if (!args.gradient) continue;
     S at_target = std::exp(static_cast<S>(x[target]) - log_sum) - 1;
     if (cap > 0) {
-      // The derivative of the capped logit is 1 - (its share of the cap)^2.
+      // The derivative of the capped logit is 1 - (its fraction of the cap)^2.
       const S target_share = static_cast<S>(x[target]) * inner;
       at_target *= 1 - target_share * target_share;
       PLIMSOLL_FOR_LANES(i, partial, args.width) {
@@ -77,7 +78,7 @@ PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int6
         store_some(x + i, lanes::exp(logit - log_sum) * (1 - share * share), partial);
       }
     } else {
-      // Minus infinity may be a logit: no product with 0.
+      // A logit may be minus infinity: it must not be multiplied by 0.
       PLIMSOLL_FOR_LANES(i, partial, args.width) {
         store_some(x + i, lanes::exp(load_some(static_cast<const T*>(x) + i, partial) - log_sum), partial);
       }

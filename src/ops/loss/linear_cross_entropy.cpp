@@ -35,7 +35,7 @@ Tensor loss_result(const Tensor& x, const Tensor& weight, const Tensor& targets,
   return at::empty({}, x.options().dtype(accumulator(x.scalar_type())));
 }
 
-/// Gradients that are not wanted are empty.
+/// Returns the results; gradients that are not requested are empty.
 Results loss_and_gradient_results(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
                                   bool wants_x, bool wants_weight, double softcap) {
   Tensor loss = loss_result(x, weight, targets, ignore_index, softcap);
@@ -91,7 +91,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     torch::autograd::variable_list gradients(7);
     if (!grads[0].defined()) return gradients;
     const auto saved = context->get_saved_variables();
-    // Forward leaves the gradients of the sum, which do not underflow in float16; the mean is taken here.
+    // Forward stores the gradients of the sum, which do not underflow in float16; the mean is taken here.
     const Tensor scale = at::div(grads[0], saved[0]);
     if (context->saved_data["wants_x"].toBool()) gradients[0] = at::mul(saved[1], scale);
     if (context->saved_data["wants_weight"].toBool()) gradients[1] = at::mul(saved[2], scale);
@@ -105,7 +105,7 @@ Results autograd(const Tensor& x, const Tensor& weight, const Tensor& targets, i
   return {results[0], results[1], results[2], results[3]};
 }
 
-/// The loss alone has no gradient: whoever wants one calls the other operator.
+/// Computes only the loss, without a gradient: a caller that needs one calls the other operator.
 Tensor loss_autograd(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
                      double softcap) {
   require(!at::GradMode::is_enabled() || !(x.requires_grad() || weight.requires_grad()),

@@ -17,7 +17,7 @@ using at::Tensor;
 struct Problem {
   LossShape shape;
   HeadRows x, weight;
-  MutableHeadRows grad_x, grad_weight;  ///< no data where they are not wanted
+  MutableHeadRows grad_x, grad_weight;  ///< no data if not requested
   const int64_t* targets;
   int64_t target_stride, ignore_index;
   double cap;
@@ -50,7 +50,7 @@ class Chunk {
 
   void run() const {
     pack();
-    // Lanes are apart from each other: where there are few stretches for the threads, their tokens are shared out.
+    // Lanes are independent. If there are fewer stretches than threads need, the tokens of a stretch are divided too.
     const int64_t strips_of_tokens = div_up(lanes_, kLossBlock);
     const int64_t groups =
         std::clamp<int64_t>(div_up(4 * at::get_num_threads(), places_.stretches), 1, strips_of_tokens);
@@ -91,7 +91,7 @@ class Chunk {
   float* target_logits() const { return log_sum() + 2 * lanes_; }
   int64_t bytes() const { return static_cast<int64_t>(element_bytes(p_.shape.dtype)); }
   int64_t target(int64_t token) const { return p_.targets[(first_ + token) * p_.target_stride]; }
-  /// Columns of a strip that begins at `column`.
+  /// Returns the columns of the strip that begins at `column`.
   int64_t strip(int64_t column) const { return std::min(kLossBlock, places_.columns - column); }
 
   template <typename Task>
@@ -101,7 +101,7 @@ class Chunk {
     });
   }
 
-  /// x as the products read it, and which tokens count.
+  /// Packs x for the matmuls, and records which tokens count.
   void pack() const {
     const HeadRows x = part_of(p_.x, first_, tokens_);
     parallel(div_up(lanes_, kLossBlock), [&](int64_t block) {
@@ -119,7 +119,7 @@ class Chunk {
       counts()[token] = token < tokens_ && target(token) != p_.ignore_index ? 1 : 0;
   }
 
-  /// The strip of columns from `column` on, as rows from `first` (even) on of all that are packed at `place`.
+  /// Packs the strip of columns from `column` on, as rows from `first` (even) on of all that are packed at `place`.
   void pack_strip(const HeadRows& rows, int64_t column, int64_t place, int64_t all_rows, int64_t first) const {
     const HeadRows part = part_of(rows, 0, rows.count, column, std::min(kLossBlock, rows.width - column));
     const int64_t columns = strip(column);
@@ -129,7 +129,7 @@ class Chunk {
       widen_rows(part, columns, at<float>(place) + column * all_rows + first * columns);
   }
 
-  /// The logits of a stretch of the vocabulary for lanes [first, last), and what their softmax wants of them.
+  /// Computes the logits of a stretch of the vocabulary for lanes [first, last), and the inputs of their softmax.
   void scores(int64_t stretch, int64_t first, int64_t last) const {
     const int64_t begin = stretch * kLossStretch, end = std::min(p_.shape.vocabulary, begin + kLossStretch);
     float* greatest = at<float>(places_.greatest) + stretch * lanes_;
@@ -173,7 +173,7 @@ class Chunk {
       p_.losses[first_ + token] = counts()[token] != 0 ? log_sum()[token] - target_logits()[token] : 0;
   }
 
-  /// The gradients of the logits of a block of a panel, and what they make of the weight's gradient.
+  /// Computes the gradients of the logits of a block of a panel, and their share of the weight's gradient.
   void gradients(int64_t panel, int64_t begin, int64_t rows) const {
     const int64_t row = panel + begin;
     const LogitGradients args{
@@ -195,7 +195,7 @@ class Chunk {
       for (int64_t column = 0; column < places_.columns; column += kLossBlock) weight_gradients(args, row, column);
   }
 
-  /// Some rows at a time: they are read as they lie.
+  /// Packs a few rows at a time, because they are read in memory order.
   void pack_weight(int64_t row, int64_t begin, int64_t rows) const {
     constexpr int64_t kRows = 8;
     for (int64_t i = 0; i < rows; i += kRows)
@@ -209,7 +209,7 @@ class Chunk {
     const MutableHeadRows to =
         part_of(p_.grad_weight, row, from.rows, column, std::min(kLossBlock, p_.shape.width - column));
     const bool split = pairs_ && places_.chunks.count > 2;
-    // The remainders lie as a contiguous gradient does.
+    // The remainders are laid out as a contiguous gradient.
     char* low = split ? at<char>(places_.low) + (row * p_.grad_weight.stride + column) * 2 : nullptr;
     alignas(64) float tile[kLossBlock * kLossBlock];
     const bool add = index_ > 0;
@@ -227,9 +227,9 @@ class Chunk {
     }
   }
 
-  /// A panel's share of the gradient of a block of tokens, a strip of it.
+  /// Computes a panel's share of the gradient of a block of tokens, for one strip.
   void x_gradients(int64_t panel, int64_t rows, int64_t token, int64_t column) const {
-    // Rows of the panel whose strip stays in the first cache.
+    // Rows of the panel whose strip stays in the first-level cache.
     constexpr int64_t kDepth = 128;
     const int64_t count = std::min(kLossBlock, tokens_ - token), columns = strip(column);
     float* to = at<float>(places_.grad_x) + token * places_.columns + column;

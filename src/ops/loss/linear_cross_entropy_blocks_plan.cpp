@@ -5,7 +5,7 @@
 namespace plimsoll::ops {
 namespace {
 
-/// Hands out places one after the other.
+/// An allocator that returns consecutive offsets in bytes.
 struct Places {
   int64_t next = 0;
   int64_t take(bool wanted, int64_t bytes) {
@@ -31,7 +31,7 @@ LossBlocks loss_blocks(const LossShape& shape, int threads) {
   const int64_t rows = blocks.chunks.rows, halved = pairs ? 2 : 1;
   const int64_t lanes = loss_lanes(rows), columns = blocks.columns = loss_lanes(shape.width);
   blocks.stretches = div_up(shape.vocabulary, kLossStretch);
-  // Two blocks a thread even out what they differ; eight threads' worth and less share one size.
+  // Two blocks a thread even out their different durations. Panels for eight threads or fewer have one size.
   blocks.panel = std::min(div_up(shape.vocabulary, kLossBlock), std::max<int64_t>(16, 2 * threads)) * kLossBlock;
   Places places;
   blocks.logits = places.take(wants_any, shape.vocabulary * lanes * bytes);

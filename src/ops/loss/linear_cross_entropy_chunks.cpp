@@ -10,8 +10,8 @@ namespace {
 
 using at::Tensor;
 
-/// Adds up the chunks' shares of the weight gradient. Matrix products of 16-bit types have 16-bit results; so that many
-/// chunks do not lose their small parts, the sum is kept as two 16-bit numbers, the gradient and what rounding it left.
+/// A sum of the chunks' shares of the weight gradient. Matmuls of 16-bit types have 16-bit results. The sum is
+/// stored as two 16-bit values, the gradient and its rounding error, so that many chunks do not lose their small parts.
 class WeightGradient {
  public:
   WeightGradient(const Tensor& gradient, int64_t chunks, const LossKernels& kernels)

@@ -13,7 +13,7 @@ namespace {
 
 using at::Tensor;
 
-/// The targets that count. Throws UserError for one that is no row of the weight.
+/// Returns the number of targets that count. Throws UserError for a target that is no row of the weight.
 int64_t count_targets(const Tensor& targets, int64_t vocabulary, int64_t ignore_index) {
   const auto* target = targets.const_data_ptr<int64_t>();
   int64_t counted = 0;

@@ -1,4 +1,4 @@
-// How linear_cross_entropy is cut into chunks of tokens: by the kernel and for the figures of its workspace. No
+// Declares how linear_cross_entropy is cut into chunks of tokens, for the kernel and for estimates of its workspace. No
 // libtorch.
 #pragma once
 
@@ -15,18 +15,18 @@ struct LossChunks {
   int64_t count;
 };
 
-/// The most bytes that a chunk's logits take on the CPU.
+/// Maximum bytes of a chunk's logits on the CPU.
 constexpr int64_t kLossChunkBytes = 64 * MiB;
 
-/// The same on a GPU. Every chunk reads and writes the weight's gradient whole; what that takes beside a chunk's
-/// products depends on its tokens alone, and is little from a thousand on: as many where 16-bit logits of theirs take
-/// 64 to 256 MiB.
+/// Returns the maximum bytes of a chunk's logits on a GPU. Every chunk reads and writes the weight's whole gradient.
+/// The cost of that relative to a chunk's matmuls depends only on the chunk's tokens, and is small from a thousand
+/// tokens on. The result is the size of 16-bit logits of 1024 tokens, clamped to 64 to 256 MiB.
 constexpr int64_t cuda_loss_chunk_bytes(int64_t vocabulary) {
   return std::clamp<int64_t>(1024 * 2 * vocabulary, 64 * MiB, 256 * MiB);
 }
 
-/// Chunks whose logits take at most `most_bytes`, but 64 tokens or more, evenly split: in whole blocks of 64 tokens
-/// where 256 and more fit, else in sixteens.
+/// Returns chunks whose logits take at most `most_bytes`, but have at least 64 tokens, evenly split. They are whole
+/// blocks of 64 tokens if 256 or more fit, else multiples of sixteen tokens.
 inline LossChunks loss_chunks(int64_t tokens, int64_t vocabulary, int64_t element_bytes, int64_t most_bytes) {
   const int64_t room = std::max<int64_t>(64, most_bytes / std::max<int64_t>(1, vocabulary * element_bytes));
   const int64_t whole = room >= 256 ? 64 : 16, most = room / whole * whole;
@@ -35,8 +35,8 @@ inline LossChunks loss_chunks(int64_t tokens, int64_t vocabulary, int64_t elemen
   return {rows, div_up(tokens, rows)};
 }
 
-/// Vocabulary rows of the weight gradient that are computed and added at a time when 16-bit chunks are summed: the
-/// product of a block stays in the cache until it is added.
+/// Vocabulary rows of the weight gradient that are computed and added at a time when 16-bit chunks are summed. The
+/// matmul of a block stays in the cache until it is added.
 constexpr int64_t kLossGradientBlock = 4096;
 
 }  // namespace plimsoll::ops

@@ -13,8 +13,8 @@ namespace plimsoll::ops {
 /// Returns the loss.
 at::Tensor loss_result(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, int64_t ignore_index,
                        double softcap);
-/// Returns the loss, the count of targets that are not ignored, and the gradients of x and weight, each empty unless it
-/// is wanted.
+/// Returns the loss, the count of targets that are not ignored, and the gradients of x and weight. A gradient that is
+/// not requested is empty.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> loss_and_gradient_results(const at::Tensor& x,
                                                                                      const at::Tensor& weight,
                                                                                      const at::Tensor& targets,

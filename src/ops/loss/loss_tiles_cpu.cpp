@@ -15,12 +15,12 @@ namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-/// e^x of x up to 0.
+/// Returns e^x for x up to 0.
 PLIMSOLL_INLINE Floats exponential(Floats x) {
   return power_of_two(Floats(x * static_cast<float>(kLog2E)));
 }
 
-/// A number that is one of T already.
+/// Stores a value that is exact in T.
 PLIMSOLL_INLINE void store_rounded(float* to, Floats value) {
   store(to, value);
 }
@@ -39,12 +39,12 @@ PLIMSOLL_INLINE void logit_tile_of(const LogitTile& tile) {
       float* at = tile.scores + row * tile.lanes + lane;
       Floats score = load(static_cast<const float*>(at));
       if (cap > 0) score = lanes::tanh(score * inner) * cap;
-      score = rounded_to<T>(score);  // so that no probability made of what is stored is above 1
+      score = rounded_to<T>(score);  // probabilities of the stored logits are then at most 1
       store(at, score);
       if (tile.logits) store_rounded(static_cast<T*>(tile.logits) + row * tile.stride + lane, score);
-      greatest = larger(score, greatest);  // NaN is none; it shows in the sum
+      greatest = larger(score, greatest);  // a NaN is never the largest; it shows in the sum
     }
-    // Nothing but minus infinity so far: no distance from it.
+    // If there was only minus infinity so far, no distance is taken from it.
     const Floats from = greatest == kLowest ? Floats{} : greatest;
     Floats total = load(static_cast<const float*>(tile.sums + lane)) * exponential(before - from);
     for (int64_t row = 0; row < tile.rows; ++row)
@@ -66,7 +66,8 @@ PLIMSOLL_INLINE void logarithm_of(const float* greatest, const float* sums, int6
   }
 }
 
-/// The gradient of 16 logits; with a cap the derivative of the capped logit is 1 - (its share of the cap)^2.
+/// Computes the gradient of 16 logits; with a cap the derivative of the capped logit is 1 - (its fraction of the
+/// cap)^2.
 template <typename T>
 PLIMSOLL_INLINE Floats gradient_of(const LogitGradients& args, int64_t row, int64_t lane, float inner) {
   const Floats logit = load(static_cast<const T*>(args.logits) + row * args.lanes + lane);

@@ -1,4 +1,4 @@
-// Gradient accumulators, and numbers of 8 and 4 bits unpacked.
+// Implements gradient accumulators and the unpacking of values of 8 and 4 bits.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -47,14 +47,14 @@ Tensor empty_unpacked(const Tensor& codes, const Tensor& scales, const Tensor& l
 
 namespace {
 
-/// 64 random bits of the generator, or of the default one.
+/// Returns a draw from 64 random bits of the generator, or of the default one.
 Draw draw_from(const std::optional<at::Generator>& generator) {
   auto* cpu = at::get_generator_or_default<at::CPUGeneratorImpl>(generator, at::detail::getDefaultCPUGenerator());
   const std::lock_guard lock(cpu->mutex_);
   return draw_from_key(cpu->random64());
 }
 
-/// Of one more dimension while it is copied: transposing a matrix, libtorch would take a buffer of its own.
+/// Copies with one more dimension: to transpose a matrix, libtorch would allocate a buffer of its own.
 void copy_in_order(const Tensor& to, const Tensor& from) {
   to.unsqueeze(0).copy_(from.unsqueeze(0));
 }
@@ -69,7 +69,7 @@ void accumulate(const Tensor& accumulator, const Optional& scales, const Tensor&
       accumulator.add_(gradient);
     return;
   }
-  // Both are walked through in the accumulator's order.
+  // Both tensors are read in the accumulator's order.
   Tensor from = gradient;
   if (!same_order(gradient.sizes(), gradient.strides(), accumulator.strides())) {
     from = at::empty_strided(accumulator.sizes(), accumulator.strides(), gradient.options());
@@ -115,7 +115,7 @@ void accumulate_random_meta(const Tensor& accumulator, const Optional& scales, c
 Tensor block_norm_cpu(const Tensor& codes, const Tensor& scales) {
   Tensor result = empty_block_norm(codes, scales);
   const Values values{codes.data_ptr(), static_cast<uint8_t*>(scales.data_ptr()), Format::bits8, false};
-  // As many sums as will be, whatever the thread count: the total does not depend on it.
+  // The number of partial sums is the same for any thread count: the total does not depend on it.
   constexpr int64_t kParts = 64;
   std::array<double, kParts> sums{};
   const int64_t count = codes.numel(), chunks = div_up(count, kChunk);

@@ -13,7 +13,7 @@ namespace {
 using at::Tensor;
 
 constexpr double kEpsilon = 1e-30;       // added to squares
-constexpr double kDecayExponent = -0.8;  // section 7.2: the mean forgets by 1 - step^-0.8
+constexpr double kDecayExponent = -0.8;  // section 7.2: the mean decays by 1 - step^-0.8
 
 void check_means(const UpdateCall& call) {
   const UpdateTensors& tensors = call.tensors;
@@ -27,7 +27,7 @@ void check_means(const UpdateCall& call) {
             "; it must be float32 and have ", count, " elements");
 }
 
-/// The gradient, a chunk at a time: `visit(part, begin, end, numbers)`. Parts are cut at the same places whatever the
+/// Calls `visit(part, begin, end, numbers)` for each chunk of the gradient. Parts are cut at the same elements for any
 /// thread count.
 template <typename Visit>
 void for_each_gradient_chunk(const ElementUpdate& update, const Visit& visit) {
@@ -44,7 +44,7 @@ void for_each_gradient_chunk(const ElementUpdate& update, const Visit& visit) {
   });
 }
 
-/// Of the elements [begin, end): `visit(row, column, offset from begin, count)` for each row that they lie in.
+/// Calls `visit(row, column, offset from begin, count)` for each row that holds some of the elements [begin, end).
 template <typename Visit>
 void for_each_row(const MatrixShape& shape, int64_t begin, int64_t end, const Visit& visit) {
   for (int64_t at = begin; at < end;) {
@@ -63,12 +63,12 @@ void run_adafactor(const UpdateCall& call, const Draw& draw) {
   const int64_t parts = adafactor_parts(update.count);
   const double rate = scalar_of(call.learning_rate), threshold = call.numbers[0], weight_decay = call.numbers[1];
   const auto grad_scale = static_cast<float>(scalar_of(call.tensors.grad_scale));
-  const double kept = std::pow(scalar_of(call.step) + 1, kDecayExponent);  // of the new squares
+  const double kept = std::pow(scalar_of(call.step) + 1, kDecayExponent);  // weight of the new squares
   auto* row_means = call.tensors.state[0].values.mutable_data_ptr<float>();
   auto* column_means = call.tensors.state[1].values.mutable_data_ptr<float>();
 
-  // Sums of squares by row and column. Each part has its own columns, and of rows those that it touches: a row that two
-  // parts share has a place in both.
+  // Sums of squares by row and column. Each part has its own column sums, and sums of the rows that it touches. A row
+  // that two parts share has one sum in each.
   const auto options = parameter.options().requires_grad(false);
   const Tensor column_sums = at::zeros({parts, shape.columns}, options.dtype(at::kFloat));
   const Tensor row_sums = at::zeros({shape.rows + parts}, options.dtype(at::kDouble));
@@ -92,7 +92,7 @@ void run_adafactor(const UpdateCall& call, const Draw& draw) {
     row_means[row] = static_cast<float>((1 - kept) * row_means[row] + kept * mean);
     mean_of_rows += row_means[row] / static_cast<double>(shape.rows);
   }
-  // From here on: what elements of a row and of a column are multiplied by.
+  // From here on the column sums and row sums become the factors of a column's and of a row's elements.
   for (int64_t column = 0; column < shape.columns; ++column) {
     double sum = 0;
     for (int64_t part = 0; part < parts; ++part) sum += columns[part * shape.columns + column];
@@ -104,7 +104,7 @@ void run_adafactor(const UpdateCall& call, const Draw& draw) {
     return std::sqrt(mean_of_rows / static_cast<double>(row_means[row])) / static_cast<double>(grad_scale);
   };
 
-  // The root mean square of the update; longer ones are shortened to the threshold.
+  // The root mean square of the update; longer updates are shortened to the threshold.
   std::array<double, kAdafactorParts> squares{};
   for_each_gradient_chunk(update, [&](int64_t part, int64_t begin, int64_t end, const float* gradient) {
     for_each_row(shape, begin, end, [&](int64_t row, int64_t column, int64_t at, int64_t count) {

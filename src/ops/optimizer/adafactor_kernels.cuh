@@ -1,8 +1,8 @@
-// Adafactor in five passes: sums of squares by row and column, the means' rows, the means' columns, the length of the
-// update, and the update itself. Sums are partial ones in scratch, added up in order: the same in every run.
+// Implements Adafactor in five passes: sums of squares by row and column, the means' rows, the means' columns, the
+// length of the update, and the update itself. Sums are partial sums in scratch, added in order: the same in every run.
 //
-// With m the mean of the rows' means, an element of row r and column c moves by g / sqrt(row_r column_c / m); what
-// depends on the row alone and on the column alone are factors of float32, m is left to the end.
+// With m the mean of the rows' means, an element of row r and column c moves by g / sqrt(row_r column_c / m). The terms
+// of only the row and of only the column are float32 factors; m is applied at the end.
 #pragma once
 
 #include "ops/arithmetic/packed_numbers.cuh"
@@ -10,13 +10,13 @@
 
 namespace plimsoll::cuda {
 
-/// Scratch, cut up as adafactor_scratch_bytes() says.
+/// The scratch, in the layout of adafactor_scratch_bytes().
 struct AdafactorScratch {
   double* squares = nullptr;     ///< [kSquareParts]
   float* row_sums = nullptr;     ///< [rows, tiles across]
-  float* column_sums = nullptr;  ///< [tiles down, columns]; then, of the first row, what columns are multiplied by
+  float* column_sums = nullptr;  ///< [tiles down, columns]; the first row later holds the columns' factors
   float* row_factors = nullptr;  ///< [rows]
-  float* step = nullptr;         ///< what every element is multiplied by, and what is kept of the parameter
+  float* step = nullptr;         ///< the factor of every element, and the factor of the parameter
 };
 
 struct Adafactor {
@@ -36,9 +36,9 @@ struct Adafactor {
 };
 
 constexpr float kAdafactorEpsilon = 1e-30f;  // added to squares
-constexpr double kAdafactorExponent = -0.8;  // section 7.2: the mean forgets by 1 - step^-0.8
+constexpr double kAdafactorExponent = -0.8;  // section 7.2: the mean decays by 1 - step^-0.8
 
-/// One number of a gradient.
+/// Returns element `i` of a gradient.
 __device__ inline float number_at(const ops::Values& values, int64_t i, int64_t count) {
   switch (values.format) {
     case ops::Format::float32:
@@ -49,15 +49,15 @@ __device__ inline float number_at(const ops::Values& values, int64_t i, int64_t 
       return widen(static_cast<const float16*>(values.data)[i]);
     case ops::Format::float64:
       return static_cast<float>(static_cast<const double*>(values.data)[i]);
-    default: {  // 8 bits: accumulators do not have fewer
+    default: {  // 8 bits: accumulators never have fewer
       const uint32_t code = static_cast<const uint8_t*>(values.data)[ops::place_of_bits8(i, count)];
       return ops::numbers_of<ops::E4M3, false, 8, float>(code, ops::power_of_two(values.scales[i / ops::kBlock8]));
     }
   }
 }
 
-/// For each row of a tile: `number(r, c, j)` for the lane's columns of it, j = 0 .. 3, and
-/// then `done(r)`; the whole warp calls together.
+/// Calls `number(r, c, j)` for each row of a tile and for the lane's columns of it, j = 0 .. 3. Calls `done(r)` after
+/// each row. The whole warp calls together.
 template <typename OfNumber, typename OfRow>
 __device__ inline void for_each_in_tile(const Adafactor& in, int64_t tile, const OfNumber& number, const OfRow& done) {
   const int64_t first_row = tile / in.across * in.rows_of_tile, first_column = tile % in.across * 128;
@@ -105,7 +105,7 @@ __device__ inline float moved_mean(float mean, double sum, int64_t count, double
 __device__ inline float factor_of(float mean) {
   return static_cast<float>(1 / sqrt(static_cast<double>(mean)));
 }
-/// Of the new squares; one thread of the block works it out.
+/// Returns the weight of the new squares; one thread of the block computes it.
 __device__ inline double kept_of_new(const StepPointers& scalars) {
   __shared__ double kept;
   if (threadIdx.x == 0) kept = pow(static_cast<double>(*scalars.step) + 1, kAdafactorExponent);
@@ -140,7 +140,7 @@ __global__ void adafactor_columns(Adafactor in) {
   }
 }
 
-/// The sum of (g factors)^2, without m and the gradient's scale.
+/// Computes the sum of (g factors)^2, without m and the gradient's scale.
 __global__ void adafactor_length(Adafactor in) {
   if (*in.scalars.skipped != 0) return;
   const int64_t warps = grid_threads() / kWarp;
@@ -163,7 +163,7 @@ __global__ void adafactor_length(Adafactor in) {
   if (threadIdx.x == 0) in.scratch.squares[blockIdx.x] = total;
 }
 
-/// One block.
+/// Computes the step's factors in one block.
 __global__ void adafactor_step(Adafactor in, int64_t parts) {
   if (*in.scalars.skipped != 0) return;
   double total = 0, rows = 0;

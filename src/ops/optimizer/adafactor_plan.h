@@ -1,5 +1,5 @@
-// The matrix that Adafactor sees in a parameter, and the parts that its sums are taken in. No libtorch: the kernel, the
-// state and the figures for its workspace (workspace_cpu.cpp) must agree.
+// Declares the matrix that Adafactor sees in a parameter, and the parts in which its sums are taken. No libtorch: the
+// kernel, the state and the estimates of its workspace (workspace_cpu.cpp) must agree.
 #pragma once
 
 #include "ops/arithmetic/formats.h"
@@ -11,8 +11,8 @@ struct MatrixShape {
   int64_t rows = 1, columns = 1;
 };
 
-/// A row is what lies together in memory: one slice of the dimension with the largest stride. A vector is one row,
-/// whose column means are then the means of its squares themselves.
+/// Returns the shape of the matrix. A row is contiguous in memory: one slice of the dimension with the largest stride.
+/// A vector is one row; its column means are then the means of its squares themselves.
 inline MatrixShape matrix_shape(Dims sizes, Dims strides) {
   const int64_t count = elements(sizes);
   if (sizes.size() < 2 || count == 0) return {1, count};
@@ -22,7 +22,7 @@ inline MatrixShape matrix_shape(Dims sizes, Dims strides) {
   return {sizes[outermost], count / sizes[outermost]};
 }
 
-/// Each part of the elements has its own column sums.
+/// Maximum number of parts of the elements; each part has its own column sums.
 constexpr int64_t kAdafactorParts = 16;
 inline int64_t adafactor_parts(int64_t count) {
   return std::clamp<int64_t>(div_up(count, kChunk), 1, kAdafactorParts);

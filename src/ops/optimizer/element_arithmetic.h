@@ -1,5 +1,6 @@
-// One number of each optimizer, and what the scalars of a step come to: for the CPU's loops and for GPU kernels, which
-// come to the same bits. `Number` is float, double, or Unfused of them (host_device.h).
+// Implements the update of one element by each optimizer, and the factors derived from a step's scalars. The CPU's
+// loops and the GPU kernels share it and produce the same bits. `Number` is float, double, or Unfused of them
+// (host_device.h).
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,10 @@ namespace plimsoll::ops {
 
 template <typename Number>
 struct AdamWStep {
-  Number unscale;  ///< 1 / grad_scale, which gradients are multiplied by: dividing each would cost as much as the rest
-  Number kept;     ///< 1 - learning rate x weight decay
-  Number beta1, beta2;     ///< of the means
-  Number rest1, rest2;     ///< 1 - beta, worked out in float64
+  Number unscale;          ///< 1 / grad_scale, which multiplies gradients: a division each would double the cost
+  Number kept;             ///< 1 - learning rate x weight decay
+  Number beta1, beta2;     ///< decay rates of the means
+  Number rest1, rest2;     ///< 1 - beta, computed in float64
   Number step_size;        ///< learning rate / (1 - beta1^step)
   Number root_correction;  ///< 1 / sqrt(1 - beta2^step)
   Number eps;
@@ -27,12 +28,12 @@ struct SgdStep {
   Number unscale, kept, learning_rate, momentum;
 };
 
-/// The scalars that an update reads. `step` counts the updates before it.
+/// The scalars that an update reads. `step` is the number of updates before it.
 struct StepNumbers {
   double step = 0, learning_rate = 0, grad_scale = 1;
 };
 
-/// base^exponent by squaring: std::pow is not the same to the last bit everywhere.
+/// Returns base^exponent by squaring: the last bit of std::pow differs between platforms.
 PLIMSOLL_HOST_DEVICE Unfused<double> whole_power(double base, double exponent) {
   Unfused<double> power(1.0), square(base);
   for (auto left = static_cast<uint64_t>(exponent); left != 0; left >>= 1) {
@@ -42,7 +43,7 @@ PLIMSOLL_HOST_DEVICE Unfused<double> whole_power(double base, double exponent) {
   return power;
 }
 
-/// numbers: beta1, beta2, weight decay, eps.
+/// Returns the factors of a step; `numbers`: beta1, beta2, weight decay, eps.
 template <typename Number>
 PLIMSOLL_HOST_DEVICE AdamWStep<Number> adamw_step(const StepNumbers& of, const double* numbers) {
   using Wide = Unfused<double>;
@@ -60,7 +61,7 @@ PLIMSOLL_HOST_DEVICE AdamWStep<Number> adamw_step(const StepNumbers& of, const d
           number(Wide(numbers[3]))};
 }
 
-/// numbers: beta1, beta2, weight decay.
+/// Returns the factors of a step; `numbers`: beta1, beta2, weight decay.
 template <typename Number>
 PLIMSOLL_HOST_DEVICE LionStep<Number> lion_step(const StepNumbers& of, const double* numbers) {
   using Wide = Unfused<double>;
@@ -84,7 +85,7 @@ PLIMSOLL_HOST_DEVICE SgdStep<Number> sgd_step(const StepNumbers& of, double mome
           number(Wide(momentum))};
 }
 
-/// mean <- beta1 mean + (1 - beta1) g, square <- beta2 square + (1 - beta2) g^2,
+/// Computes mean <- beta1 mean + (1 - beta1) g, square <- beta2 square + (1 - beta2) g^2,
 /// p <- kept p - step_size mean / (sqrt(square) root_correction + eps)
 template <typename Number>
 PLIMSOLL_HOST_DEVICE void adamw_element(Number& p, Number g, Number& mean, Number& square,
@@ -97,7 +98,7 @@ PLIMSOLL_HOST_DEVICE void adamw_element(Number& p, Number g, Number& mean, Numbe
   p = step.kept * p - step.step_size * m / (square_root(v) * step.root_correction + step.eps);
 }
 
-/// p <- kept p - learning_rate sign(beta1 mean + (1 - beta1) g), mean <- beta2 mean + (1 - beta2) g
+/// Computes p <- kept p - learning_rate sign(beta1 mean + (1 - beta1) g), mean <- beta2 mean + (1 - beta2) g
 template <typename Number>
 PLIMSOLL_HOST_DEVICE void lion_element(Number& p, Number g, Number& mean, const LionStep<Number>& step) {
   const Number gradient = g * step.unscale, zero(0);
@@ -107,7 +108,7 @@ PLIMSOLL_HOST_DEVICE void lion_element(Number& p, Number g, Number& mean, const 
   mean = step.beta2 * mean + step.rest2 * gradient;
 }
 
-/// momentum <- beta momentum + g, p <- kept p - learning_rate momentum
+/// Computes momentum <- beta momentum + g, p <- kept p - learning_rate momentum
 template <typename Number>
 PLIMSOLL_HOST_DEVICE void momentum_sgd_element(Number& p, Number g, Number& momentum, const SgdStep<Number>& step) {
   const Number moved = step.momentum * momentum + g * step.unscale;
@@ -115,13 +116,13 @@ PLIMSOLL_HOST_DEVICE void momentum_sgd_element(Number& p, Number g, Number& mome
   p = step.kept * p - step.learning_rate * moved;
 }
 
-/// p <- kept p - learning_rate g
+/// Computes p <- kept p - learning_rate g
 template <typename Number>
 PLIMSOLL_HOST_DEVICE void sgd_element(Number& p, Number g, const SgdStep<Number>& step) {
   p = step.kept * p - step.learning_rate * (g * step.unscale);
 }
 
-/// momentum <- decay momentum + g, and g + decay momentum, where g is the gradient divided by its scale.
+/// Computes momentum <- decay momentum + g and returns g + decay momentum; g is the gradient divided by its scale.
 template <typename Number>
 PLIMSOLL_HOST_DEVICE Number nesterov_element(Number gradient, Number& momentum, Number grad_scale, Number decay) {
   const Number g = gradient / grad_scale;

@@ -68,7 +68,7 @@ void check_update(const UpdateTensors& tensors) {
   companion_of(tensors);
   require(tensors.gradient_scales.defined() || tensors.gradient.sizes() == parameter.sizes(), op, "the gradient is ",
           tensors.gradient.sizes(), ", the parameter ", parameter.sizes());
-  // A gradient of another order is copied; any other layout is one that format_of knows.
+  // A gradient in another order is copied. Only layouts that format_of() knows are accepted otherwise.
   if (tensors.gradient_scales.defined())
     require(format_of(op, "the gradient", tensors.gradient, tensors.gradient_scales, parameter) == Format::bits8, op,
             "the gradient has 4 bits; accumulators have 8 or more");
@@ -101,7 +101,7 @@ ElementUpdate bind_update(const UpdateTensors& tensors, const Draw& draw) {
   at::Tensor gradient = tensors.gradient;
   if (!tensors.gradient_scales.defined() && !same_order(gradient.sizes(), gradient.strides(), parameter.strides())) {
     gradient = at::empty_strided(parameter.sizes(), parameter.strides(), gradient.options());
-    // Of one more dimension: transposing a matrix, libtorch would take a buffer of its own.
+    // The copy has one more dimension: to transpose a matrix, libtorch would allocate a buffer of its own.
     gradient.unsqueeze(0).copy_(tensors.gradient.unsqueeze(0));
     update.held = gradient;
   }

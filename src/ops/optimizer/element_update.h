@@ -1,9 +1,10 @@
-// What the element-wise optimizer operators share: their operands, the checks of these, and the pass over them.
+// Declares the parts that element-wise optimizer operators share: their operands, the checks of these, and the pass
+// over them.
 //
 //     for each 512 elements:  unpack parameter, gradient, state  ->  update  ->  pack parameter, state
 //
-// What is float32 is worked on where it lies. A chunk is one thread's, and chunks are cut at the same places whatever
-// the thread count and whatever else is updated in the same call: results do not depend on either.
+// float32 operands are processed in place. One thread processes a chunk. Chunks are cut at the same elements for any
+// thread count and for any other parameters in the same call; results depend on neither.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -20,36 +21,37 @@
 
 namespace plimsoll::ops {
 
-/// A mean that an optimizer keeps, one number for each of the parameter.
+/// A mean that an optimizer keeps, one value for each element of the parameter.
 struct StateTensor {
   const char* name;
   at::Tensor values;
-  at::Tensor scales;  ///< of 8 and 4 bits only
+  at::Tensor scales;  ///< 8 and 4 bits only
   bool squares = false;
-  bool element_wise = true;  ///< one number for each of the parameter
+  bool element_wise = true;  ///< one value for each element of the parameter
 };
 
-/// Tensors of a call. Undefined: `companion`, `gradient_scales`, where there is none.
+/// The tensors of a call. `companion` and `gradient_scales` are undefined if there is none.
 struct UpdateTensors {
   const char* op;
   at::Tensor parameter, companion, gradient, gradient_scales;
   std::vector<StateTensor> state;
   at::Tensor grad_scale, skipped;
-  bool stochastic_state = false;      ///< state of 16 bits is rounded so; of fewer it always is
-  bool stochastic_parameter = false;  ///< a parameter of 16 bits is
+  bool stochastic_state = false;      ///< 16-bit state is rounded stochastically; state of 8 and 4 bits always is
+  bool stochastic_parameter = false;  ///< a 16-bit parameter is rounded stochastically
 };
 
-/// Throws UserError where the tensors do not belong together. Touches no data: for Meta tensors too.
+/// Throws UserError if the tensors do not belong together. Accesses no data, so it also accepts Meta tensors.
 void check_update(const UpdateTensors& tensors);
 
-/// The same for tensors of a format; also for accumulators.
+/// Returns the format of `values` and `scales`. Throws UserError if they do not belong to `parameter`. Also for
+/// accumulators.
 Format format_of(const char* op, const char* name, const at::Tensor& values, const at::Tensor& scales,
                  const at::Tensor& parameter);
 
-/// The number in a tensor of no dimensions, on the CPU.
+/// Returns the value of a CPU tensor of no dimensions.
 double scalar_of(const at::Tensor& tensor);
 
-/// Operands where they lie.
+/// The operands of one update, as pointers to their memory.
 struct ElementUpdate {
   Weights parameter;
   Values gradient;
@@ -58,15 +60,15 @@ struct ElementUpdate {
   int64_t count = 0;
   Rounding parameter_rounding;
   std::array<Rounding, 2> state_rounding;
-  bool random = false;  ///< something is rounded at random; all of an element by the same bits, drawn once
+  bool random = false;  ///< true: stochastic rounding; an element's values share the same bits, drawn once
   Draw draw;
-  at::Tensor held;  ///< a copy of the gradient in the parameter's order, where it has another
+  at::Tensor held;  ///< a copy of the gradient in the parameter's order, if its own order differs
 
   bool is_wide() const { return parameter.format == Format::float64; }
 };
 ElementUpdate bind_update(const UpdateTensors& tensors, const Draw& draw);
 
-/// Numbers of a chunk: in place for `Number`, else unpacked into `buffer`.
+/// Returns the values of a chunk: in place if they are of type `Number`, else unpacked into `buffer`.
 template <typename Number>
 Number* opened(const Values& values, int64_t begin, int64_t count, float* narrow, Number* buffer);
 template <>
@@ -108,7 +110,7 @@ inline float* opened_weights(const Weights& weights, int64_t begin, int64_t coun
   return buffer;
 }
 
-/// Where a thread unpacks the numbers of a chunk.
+/// The buffers into which a thread unpacks the values of a chunk.
 template <typename Number>
 struct ChunkBuffers {
   static constexpr bool kWide = std::is_same_v<Number, double>;
@@ -117,7 +119,7 @@ struct ChunkBuffers {
   Drawn drawn;
 };
 
-/// The chunk of `one` that begins at element `begin`.
+/// Updates the chunk of `one` that begins at element `begin`.
 template <typename Number, typename Update>
 void update_chunk(const ElementUpdate& one, int64_t begin, ChunkBuffers<Number>& buffers, const Update& update) {
   constexpr bool wide = ChunkBuffers<Number>::kWide;
@@ -142,12 +144,12 @@ void update_chunk(const ElementUpdate& one, int64_t begin, ChunkBuffers<Number>&
       pack(one.parameter, begin, count, parameter, by_them(one.parameter_rounding));
 }
 
-/// Calls `update(Number* parameter, const Number* gradient, Number* first, Number* second, int64_t first_index,
-/// int64_t count)` for every chunk of all of them, on several threads; `first` and `second` are null where there is no
-/// such state. Threads share the chunks of all: many small ones keep them as busy as a large one.
+/// Calls `update(Number* parameter, const Number* gradient, Number* first, Number* second, int64_t first_index, int64_t
+/// count)` for every chunk of all updates, on several threads. `first` and `second` are null if there is no such state.
+/// Threads share the chunks of all updates, so small updates keep them as busy as a large one does.
 template <typename Number, typename Update>
 void for_each_chunk(std::span<const ElementUpdate> all, const Update& update) {
-  c10::SmallVector<int64_t, 64> ends;  // by update: how many chunks it and those before it have
+  c10::SmallVector<int64_t, 64> ends;  // by update: number of chunks of it and of those before it
   int64_t chunks = 0;
   for (const ElementUpdate& one : all) ends.push_back(chunks += (one.count + kChunk - 1) / kChunk);
   at::parallel_for(0, chunks, 32, [&](int64_t first_chunk, int64_t last_chunk) {

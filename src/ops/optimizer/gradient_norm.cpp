@@ -14,7 +14,7 @@ namespace {
 
 using at::Tensor;
 
-// Blocks that one thread sums without a break.
+// Blocks that one thread sums in sequence.
 constexpr int64_t kBlocksOfThread = 64;
 
 }  // namespace
@@ -61,7 +61,7 @@ void put_norm(Tensor& norms, Tensor& skipped, int64_t index, double sum_of_squar
   if (!std::isfinite(norm)) *skipped.mutable_data_ptr<float>() = 1;
 }
 
-// Whatever the thread count, the sums are the same.
+// Computes the sums of blocks, which are the same for any thread count.
 void sum_blocks(const Tensor& dense, double* sums) {
   const int64_t count = dense.numel();
   const void* data = dense.const_data_ptr();
@@ -74,7 +74,7 @@ void sum_blocks(const Tensor& dense, double* sums) {
 
 void gradient_norm_cpu(Tensor& norms, Tensor& skipped, const Tensor& gradient, int64_t index) {
   check_gradient_norm(norms, skipped, gradient, index);
-  // In whatever order the elements lie.
+  // The order of the elements in memory does not matter if there are no gaps.
   const Tensor dense = gradient.is_non_overlapping_and_dense() ? gradient : contiguous_copy(gradient);
   std::vector<double> sums(static_cast<size_t>(div_up(dense.numel(), kNormBlock)));
   sum_blocks(dense, sums.data());

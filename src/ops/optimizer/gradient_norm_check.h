@@ -8,7 +8,7 @@
 
 namespace plimsoll::ops {
 
-/// Each throws UserError for arguments that do not belong together. They are the Meta kernels too.
+/// Throw UserError for arguments that do not belong together. The functions are also the Meta kernels.
 void check_gradient_norm(at::Tensor& norms, at::Tensor& skipped, const at::Tensor& gradient, int64_t index);
 void check_block_sums(at::Tensor& sums, const at::Tensor& gradient, int64_t first);
 void check_norms_of_blocks(at::Tensor& norms, at::Tensor& skipped, const at::Tensor& sums, int64_t ranks,

@@ -16,7 +16,7 @@ static_assert(kCudaNormBlock == kNormBlock, "slices of gradients would begin ins
 void gradient_norm_cuda(Tensor& norms, Tensor& skipped, const Tensor& gradient, int64_t index) {
   check_gradient_norm(norms, skipped, gradient, index);
   const cuda::OnDevice on(gradient);
-  // In whatever order the elements lie.
+  // The order of the elements in memory does not matter if there are no gaps.
   const Tensor dense = gradient.is_non_overlapping_and_dense() ? gradient : gradient.contiguous();
   const Tensor partials = at::empty({div_up(dense.numel(), kCudaNormBlock)}, gradient.options().dtype(at::kDouble));
   cuda::launch_gradient_norm(

@@ -1,4 +1,4 @@
-// The sum of the squares of a gradient's elements: a block a piece, then one block over the pieces.
+// Implements the sum of the squares of a gradient's elements: one block a piece, then one block for the sums of pieces.
 #pragma once
 
 #include "ops/device_support.cuh"
@@ -8,8 +8,8 @@ namespace plimsoll::cuda {
 
 constexpr int kSumThreads = 256;
 
-/// partials[b] = the sum over the elements [b * piece, (b + 1) * piece). Squares of one pack are added in float32 while
-/// they stay in its range, packs in float64. Elements behind the last one count as zeros.
+/// Computes partials[b] = the sum of squares over the elements [b * piece, (b + 1) * piece). Squares of one pack are
+/// added in float32 if they stay in its range, packs in float64. Elements behind the last one count as zeros.
 template <typename T, int pack>
 __global__ void __launch_bounds__(kSumThreads)
     sum_squares(const T* data, int64_t count, int64_t piece, double* partials) {
@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
-/// The norm whose sums of blocks are `sum_of(i)` for i below `count`: thread 0 writes it. All threads of a block call.
+/// Computes the norm from the sums of blocks `sum_of(i)`, i below `count`; thread 0 writes it. All threads of a block
+/// call.
 template <typename SumOf>
 __device__ void take_norm(const SumOf& sum_of, int64_t count, float* norm, float* skipped) {
   double total = 0;
@@ -48,7 +49,7 @@ __device__ void take_norm(const SumOf& sum_of, int64_t count, float* norm, float
   if (threadIdx.x != 0) return;
   const float result = static_cast<float>(sqrt(total));
   *norm = result;
-  if (!(result <= 3.402823466e+38f)) *skipped = 1;  // infinite, or not a number
+  if (!(result <= 3.402823466e+38f)) *skipped = 1;  // infinite, or NaN
 }
 
 static __global__ void __launch_bounds__(kSumThreads)
@@ -56,8 +57,8 @@ static __global__ void __launch_bounds__(kSumThreads)
   take_norm([partials](int64_t i) { return partials[i]; }, count, norm, skipped);
 }
 
-/// Block g takes the norm of gradient g. Its sums are those of rank 0, then of rank 1 and so on, as finish_norm() has
-/// them for a whole gradient: the sums of the padding at the end are zeros.
+/// Computes the norm of gradient g in block g. Its sums are those of rank 0, then of rank 1 and so on, in
+/// finish_norm()'s order for a whole gradient. The sums of the padding at the end are zeros.
 static __global__ void __launch_bounds__(kSumThreads)
     finish_norms(const double* sums, int64_t ranks, int64_t of_rank, BlocksOfGradients of, float* norms, int64_t stride,
                  float* skipped) {

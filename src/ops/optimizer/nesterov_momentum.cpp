@@ -1,4 +1,4 @@
-// The first half of Muon: momentum, and what the update is made from.
+// Implements the first half of Muon: the momentum and the input of the update.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -51,7 +51,7 @@ Tensor nesterov_momentum_cpu(PLIMSOLL_PARAMETERS) {
   };
   const Values g = values("the gradient", from, gradient_scales, from);
   const Values m = values("momentum", momentum, momentum_scales, from), to = values("the result", result, {}, from);
-  // Stream 1, as of the other optimizers' first mean; 0 is the parameter's.
+  // Stream 1 is the first mean's, as in the other optimizers; 0 is the parameter's.
   const Rounding rounding{stochastic_state, draw_of_step(seed, scalar_of(step)).of(1)};
   const auto kept = static_cast<float>(decay), scale = static_cast<float>(scalar_of(grad_scale));
   const int64_t count = from.numel();

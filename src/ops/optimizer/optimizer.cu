@@ -4,9 +4,9 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 2048;  ///< enough for any GPU there is; each works out the step's numbers once
+constexpr int64_t kMostBlocks = 2048;  ///< enough for any current GPU; each block computes the step's numbers once
 
-/// Of blocks that hold two thousand numbers at a time.
+/// Returns the number of blocks, each of which processes 2048 elements at a time.
 unsigned blocks_for(int64_t count) {
   constexpr int64_t kAtATime = int64_t{kThreads} / kLanesOfBlock * ops::kDrawnAtATime;
   return static_cast<unsigned>(div_up_blocks(count, kAtATime, kMostBlocks));

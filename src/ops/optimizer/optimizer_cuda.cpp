@@ -1,5 +1,5 @@
-// The optimizers' operators on CUDA. Scalars (step, learning rate, the gradient's scale, whether to skip) are read
-// where they lie, on the device: nothing waits for them, and a captured graph of the step stays true.
+// Implements the optimizers' operators on CUDA. The kernels read scalars (step, learning rate, the gradient's scale,
+// the skip flag) from device memory. Nothing waits for them, and a captured graph of the step stays valid.
 #include "ops/optimizer/optimizer_launch.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -65,7 +65,7 @@ void update_group(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const std::vector<ops::UpdateCall> calls = ops::pop_group(op, stack);
   if (calls.empty()) return;
   const OnDevice device(calls[0].tensors.parameter);
-  std::vector<ops::ElementUpdate> bound;  // which hold copies of gradients until the kernels have been launched
+  std::vector<ops::ElementUpdate> bound;  // holds copies of gradients until the kernels are launched
   std::vector<UpdateTarget> targets;
   for (const ops::UpdateCall& call : calls) {
     bound.push_back(ops::bind_update(call.tensors, {}));
@@ -130,7 +130,7 @@ void accumulate_by(const Tensor& accumulator, const Optional& scales, const Tens
       accumulator.add_(gradient);
     return;
   }
-  // Both are walked through in the accumulator's order.
+  // Both tensors are read in the accumulator's order.
   Tensor from = gradient;
   if (!ops::same_order(gradient.sizes(), gradient.strides(), accumulator.strides())) {
     from = at::empty_strided(accumulator.sizes(), accumulator.strides(), gradient.options());
@@ -144,8 +144,8 @@ void accumulate(const Tensor& accumulator, const Optional& scales, const Tensor&
   accumulate_by(accumulator, scales, gradient, overwrite, false, {});
 }
 
-/// What a CPU's generator of the same seed gives first: the executor seeds before each operator that draws. After that
-/// the generator's offset tells one call from the next.
+/// Returns the first draw of a CPU generator with the same seed: the executor seeds before each operator that draws.
+/// After that the generator's offset distinguishes calls.
 ops::Draw draw_from(const std::optional<at::Generator>& given, const Tensor& tensor) {
   at::Generator generator = given && given->defined() ? *given : at::globalContext().defaultGenerator(tensor.device());
   const std::lock_guard lock(generator.mutex());

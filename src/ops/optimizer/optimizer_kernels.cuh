@@ -1,5 +1,6 @@
-// The element-wise optimizers, gradient accumulators and numbers unpacked, one pass each. Arithmetic and rounding are
-// the CPU's (element_arithmetic.h, small_float.h), rounded operation by operation: the bits are the same.
+// Implements the element-wise optimizers, gradient accumulators and the unpacking of values, one pass each. Arithmetic
+// and rounding are the CPU's (element_arithmetic.h, small_float.h), rounded operation by operation: the bits are the
+// same.
 #pragma once
 
 #include "ops/arithmetic/packed_numbers.cuh"
@@ -53,14 +54,14 @@ __device__ inline ops::StepNumbers read_scalars(const StepPointers& scalars) {
   return {*scalars.step, scalars.learning_rate != nullptr ? *scalars.learning_rate : 0.0, *scalars.grad_scale};
 }
 
-/// The part of an update that falls to this thread's block, the `index`th of so many. The parameter's `Number`s are
-/// float, or double for float64 parameters.
+/// Updates the part of a target that belongs to this thread's block, the `index`th of `blocks`. The parameter's
+/// `Number`s are float, or double for float64 parameters.
 template <typename Number, template <typename> typename Rule>
 __device__ inline void update_by_block(const UpdateTarget& target, const StepPointers& scalars,
                                        const RuleNumbers& numbers, unsigned index, unsigned blocks) {
   using Exact = ops::Unfused<Number>;
   using Formula = Rule<Exact>;
-  // Of the block: a whole power takes as long as updating many elements.
+  // One thread computes the step for the block: a whole power takes as long as updating many elements.
   __shared__ typename Formula::Step step_of_block;
   __shared__ uint32_t key_of_block[2];
   if (*scalars.skipped != 0) return;
@@ -83,7 +84,7 @@ __device__ inline void update_by_block(const UpdateTarget& target, const StepPoi
     for (int v = 0; v < kEach; ++v) {
       Exact parameter(p[v]), first(state[0][v]), second(state[1][v]);
       Formula::apply(parameter, Exact(g[v]), first, second, step);
-      const bool there = at.has(v);  // else it must stay 0: a block's scale looks at it
+      const bool there = at.has(v);  // else it must stay 0: the block's scale depends on it
       p[v] = there ? parameter.value : Number(0);
       state[0][v] = there ? first.value : Number(0);
       state[1][v] = there ? second.value : Number(0);
@@ -100,11 +101,11 @@ __global__ void update_elements(UpdateTarget target, StepPointers scalars, RuleN
   update_by_block<Number, Rule>(target, scalars, numbers, blockIdx.x, gridDim.x);
 }
 
-/// Each block works on one of the targets. The table stays where the launch put it (constant memory): all threads of a
-/// block read the same entry.
+/// Updates one of the targets in each block. The table stays in the launch's constant memory: all threads of a block
+/// read the same entry.
 template <typename Number, template <typename> typename Rule>
 __global__ void update_targets(const __grid_constant__ UpdateTable table, StepPointers scalars, RuleNumbers numbers) {
-  // The last one whose first block is not behind this one.
+  // The loop finds the last target whose first block is at most this block.
   int at = 0, beyond = table.count;
   while (at + 1 < beyond) {
     const int middle = (at + beyond) / 2;
@@ -122,7 +123,7 @@ __global__ void nesterov_momentum(ops::Values gradient, ops::Values momentum, op
   using Exact = ops::Unfused<float>;
   const bool skipped = *scalars.skipped != 0;
   const Exact grad_scale(*scalars.grad_scale), kept(decay);
-  // Stream 1, as of the other optimizers' first mean; 0 is the parameter's.
+  // Stream 1 is the first mean's, as in the other optimizers; 0 is the parameter's.
   const ops::Draw draw = ops::draw_of_step(seed, *scalars.step).of(1);
   for_each_place(count, [&](const Place& at) {
     float g[kEach], mean[kEach], out[kEach] = {};
@@ -167,7 +168,7 @@ __global__ void unpack_numbers(ops::Values values, int64_t count, float* to) {
   });
 }
 
-/// Squares are summed without their block's scale, which squared is too much for float32.
+/// Sums squares without their block's scale, because the squared scale exceeds the range of float32.
 __global__ void sum_squares_of_blocks(ops::Values values, int64_t count, double* parts) {
   double total = 0;
   for_each_place(count, [&](const Place& at) {
@@ -180,7 +181,7 @@ __global__ void sum_squares_of_blocks(ops::Values values, int64_t count, double*
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const float x = ops::numbers_of<ops::E4M3, false, 8, float>(word >> (8 * k), 1.0f);
-        sum += x * x;  // codes that are not there are 0
+        sum += x * x;  // missing codes are 0
       }
     }
     total += static_cast<double>(sum) * scale * scale;

@@ -1,16 +1,16 @@
-// The scratch of the optimizers' CUDA kernels. No libtorch, no CUDA: launchers, operators and the figures for their
-// workspace (workspace_cuda_rules.h) must agree.
+// Declares the scratch of the optimizers' CUDA kernels. No libtorch, no CUDA: launchers, operators and the estimates of
+// their workspace (workspace_cuda_rules.h) must agree.
 #pragma once
 
 #include "ops/optimizer/adafactor_plan.h"
 
 namespace plimsoll::cuda {
 
-/// Sums that a norm is taken in, float64 each.
+/// Number of partial sums of a norm, float64 each.
 constexpr int64_t kNormParts = 256;
 
-/// Adafactor's matrix in tiles, each a warp's: kTileColumns wide and so many rows high that a column has at most
-/// kMostRowParts sums.
+/// A division of Adafactor's matrix into tiles, one per warp. A tile is kTileColumns wide, and high enough that a
+/// column has at most kMostRowParts sums.
 struct AdafactorTiles {
   static constexpr int64_t kTileColumns = 128, kMostRowParts = 128, kFewestRows = 16, kSquareParts = 1024;
 
@@ -21,8 +21,8 @@ struct AdafactorTiles {
   int64_t rows_of_tile, down, across;
 };
 
-/// In this order: sums of squares of the update (float64), by row and tile, by tile and column, what rows are
-/// multiplied by, and the step's numbers (float32).
+/// Returns the bytes of scratch. It holds, in this order: sums of squares of the update (float64), sums by row and
+/// tile, sums by tile and column, the rows' factors, the step's numbers. All but the first are float32.
 inline int64_t adafactor_scratch_bytes(const ops::MatrixShape& shape) {
   const AdafactorTiles tiles(shape);
   return AdafactorTiles::kSquareParts * 8 +

@@ -1,5 +1,5 @@
-// The optimizer operators written down plainly, one number at a time and in float64 where rounding is not the subject:
-// what the tests compare the kernels with. Not part of the library.
+// Implements the optimizer operators in plain code, one element at a time, in float64 except where rounding is the
+// subject. The tests compare the kernels with it. It is not part of the library.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 
 namespace plimsoll::ops::reference {
 
-/// A small float: code = sign, exponent, mantissa; exponent 0 is for evenly spaced numbers around zero.
+/// A small float: code = sign, exponent, mantissa; codes with exponent 0 are evenly spaced around zero.
 struct SmallFloat {
   int mantissa_bits;
   int bias;
   bool sign;
-  int last;       ///< the code of the largest number
-  int sign_code;  ///< what is added to the code of a negative number
+  int last;       ///< the code of the largest value
+  int sign_code;  ///< the offset that is added to the code of a negative value
 
   double magnitude(int code) const {
     const int exponent = code >> mantissa_bits, mantissa = code & ((1 << mantissa_bits) - 1);
@@ -32,15 +32,15 @@ inline SmallFloat small_float(Format format, bool squares) {
   return squares ? SmallFloat{1, 3, false, 15, 0} : SmallFloat{1, 1, true, 7, 8};
 }
 
-/// The smallest power of two, as an exponent, with which the largest of a block is in range.
+/// Returns the exponent of the smallest power of two that brings the largest value of a block into range.
 inline int scale_exponent(const SmallFloat& small, double largest) {
   int exponent = -126;
   while (std::ldexp(small.magnitude(small.last), exponent) < largest) ++exponent;
   return exponent;
 }
 
-/// The code of `x` where the block's scale is 2^exponent: the one below, or the one above where what lies between and
-/// sixteen random bits come to one.
+/// Returns the code of `x` for the block's scale 2^exponent. It is the code below, or the code above if the fraction
+/// between them plus sixteen random bits reaches one.
 inline int encode(const SmallFloat& small, double x, int exponent, uint32_t random) {
   const double y = std::ldexp(std::abs(x), -exponent);
   int code = 0;
@@ -53,7 +53,7 @@ inline int encode(const SmallFloat& small, double x, int exponent, uint32_t rand
   return small.sign && std::signbit(x) ? code + small.sign_code : code;
 }
 
-/// Codes one after another, and the scales' bytes.
+/// The codes of a tensor in order, and the bytes of its blocks' scales.
 struct Block {
   std::vector<int> codes;
   std::vector<int> scales;
@@ -74,7 +74,7 @@ inline Block pack(Format format, bool squares, const std::vector<float>& numbers
   return packed;
 }
 
-/// One number of each optimizer: parameter, gradient (already divided by its scale) and means.
+/// An element of each optimizer: parameter, gradient (already divided by its scale) and means.
 struct Element {
   double p, g, first = 0, second = 0;
 };
@@ -97,7 +97,7 @@ inline Element sgd(Element e, double rate, double momentum, double decay) {
   return e;
 }
 
-/// Adafactor on a matrix, row after row; a vector is one row. Gradients are already divided by their scale.
+/// A plain Adafactor on a matrix in row-major order; a vector is one row. Gradients are already divided by their scale.
 struct Adafactor {
   int64_t rows, columns;
   std::vector<double> p, row_mean, column_mean;

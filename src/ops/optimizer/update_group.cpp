@@ -29,7 +29,7 @@ std::vector<UpdateCall> pop_group(const UpdateOp& op, torch::jit::Stack* stack) 
   const size_t members = seeds.size();
   require(first.size() == members, op.name, "a group of ", members, " parameters was given ", first.size(),
           " first elements");
-  // Parameters, gradients and means there must be, the others may be missing.
+  // Parameters, gradients and means are required; the other lists may be empty.
   for (size_t i = 0; i < lists; ++i)
     require(tensors[i].size() == members || (tensors[i].empty() && i % 2 == 1), op.name, "a group of ", members,
             " parameters was given ", tensors[i].size(), " tensors as argument ", i);

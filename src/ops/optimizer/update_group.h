@@ -1,12 +1,13 @@
-// The update operators over several parameters in one call: what passes/group_updates makes of small ones. Each is
-// updated as its own operator would, to the bit.
+// Declares the update operators over several parameters in one call, which passes/group_updates makes from small ones.
+// Each parameter is updated with the bits of its own operator.
 //
 //     NAME_group_(Tensor(a!)[] parameters, Tensor(b!)[] companions, Tensor[] gradients, Tensor[] gradient_scales,
 //                 Tensor(c!)[] STATE, Tensor(d!)[] STATE_scales, ...,
 //                 Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped, float NUMBER, ...,
 //                 bool stochastic_state, bool stochastic_parameter, int[] seeds, int[] first_elements) -> ()
 //
-// A list has a tensor for each parameter, or none at all. Parameters are float64 all or none; other formats may differ.
+// A list has a tensor for each parameter, or is empty. All parameters are float64, or none is; other formats may
+// differ.
 #pragma once
 
 #include <torch/library.h>
@@ -18,11 +19,11 @@
 
 namespace plimsoll::ops {
 
-/// Of an operator with `run_elements`.
+/// Returns the schema of the group operator of `op`, which has `run_elements`.
 std::string schema_of_group(const UpdateOp& op);
 
-/// Pops a call of the group's operator from the stack: the calls of its members, checked. Throws UserError where a list
-/// is longer or shorter than that of the parameters.
+/// Pops a call of the group's operator from the stack. Returns the checked calls of its members. Throws UserError if a
+/// list is longer or shorter than the list of parameters.
 std::vector<UpdateCall> pop_group(const UpdateOp& op, torch::jit::Stack* stack);
 
 void run_group_on_cpu(const UpdateOp& op, torch::jit::Stack* stack);
@@ -38,7 +39,7 @@ void meta_group_kernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
 
 }  // namespace plimsoll::ops
 
-/// Registers the group's operator of an UpdateOp; `op` is its name without the namespace.
+/// Registers the group operator of an UpdateOp; `op` is its name without the namespace.
 #define PLIMSOLL_UPDATE_GROUP(op, table)                                                \
   TORCH_LIBRARY_FRAGMENT(plimsoll, m) {                                                 \
     m.def(schema_of_group(table).c_str());                                              \

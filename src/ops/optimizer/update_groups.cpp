@@ -22,7 +22,8 @@ const ops::UpdateOp* operator_of(const Op& op) {
   return found == operators().end() ? nullptr : *found;
 }
 
-// What becomes lists: parameter, companion, gradient and state, each with its scales behind it.
+// Returns the number of arguments that become lists: parameter, companion, gradient and state, each followed by its
+// scales.
 size_t lists_of(const ops::UpdateOp& of) {
   return 4 + 2 * of.states.size();
 }
@@ -45,7 +46,7 @@ std::optional<int64_t> elements(const Op& op) {
                           : (list && i % 2 == 1) || (!list && !scalar && !op.call->constants[i].isTensor());
     if (!good) return std::nullopt;
   }
-  // A gradient in another order is copied first.
+  // A gradient in another order would be copied first.
   const View &parameter = op.arguments[0].views[0], &gradient = op.arguments[2].views[0];
   if (!ops::same_order(gradient.sizes, gradient.strides, parameter.strides)) return std::nullopt;
   return parameter.elements();
@@ -90,7 +91,7 @@ Op group(const std::vector<const Op*>& members) {
     made.arguments.push_back(std::move(list));
     call->constants[i] = {};
   }
-  // The seed, and the first element.
+  // The seed and the first element become lists.
   for (size_t i = seed; i < first.arguments.size(); ++i) {
     std::vector<int64_t> numbers;
     for (const Op* member : members) numbers.push_back(member->call->constants[i].toInt());

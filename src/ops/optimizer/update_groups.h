@@ -1,4 +1,4 @@
-// Which update ops can be one: the group operators (ops/optimizer/update_group.h) as the planner is told of them.
+// Declares which update ops the planner may join into one group operator (ops/optimizer/update_group.h).
 #pragma once
 
 #include <c10/core/DispatchKey.h>
@@ -7,10 +7,11 @@
 
 namespace plimsoll {
 
-/// Of AdamW, Lion and SGD with and without momentum, where the gradient lies in its parameter's order.
+/// Returns the grouping rules of AdamW, Lion and SGD with and without momentum, for gradients in their parameter's
+/// order.
 UpdateGrouping update_grouping();
 
-/// Whether kernels for groups are there for these devices.
+/// Returns true if these devices have kernels for groups.
 bool has_update_groups(c10::DispatchKey device);
 
 }  // namespace plimsoll

@@ -1,13 +1,13 @@
-// Definition of the update operators: they differ in their state, their numbers and their arithmetic; schema, checks
-// and registration are the same.
+// Declares the definition of the update operators. They differ in their state, their numbers and their arithmetic;
+// schema, checks and registration are the same.
 //
 //     NAME(Tensor(a!) parameter, Tensor(b!)? companion, Tensor gradient, Tensor? gradient_scales,
 //          Tensor(c!) STATE, Tensor(d!)? STATE_scales, ...,
 //          Tensor step, Tensor learning_rate, Tensor grad_scale, Tensor skipped, float NUMBER, ...,
 //          bool stochastic_state, bool stochastic_parameter, int seed, int first_element) -> ()
 //
-// The kernels are boxed: they take their arguments by place from a stack, as the recorder and the executor hand them
-// on.
+// The kernels are boxed: they read their arguments by position from a stack, as the recorder and the executor pass
+// them.
 #pragma once
 
 #include <torch/library.h>
@@ -25,37 +25,37 @@ namespace plimsoll::ops {
 struct UpdateCall {
   UpdateTensors tensors;
   at::Tensor step, learning_rate;
-  std::vector<double> numbers;  ///< in the schema's order
+  std::vector<double> numbers;  ///< values of UpdateOp::numbers, in the schema's order
   int64_t seed = 0;
-  int64_t first_element = 0;  ///< of Draw (counter_random.h)
+  int64_t first_element = 0;  ///< first element of a slice; see Draw (counter_random.h)
 };
 
 struct UpdateOp {
   struct State {
     const char* name;
     bool squares;
-    /// The mean is one number for each of the parameter, in any format. Otherwise `check` looks at it.
+    /// The mean is one value for each element of the parameter, in any format. Otherwise `check` checks it.
     bool element_wise = true;
   };
   const char* name;  ///< "plimsoll::adamw_"
   std::vector<State> states;
   std::vector<const char*> numbers;
-  /// On the CPU, where the step is not skipped: of one parameter or of several (update_group.h), all float64 or none.
-  /// Null where a number's update depends on others; then `run`.
+  /// The update on the CPU if the step is not skipped, of one parameter or of several (update_group.h), all float64 or
+  /// none. Null if an element's update depends on others; then `run` is set.
   void (*run_elements)(const StepNumbers&, const std::vector<double>& numbers, std::span<const ElementUpdate>);
   void (*run)(const UpdateCall&, const Draw&) = nullptr;
-  void (*check)(const UpdateCall&) = nullptr;  ///< what is asked beside check_update(); touches no data
+  void (*check)(const UpdateCall&) = nullptr;  ///< checks in addition to check_update(); accesses no data
 };
 
 std::string schema_of(const UpdateOp& op);
 
-/// Pops a call of `op` from the stack, checked.
+/// Pops a call of `op` from the stack and checks it.
 UpdateCall pop_call(const UpdateOp& op, torch::jit::Stack* stack);
 
-/// Throws UserError where the tensors of a call do not belong together.
+/// Throws UserError if the tensors of a call do not belong together.
 void check_call(const UpdateOp& op, const UpdateCall& call);
 
-/// The scalars of a call on the CPU.
+/// Returns the scalars of a call on the CPU.
 StepNumbers step_numbers(const UpdateCall& call);
 
 void run_on_cpu(const UpdateOp& op, torch::jit::Stack* stack);
@@ -64,7 +64,7 @@ void run_on_cpu(const UpdateOp& op, torch::jit::Stack* stack);
 void call_update(const UpdateOp& op, const UpdatedTensors& tensors, const std::vector<Packed>& states,
                  const at::Tensor& step, const StepScalars& scalars, const std::vector<double>& numbers);
 
-/// The operators there are; other devices' kernels are registered for them too.
+/// The update operators; other devices register kernels for them too.
 extern const UpdateOp kAdamW, kLion, kSgd, kMomentumSgd, kAdafactor;
 
 template <const UpdateOp& op>

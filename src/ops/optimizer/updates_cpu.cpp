@@ -4,7 +4,7 @@
 
 #include "ops/kernel_variants.h"
 
-// Plain loops: the compiler makes vectors of them, for every instruction set.
+// The loops are plain: the compiler vectorizes them for every instruction set.
 #define PLIMSOLL_LOOP [[gnu::always_inline]] inline
 
 namespace plimsoll::ops {
@@ -69,7 +69,7 @@ PLIMSOLL_UPDATES(float)
 PLIMSOLL_UPDATES(double)
 #undef PLIMSOLL_UPDATES
 
-// Sums in sixteen lanes, which is an order that vectors can keep.
+// Sums have sixteen lanes, an order that vectors can keep.
 constexpr int64_t kLanes = 16;
 
 template <typename Term>

@@ -1,5 +1,5 @@
-// One number and one scale of a quantised weight (quantized_plan.h): for the CPU's loops and for GPU kernels, which
-// come to the same bits.
+// Implements the arithmetic of one value and one scale of a quantised weight (quantized_plan.h). The CPU's loops and
+// the GPU kernels share it and produce the same bits.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 namespace plimsoll::ops {
 
 constexpr float kInt8Most = 127.0F;
-constexpr float kScaleCenter = 128.0F;  ///< of a doubly quantised scale
+constexpr float kScaleCenter = 128.0F;  ///< zero point of a doubly quantised scale
 
-/// NormalFloat4: quantiles of a normal distribution, scaled to [-1, 1], with an exact zero (QLoRA, appendix E).
+/// Returns a level of NormalFloat4: quantiles of a normal distribution, scaled to [-1, 1], with an exact zero (QLoRA,
+/// appendix E).
 PLIMSOLL_HOST_DEVICE constexpr float nf4_level(int code) {
   constexpr float kLevels[16] = {-1.0F,
                                  -0.6961928009986877F,
@@ -32,9 +33,9 @@ PLIMSOLL_HOST_DEVICE constexpr float nf4_level(int code) {
   return kLevels[code];
 }
 
-/// The code of the level nearest to `value`, which lies in [-1, 1]; the lower of two as near.
+/// Returns the code of the level nearest to `value` in [-1, 1]; of two equally near levels, the lower one.
 PLIMSOLL_HOST_DEVICE uint8_t nearest_nf4(float value) {
-  int above = 0;  // the lowest level that is not below
+  int above = 0;  // the lowest level that is at least `value`
   PLIMSOLL_UNROLL(15)
   for (int code = 0; code < 15; ++code) above += nf4_level(code) < value ? 1 : 0;
   if (above == 0) return 0;
@@ -42,7 +43,7 @@ PLIMSOLL_HOST_DEVICE uint8_t nearest_nf4(float value) {
   return static_cast<uint8_t>(below_is_nearer ? above - 1 : above);
 }
 
-/// To the nearest whole number, ties to even, of magnitudes below 2^22.
+/// Rounds to the nearest whole number, ties to even. Magnitudes are below 2^22.
 PLIMSOLL_HOST_DEVICE int32_t nearest_whole(float x) {
 #ifdef __CUDA_ARCH__
   return __float2int_rn(x);
@@ -51,19 +52,19 @@ PLIMSOLL_HOST_DEVICE int32_t nearest_whole(float x) {
 #endif
 }
 
-/// A doubly quantised scale, given its group's scale and the mean that was taken off.
+/// Returns a doubly quantised scale from its code, its group's scale and the mean that was subtracted.
 PLIMSOLL_HOST_DEVICE float double_scale(uint8_t code, float of_group, float mean) {
   using Exact = Unfused<float>;
   return (Exact(static_cast<float>(code) - kScaleCenter) * Exact(of_group) + Exact(mean)).value;
 }
-/// Its code; `finite`: the group is.
+/// Returns the code of a doubly quantised scale; `finite`: the group is finite.
 PLIMSOLL_HOST_DEVICE uint8_t double_scale_code(float scale, float of_group, float mean, bool finite) {
   const float code = finite && of_group > 0 ? (scale - mean) / of_group : 0.0F;
   const float inside = code < -kInt8Most ? -kInt8Most : code > kInt8Most ? kInt8Most : code;
   return static_cast<uint8_t>(nearest_whole(inside) + 128);
 }
 
-/// The mean of scales is taken in so many sums, each of every kScaleSums-th, added up in order.
+/// The number of partial sums of the mean of scales. Each adds every kScaleSums-th scale; they are added in order.
 constexpr int64_t kScaleSums = 256;
 
 }  // namespace plimsoll::ops

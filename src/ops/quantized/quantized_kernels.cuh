@@ -1,4 +1,4 @@
-// Weights quantised and taken apart (ops/quantized/quantized_plan.h), to the CPU's bits.
+// Implements the quantisation and dequantisation of weights (ops/quantized/quantized_plan.h), with the CPU's bits.
 #pragma once
 
 #include "ops/device_support.cuh"
@@ -8,7 +8,7 @@
 
 namespace plimsoll::cuda {
 
-/// A warp takes a block of 64: a lane's two numbers lie side by side, as the halves of a byte do.
+/// Quantises a block of 64 a warp. A lane's two values are adjacent, as are the halves of a byte.
 template <typename T>
 __global__ void quantize_blocks(const T* weight, int64_t stride, int64_t rows, int64_t width, bool four_bits,
                                 void* codes, float* scales) {
@@ -31,7 +31,7 @@ __global__ void quantize_blocks(const T* weight, int64_t stride, int64_t rows, i
     const float scale = !finite ? NAN : four_bits ? largest : largest / ops::kInt8Most;
     if (threadIdx.x % kWarp == 0) scales[task] = scale;
     const bool empty = !finite || scale == 0;
-    // Divided by the block's largest, not by its scale, which may have been rounded on its way.
+    // Values are divided by the block's largest, not by its scale, which may have been rounded.
     const auto share = [&](int i) { return empty ? 0.0f : values[i] / largest; };
     if (column >= width) continue;
     if (four_bits) {
@@ -45,7 +45,7 @@ __global__ void quantize_blocks(const T* weight, int64_t stride, int64_t rows, i
   }
 }
 
-/// One block of kScaleSums threads: second[groups] is the mean of the finite scales.
+/// Computes second[groups], the mean of the finite scales, in one block of kScaleSums threads.
 __global__ void mean_of_scales(const float* scales, int64_t count, float* second) {
   __shared__ double sums[ops::kScaleSums];
   __shared__ long long finite[ops::kScaleSums];
@@ -70,12 +70,12 @@ __global__ void mean_of_scales(const float* scales, int64_t count, float* second
       number > 0 ? static_cast<float>(total / static_cast<double>(number)) : 0.0f;
 }
 
-/// A block a group, a thread a scale.
+/// Quantises one group a block and one scale a thread.
 __global__ void quantize_scale_groups(const float* scales, int64_t count, uint8_t* codes, float* second) {
   const float mean = second[ops::div_up(count, ops::kScaleGroup)];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * ops::kScaleGroup + threadIdx.x;
   const float apart = i < count ? fabsf(scales[i] - mean) : 0.0f;
-  // The largest of numbers with a NaN among them may be any: whether there is one is asked by itself.
+  // The largest of values that include a NaN is undefined, so a separate sum checks for one.
   const bool finite = reduce_block<Sum>(apart <= 3.402823466e+38f ? 0 : 1) == 0;
   const float largest = reduce_block<Largest>(apart);
   const float scale = finite ? largest / ops::kInt8Most : NAN;
@@ -83,7 +83,7 @@ __global__ void quantize_scale_groups(const float* scales, int64_t count, uint8_
   if (i < count) codes[i] = ops::double_scale_code(scales[i], scale, mean, finite);
 }
 
-/// In shared memory: which level is read differs from lane to lane.
+/// Writes the levels to shared memory, because each lane reads a different level.
 __device__ inline void fill_levels(float* levels) {
   if (threadIdx.x == 0)
     for (int code = 0; code < 16; ++code) levels[code] = ops::nf4_level(code);
@@ -97,8 +97,8 @@ __device__ inline float scale_of(const ops::QuantizedWeight& weight, int64_t ind
                            weight.second[groups]);
 }
 
-/// Eight numbers of a thread, side by side in one block of a row. `packed`: codes and results are aligned for it and
-/// rows are whole eights.
+/// Dequantises eight values a thread, contiguous in one block of a row. `packed`: codes and results are aligned for
+/// this and rows have a multiple of eight values.
 template <typename T, bool four_bits>
 __global__ void dequantize_pieces(ops::QuantizedWeight weight, T* out, int64_t stride, int64_t first, int64_t count,
                                   int64_t begin, int64_t end, bool packed) {

@@ -68,7 +68,7 @@ void quantize(const T* weight, int64_t stride, int64_t width, bool four_bits, vo
       float& scale = scales[row * blocks + block];
       scale = !finite ? std::numeric_limits<float>::quiet_NaN() : four_bits ? largest : largest / kInt8Most;
       const bool empty = !finite || scale == 0;
-      // Divided by the block's largest, not by its scale, which may have been rounded on its way.
+      // Values are divided by the block's largest, not by its scale, which may have been rounded.
       const auto share = [&](int64_t i) { return empty ? 0.0F : values[i] / largest; };
       if (four_bits) {
         uint8_t* to = static_cast<uint8_t*>(codes) + row * bytes + first / 2;
@@ -122,7 +122,7 @@ void quantize_rows(const ConstRows& weight, int64_t width, bool four_bits, void*
 
 void quantize_scales(const float* scales, int64_t count, uint8_t* codes, float* second) {
   const int64_t groups = div_up(count, kScaleGroup);
-  // Of the finite ones: a block that is not finite takes its group along, not the whole weight.
+  // The mean is of the finite scales: a block that is not finite makes its group NaN, not the whole weight.
   std::array<double, kScaleSums> sums{};
   int64_t finite_scales = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -95,7 +95,6 @@ Tensor empty_quantized_linear_gradient(const Tensor& grad, const Tensor& codes, 
   return at::empty(sizes, grad.options());
 }
 
-/// As a matrix of its last dimension, copied where it is not contiguous.
 Tensor as_matrix(const Tensor& x) {
   return (x.is_contiguous() ? x : contiguous_copy(x)).view({-1, x.size(-1)});
 }
@@ -132,7 +131,7 @@ Tensor dequantize_weight_cpu(const Tensor& codes, const Tensor& scales, const Se
   return weight;
 }
 
-/// result = from x piece, some rows at a time.
+/// Computes result = from x piece, a limited number of rows at a time.
 void multiply(const Tensor& result, const Tensor& from, const Tensor& piece) {
   for (int64_t first = 0; first < from.size(0); first += kQuantizedProductRows) {
     const int64_t rows = std::min(kQuantizedProductRows, from.size(0) - first);
@@ -153,7 +152,7 @@ Tensor quantized_linear_cpu(const Tensor& x, const Tensor& codes, const Tensor& 
   for (int64_t first = 0; first < rows_of_weight; first += tile_rows) {
     const int64_t size = std::min(tile_rows, rows_of_weight - first);
     Rows out = rows(tile);
-    out.data = static_cast<char*>(out.data) - first * width * x.element_size();  // row `first` is the tile's own first
+    out.data = static_cast<char*>(out.data) - first * width * x.element_size();  // row `first` is the tile's first row
     at::parallel_for(0, size, row_grain(width), [&](int64_t begin, int64_t end) {
       dequantize_rows(weight, out, 0, width, first + begin, first + end);
     });
@@ -195,7 +194,7 @@ struct QuantizedLinear : torch::autograd::Function<QuantizedLinear> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& codes,
                         const Tensor& scales, const Second& second) {
     at::AutoDispatchBelowADInplaceOrView below;
-    // The weight is there anyway; of x only the width is needed.
+    // The weight exists anyway; of x only the width is needed.
     context->save_for_backward({codes, scales, second.value_or(Tensor())});
     context->saved_data["width"] = x.size(-1);
     return call_forward(x, codes, scales, second);

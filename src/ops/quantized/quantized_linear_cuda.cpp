@@ -38,7 +38,7 @@ Tensor dequantize_weight_cuda(const Tensor& codes, const Tensor& scales, const S
   return weight;
 }
 
-// As on the CPU: a piece of the weight at a time, taken apart in scratch and multiplied.
+// The weight is dequantised piece by piece in scratch and multiplied, as on the CPU.
 
 Tensor quantized_linear_cuda(const Tensor& x, const Tensor& codes, const Tensor& scales, const Second& second) {
   const OnDevice device(x);

@@ -1,5 +1,5 @@
-// How quantised weights lie in memory, and in which pieces they are taken apart. No libtorch: the kernels and the
-// figures for their workspace (workspace_cpu.h) must agree.
+// Declares the memory layout of quantised weights, and the pieces in which they are dequantised. No libtorch: the
+// kernels and the estimates of their workspace (workspace_cpu.h) must agree.
 //
 // A weight [rows, width] is cut along its rows into blocks of 64 (the last of a row may be shorter), each with a scale:
 //
@@ -20,24 +20,24 @@ namespace plimsoll::ops {
 constexpr int64_t kQuantizedBlock = 64;
 constexpr int64_t kScaleGroup = 256;
 
-/// Bytes of a weight that are taken apart at a time, on the CPU and on a GPU: enough for a matrix product to be worth
-/// its start.
+/// Bytes of a dequantised piece of a weight, on the CPU and on a GPU. A piece must be large enough for its matmul
+/// to outweigh the start of the matmul.
 constexpr int64_t kQuantizedTileBytes = int64_t{4} << 20, kQuantizedGpuTileBytes = int64_t{32} << 20;
 
-/// Rows of x, or of a gradient, that one of libtorch's products takes on the CPU: a kernel that copies its operands, as
-/// those of 16-bit numbers do where the processor has no products of them, copies no more of them at a time.
+/// Maximum rows of x, or of a gradient, in one of libtorch's matmuls on the CPU. Some kernels copy their operands:
+/// those of 16-bit elements do if the processor has no instructions for them. This bounds the copy.
 constexpr int64_t kQuantizedProductRows = 4096;
 
 PLIMSOLL_HOST_DEVICE int64_t quantized_blocks(int64_t width) {
   return div_up(width, kQuantizedBlock);
 }
 
-/// Rows of the weight that forward takes apart at a time.
+/// Returns the rows of the weight that forward dequantises at a time.
 inline int64_t quantized_tile_rows(int64_t rows, int64_t width, int64_t bytes, int64_t tile = kQuantizedTileBytes) {
   return std::clamp<int64_t>(tile / std::max<int64_t>(1, width * bytes), 1, std::max<int64_t>(1, rows));
 }
 
-/// Columns of the weight that backward takes apart at a time: whole blocks.
+/// Returns the columns of the weight that backward dequantises at a time: whole blocks.
 inline int64_t quantized_tile_columns(int64_t rows, int64_t width, int64_t bytes, int64_t tile = kQuantizedTileBytes) {
   const int64_t blocks = tile / std::max<int64_t>(1, rows * bytes * kQuantizedBlock);
   return std::clamp<int64_t>(blocks, 1, std::max<int64_t>(1, quantized_blocks(width))) * kQuantizedBlock;

@@ -1,5 +1,5 @@
-// Checks and results of the operators on quantised weights, for the kernels of every device. Each throws UserError
-// where the tensors do not belong together, and touches no data.
+// Declares the checks and results of the operators on quantised weights, for the kernels of every device. Each throws
+// UserError if the tensors do not belong together, and accesses no data.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,9 +11,9 @@
 
 namespace plimsoll::ops {
 
-/// Codes and scales.
+/// Returns unfilled codes and scales.
 std::tuple<at::Tensor, at::Tensor> empty_quantized(const at::Tensor& weight, bool four_bits);
-/// Codes and second scales.
+/// Returns unfilled codes and second scales.
 std::tuple<at::Tensor, at::Tensor> empty_scale_codes(const at::Tensor& scales);
 at::Tensor empty_dequantized(const at::Tensor& codes, const at::Tensor& scales, const std::optional<at::Tensor>& second,
                              int64_t width, at::ScalarType dtype);
@@ -22,10 +22,10 @@ at::Tensor empty_quantized_linear(const at::Tensor& x, const at::Tensor& codes, 
 at::Tensor empty_quantized_linear_gradient(const at::Tensor& grad, const at::Tensor& codes, const at::Tensor& scales,
                                            const std::optional<at::Tensor>& second, int64_t width);
 
-/// Of checked tensors.
+/// Returns a view of checked tensors.
 QuantizedWeight quantized_view(const at::Tensor& codes, const at::Tensor& scales,
                                const std::optional<at::Tensor>& second, int64_t width);
-/// As a matrix of its last dimension, copied where it is not contiguous.
+/// Returns x as a matrix of its last dimension, copied if it is not contiguous.
 at::Tensor as_matrix(const at::Tensor& x);
 
 }  // namespace plimsoll::ops

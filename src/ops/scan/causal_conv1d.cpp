@@ -52,12 +52,12 @@ namespace {
 using ConvForward = Tensor(const Tensor&, const Tensor&, const Tensor&, bool);
 using ConvBackward = ConvGradients(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool);
 
-/// [kConvTaps + 1, channels]: the filter, zeros before a short one, and the bias.
+/// Returns [kConvTaps + 1, channels]: zeros before a short filter, the filter, and the bias.
 Tensor taps_of(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const int64_t channels = weight.size(0), taps = weight.size(1);
   Tensor all = at::empty({kConvTaps + 1, channels}, x.options().dtype(accumulator(x.scalar_type())));
   if (taps < kConvTaps) all.narrow(0, 0, kConvTaps - taps).zero_();
-  // Channel by channel: transposing a matrix at once, libtorch takes a buffer of its own.
+  // The copy is tap by tap: to transpose a whole matrix, libtorch would allocate a buffer of its own.
   for (int64_t k = 0; k < taps; ++k) all.select(0, kConvTaps - taps + k).copy_(weight.select(1, k));
   all.select(0, kConvTaps).copy_(bias);
   return all;
@@ -100,7 +100,7 @@ ConvGradients causal_conv1d_backward_cpu(const Tensor& grad_y, const Tensor& x, 
   at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
     causal_conv_backward_blocks(args, grad.const_data_ptr(), grad.stride(0), grad.stride(1), to, parts, begin, end);
   });
-  // The sums take the place of the taps.
+  // The sums overwrite the taps.
   const int64_t width = (kConvTaps + 1) * channels;
   at::parallel_for(0, width, 1024, [&](int64_t begin, int64_t end) {
     sum_partials(parts, blocks, width, dtype_of(shares), taps.data_ptr(), dtype_of(taps), begin, end);

@@ -1,16 +1,17 @@
-// A depthwise causal convolution along time with SiLU, as one operator (A. Gu and T. Dao 2023, Mamba, section 3.4).
+// Declares a depthwise causal convolution along time with SiLU as one operator (A. Gu and T. Dao 2023, Mamba, section
+// 3.4).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace plimsoll::ops {
 
-/// silu(bias_c + sum_k weight_ck x_{t - W + 1 + k, c}) for x [batch, time, channels], weight [channels, W] with W of 1
-/// to 4, bias [channels]; positions before the first count as 0. `reverse` runs from the last position to the first:
-/// with x_{t + W - 1 - k}. Arithmetic is float32 (float64 for float64); the result is contiguous and of x's type; under
-/// autocast x is cast, weight and bias are not. For backward it keeps x and nothing else, and takes x as it lies: a
-/// slice of wider rows is not copied. Operators plimsoll::causal_conv1d and plimsoll::causal_conv1d_backward. Throws
-/// UserError where the shapes do not agree.
+/// Computes silu(bias_c + sum_k weight_ck x_{t - W + 1 + k, c}) for x [batch, time, channels], weight [channels, W]
+/// with W of 1 to 4, bias [channels]. Positions before the first count as 0. `reverse` runs from the last position to
+/// the first: with x_{t + W - 1 - k}. Arithmetic is float32 (float64 for float64). The result is contiguous and of x's
+/// type; under autocast x is cast, weight and bias are not. For backward it keeps only x, without a copy even if x is a
+/// slice of wider rows.
+/// Operators plimsoll::causal_conv1d and plimsoll::causal_conv1d_backward. Throws UserError if the shapes do not agree.
 at::Tensor causal_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool reverse = false);
 
 }  // namespace plimsoll::ops

@@ -1,5 +1,5 @@
-// The causal convolution with SiLU. A thread takes one channel of a block of positions and walks along it with the last
-// inputs in registers: every input is read once, and three more a block.
+// Implements the causal convolution with SiLU. A thread processes one channel of a block of positions in order, with
+// the last inputs in registers. Every input is read once, plus three more a block.
 #pragma once
 
 #include "ops/any_type.cuh"
@@ -15,7 +15,7 @@ struct ConvWindow {
   __device__ ConvWindow(const CausalConv& in, int64_t channel) {
 #pragma unroll
     for (int k = 0; k < ops::kConvTaps; ++k) {
-      const int64_t tap = k - (ops::kConvTaps - in.taps);  // shorter filters begin with zeros
+      const int64_t tap = k - (ops::kConvTaps - in.taps);  // shorter filters are padded with zeros at the beginning
       taps[k] =
           tap < 0 ? S(0) : load_as<S>(in.weight, in.weight_dtype, channel * in.channel_stride + tap * in.tap_stride);
       x[k] = 0;
@@ -35,7 +35,7 @@ struct ConvWindow {
   }
 };
 
-/// A thread's work: positions [begin, end) of a sequence, in the order of the scan.
+/// The work of a thread: positions [begin, end) of a sequence, in the order of the scan.
 struct ConvTask {
   int64_t task, channel, batch, begin, end;
   __device__ ConvTask(const CausalConv& in, int64_t index) {
@@ -83,9 +83,9 @@ __global__ void convolve_backward(CausalConv in, int64_t tasks, const T* __restr
   const T* __restrict__ dy = grad_y + task.batch * grad_batch_stride + task.channel;
   T* __restrict__ to = dx + task.batch * in.time * in.channels + task.channel;
   ConvWindow<S> window(in, task.channel);
-  S sums[kTaps + 1] = {}, gradients[kTaps] = {};  // of the sums before SiLU, the newest last
+  S sums[kTaps + 1] = {}, gradients[kTaps] = {};  // gradients of the sums before SiLU, the newest last
   for (int64_t i = task.before(); i < task.begin; ++i) window.push(widen(from[conv_time(in, i) * in.time_stride]));
-    // A position's gradient comes from it and the three after it.
+    // The gradient of a position comes from it and the three positions after it.
 #pragma unroll 2
   for (int64_t i = task.begin; i < task.end + kTaps - 1; ++i) {
     S gradient = 0;
@@ -113,7 +113,7 @@ __global__ void convolve_backward(CausalConv in, int64_t tasks, const T* __restr
   for (int k = 0; k <= kTaps; ++k) shares[(task.task * (kTaps + 1) + k) * in.channels + task.channel] = sums[k];
 }
 
-/// The blocks' shares, added up in order.
+/// Sums the blocks' shares in order.
 template <typename S>
 __global__ void sum_conv_shares(const S* shares, int64_t tasks, CausalConv in, void* dweight, void* dbias) {
   const int64_t index = grid_index(), width = (ops::kConvTaps + 1) * in.channels;

@@ -1,5 +1,5 @@
-// Checks and results of the causal convolution, for the kernels of every device. Each throws UserError where the
-// tensors do not belong together, and touches no data.
+// Declares the checks and results of the causal convolution, for the kernels of every device. Each throws UserError if
+// the tensors do not belong together, and accesses no data.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,12 +9,12 @@
 namespace plimsoll::ops {
 
 at::Tensor empty_causal_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool reverse);
-/// Of x, weight and bias.
+/// Returns the unfilled gradients of x, weight and bias.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> empty_causal_conv1d_gradients(const at::Tensor& grad_y,
                                                                              const at::Tensor& x,
                                                                              const at::Tensor& weight,
                                                                              const at::Tensor& bias, bool reverse);
-/// [batch, time, channels]: the tensor itself, or a copy, with its channels side by side.
+/// Returns the tensor [batch, time, channels] itself, or a copy with contiguous channels.
 at::Tensor conv_side_by_side(const at::Tensor& tensor);
 
 }  // namespace plimsoll::ops

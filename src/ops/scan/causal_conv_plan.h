@@ -1,5 +1,5 @@
-// How the causal convolution is cut into blocks of positions: by its kernels and for the figures of their workspace. No
-// libtorch.
+// Declares how the causal convolution is cut into blocks of positions, for its kernels and for estimates of their
+// workspace. No libtorch.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace plimsoll::ops {
 
-constexpr int64_t kConvTaps = 4;  ///< shorter filters begin with zeros
+constexpr int64_t kConvTaps = 4;  ///< shorter filters are padded with zeros at the beginning
 
-/// Positions that one thread takes at a time, whatever their number: sums of gradients do not depend on it.
+/// Returns the positions that one thread processes at a time. They do not depend on the number of threads, so neither
+/// do sums of gradients.
 PLIMSOLL_HOST_DEVICE int64_t conv_block(int64_t time) {
   const int64_t share = (time + 31) / 32;
   return share > 64 ? share : 64;

@@ -78,9 +78,9 @@ PLIMSOLL_INLINE void convolve_backward(const CausalConv& in, const void* grad_y,
     auto* share = static_cast<Scalar<T>*>(shares) + task * (kConvTaps + 1) * in.channels;
     PLIMSOLL_FOR_LANES(c, partial, in.channels) {
       Window<T> window(in, c, partial);
-      V sums[kConvTaps + 1] = {}, gradients[kConvTaps] = {};  // of the sums before SiLU, the newest last
+      V sums[kConvTaps + 1] = {}, gradients[kConvTaps] = {};  // gradients of the sums before SiLU, the newest last
       const int64_t before = block.begin < kConvTaps - 1 ? 0 : block.begin - (kConvTaps - 1);
-      // A position's gradient comes from it and the three after it.
+      // The gradient of a position comes from it and the three positions after it.
       for (int64_t i = before; i < block.end + kConvTaps - 1; ++i) {
         V gradient{};
         if (i < in.time) {

@@ -1,4 +1,4 @@
-// The arithmetic of the causal convolution on raw memory: no tensors, no allocation, no threads.
+// Declares the arithmetic of the causal convolution on raw memory: no tensors, no allocation, no threads.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace plimsoll::ops {
 
-/// Elements of a type, float32 or float64 sums: "accumulator", as in kernels_cpu.h.
+/// The operands of the convolution; its sums are float32 or float64: "accumulator", as in kernels_cpu.h.
 struct CausalConv {
-  const void* x = nullptr;  ///< [batch, time, channels], channels side by side
+  const void* x = nullptr;  ///< [batch, time, channels], contiguous channels
   DType dtype = DType::float32;
-  int64_t batch_stride = 0, time_stride = 0;  ///< of x, in elements
+  int64_t batch_stride = 0, time_stride = 0;  ///< strides of x, in elements
   const void* taps = nullptr;                 ///< accumulator [kConvTaps + 1, channels]: the filter, then the bias
   int64_t batch = 0, time = 0, channels = 0;
   bool reverse = false;
 };
 
-/// y [batch, time, channels], contiguous, for blocks `begin` to `end` of the batch x blocks.
+/// Computes y [batch, time, channels], contiguous, for blocks `begin` to `end` of the batch x blocks.
 void causal_conv_blocks(const CausalConv& in, void* y, int64_t begin, int64_t end);
 
-/// dx as y; each block's share of the gradients of filter and bias to `shares` [batch x blocks, kConvTaps + 1,
-/// channels], accumulator.
+/// Computes dx, in the layout of y. Writes each block's share of the gradients of filter and bias to `shares` [batch x
+/// blocks, kConvTaps + 1, channels], accumulator.
 void causal_conv_backward_blocks(const CausalConv& in, const void* grad_y, int64_t grad_batch_stride,
                                  int64_t grad_time_stride, void* dx, void* shares, int64_t begin, int64_t end);
 

@@ -11,7 +11,7 @@ using namespace lanes;
 
 namespace {
 
-/// Hands out tiles of a thread's scratch.
+/// An allocator of tiles in a thread's scratch.
 template <typename S>
 struct Tiles {
   S* next;
@@ -22,10 +22,10 @@ struct Tiles {
   }
 };
 
-/// Positions [first, first + length) of a scan, in the order in which it takes them.
+/// The positions [first, first + length) of a scan, in its order.
 struct Chunk {
   int64_t batch, first, length;
-  /// Where position `i` of the chunk lies in time.
+  /// Returns the time of position `i` of the chunk.
   PLIMSOLL_INLINE int64_t time(const SsdShape& s, int64_t i) const {
     return s.reverse ? s.time - 1 - first - i : first + i;
   }
@@ -43,8 +43,8 @@ PLIMSOLL_INLINE const T* row_at(const SsdTensor& tensor, const SsdShape& s, cons
          chunk.time(s, i) * tensor.time_stride + head * tensor.head_stride;
 }
 
-// Arithmetic is done in S, the accumulator; only rows that are loaded and stored have a dtype of their own. So the
-// kernels are compiled for two types, not for four.
+// Arithmetic is in S, the accumulator; only rows that are loaded and stored have another dtype. The kernels are
+// therefore compiled for two types, not for four.
 template <typename T, typename S>
 PLIMSOLL_INLINE void load_rows_of(const SsdTensor& tensor, const SsdShape& s, const Chunk& chunk, int64_t head,
                                   int64_t width, S* to) {
@@ -67,7 +67,7 @@ PLIMSOLL_INLINE void store_rows_of(const S* from, const SsdShape& s, const Chunk
   }
 }
 
-/// A head's rows of the chunk, [length, width].
+/// Loads a head's rows of the chunk, [length, width].
 PLIMSOLL_INLINE void load_rows(DType dtype, const SsdTensor& tensor, const SsdShape& s, const Chunk& chunk,
                                int64_t head, int64_t width, float* to) {
   if (dtype == DType::bfloat16)
@@ -82,7 +82,7 @@ PLIMSOLL_INLINE void load_rows(DType, const SsdTensor& tensor, const SsdShape& s
   load_rows_of<double>(tensor, s, chunk, head, width, to);
 }
 
-/// Of `heads` heads, `out` [batch, time, heads, width].
+/// Stores the rows of one of `heads` heads to `out` [batch, time, heads, width].
 PLIMSOLL_INLINE void store_rows(DType dtype, const float* from, const SsdShape& s, const Chunk& chunk, int64_t head,
                                 int64_t heads, int64_t width, void* out) {
   if (dtype == DType::bfloat16)
@@ -97,10 +97,10 @@ PLIMSOLL_INLINE void store_rows(DType, const double* from, const SsdShape& s, co
   store_rows_of<double>(from, s, chunk, head, heads, width, out);
 }
 
-/// [rows, columns] to [columns, rows].
+/// Transposes [rows, columns] to [columns, rows].
 template <typename S>
 PLIMSOLL_INLINE void transpose(const S* from, int64_t rows, int64_t columns, S* to) {
-  constexpr int64_t kBlock = 16;  // of columns: what is written stays in cache
+  constexpr int64_t kBlock = 16;  // columns per block: the written rows stay in cache
   for (int64_t begin = 0; begin < columns; begin += kBlock) {
     const int64_t end = begin + kBlock < columns ? begin + kBlock : columns;
     for (int64_t i = 0; i < rows; ++i)
@@ -108,7 +108,7 @@ PLIMSOLL_INLINE void transpose(const S* from, int64_t rows, int64_t columns, S* 
   }
 }
 
-/// dt of each position, and the sum of dt A up to and with it.
+/// Computes dt of each position, and the sum of dt A up to and including it.
 template <typename S>
 PLIMSOLL_INLINE void load_decays(const SsdOperands& in, const Chunk& chunk, int64_t head, S* dt, S* sums) {
   const S a = static_cast<const S*>(in.a)[head];
@@ -154,7 +154,7 @@ PLIMSOLL_INLINE S exponential(S x) {
   return lanes::exp(splat<VectorOf<S>>(x))[0];
 }
 
-/// to[i] = exp(last - sums[i]) dt[i]: what position i adds to the state that leaves the chunk.
+/// Computes to[i] = exp(last - sums[i]) dt[i]: the weight of position i in the state that leaves the chunk.
 template <typename S>
 PLIMSOLL_INLINE void state_weights(const S* dt, const S* sums, int64_t length, S* to) {
   const S last = sums[length - 1];
@@ -194,7 +194,7 @@ PLIMSOLL_INLINE void states_of(const SsdOperands& in, void* out, void* scratch, 
   }
 }
 
-/// C_i . B_j for all positions of a chunk, [length, length]; B and C stay in their tiles.
+/// Computes C_i . B_j for all positions of a chunk, [length, length]; B and C stay in their tiles.
 template <typename S>
 PLIMSOLL_INLINE void load_scores(const SsdOperands& in, const Chunk& chunk, int64_t group, S* b, S* c, S* b_transposed,
                                  S* scores) {
@@ -205,7 +205,7 @@ PLIMSOLL_INLINE void load_scores(const SsdOperands& in, const Chunk& chunk, int6
   tile_product(scores, l, {c, n, 1}, b_transposed, l, l, n, l, /*add=*/false);
 }
 
-/// weights_ij = scores_ij exp(s_i - s_j) dt_j up to the diagonal, 0 above it.
+/// Computes weights_ij = scores_ij exp(s_i - s_j) dt_j up to the diagonal, 0 above it.
 template <typename S>
 PLIMSOLL_INLINE void weigh(const S* scores, const S* dt, const S* sums, int64_t length, S* weights) {
   for (int64_t i = 0; i < length; ++i) {
@@ -266,7 +266,7 @@ PLIMSOLL_INLINE void state_gradients_of(const SsdOperands& in, const SsdTensor& 
   S *c = tiles.take(l * n), *dy = tiles.take(l * p), *dt = tiles.take(l), *sums = tiles.take(l);
   for (int64_t task = begin; task < end; ++task) {
     const int64_t batch = task / s.heads, head = task % s.heads;
-    S* gradient = static_cast<S*>(out) + ((task + 1) * s.chunks() - 1) * size;  // of what leaves the last chunk
+    S* gradient = static_cast<S*>(out) + ((task + 1) * s.chunks() - 1) * size;  // at the end of the last chunk
     set_zero(gradient, size);
     for (int64_t k = s.chunks() - 1; k > 0; --k, gradient -= size) {
       const Chunk chunk = chunk_of(s, batch, k);
@@ -281,8 +281,8 @@ PLIMSOLL_INLINE void state_gradients_of(const SsdOperands& in, const SsdTensor& 
   }
 }
 
-/// What the weights within a chunk give back. `products` is dy_i . x_j; weights and scores as in weigh(). Adds to the
-/// gradients of scores and of dt, and to that of the sums s.
+/// Computes the backward of the weights within a chunk. `products` is dy_i . x_j; weights and scores are as in weigh().
+/// Adds to the gradients of scores, of dt and of the sums s.
 template <typename S>
 PLIMSOLL_INLINE void weigh_backward(const S* scores, const S* products, const S* dt, const S* sums, int64_t length,
                                     S* weights, S* score_gradients, S* dt_gradient, S* sum_gradient) {
@@ -339,13 +339,13 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
       set_zero(dt_gradient, l);
       set_zero(sum_gradient, l);
 
-      // Within the chunk.
+      // The terms within the chunk.
       transpose(x, l, p, turned_x);
       tile_product(products, l, {dy, p, 1}, turned_x, l, l, p, l, /*add=*/false);
       weigh_backward<S>(scores, products, dt, sums, l, weights, score_gradients, dt_gradient, sum_gradient);
       tile_product(x_gradient, p, {weights, 1, l, Filled::upper}, dy, p, l, l, p, /*add=*/false);
 
-      // What came in: y_i has exp(s_i) C_i H.
+      // The term of the state that enters: y_i has exp(s_i) C_i H.
       if (k > 0) {
         transpose(state, n, p, turned_state);
         tile_product(part, n, {dy, p, 1}, turned_state, n, l, p, n, /*add=*/false);
@@ -362,7 +362,7 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
         }
       }
 
-      // What goes out: H' has exp(s_last - s_j) dt_j B_j^T x_j and exp(s_last) H.
+      // The terms of the state that leaves: H' has exp(s_last - s_j) dt_j B_j^T x_j and exp(s_last) H.
       const S through = static_cast<const S*>(in.d)[head];
       if (k + 1 < s.chunks()) {
         transpose(leaving, n, p, turned_state);
@@ -406,7 +406,7 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
       }
       store_rows(in.dtype, x_gradient, s, chunk, head, s.heads, p, out.x);
 
-      // The sums' gradients, back to each position's dt A.
+      // The gradients of the sums become the gradients of each position's dt A.
       const S a = static_cast<const S*>(in.a)[head];
       S running = 0, a_gradient = 0;
       for (int64_t i = l; i-- > 0;) {

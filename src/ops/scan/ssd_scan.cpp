@@ -98,7 +98,7 @@ PreparedSsd::PreparedSsd(const Tensor& x, const Tensor& dt, const Tensor& a, con
 
 namespace {
 
-/// `elements` of scratch for each thread.
+/// The scratch of `elements` elements for each thread.
 class Scratch {
  public:
   Scratch(const Tensor& x, int64_t elements) : block_(at::empty({at::get_num_threads(), elements}, wide_options(x))) {}
@@ -126,7 +126,7 @@ Results ssd_scan_cpu(const Tensor& x, const Tensor& dt, const Tensor& a, const T
   return {y, states};
 }
 
-/// The chunks' shares [batch x chunks, heads], added up in order.
+/// Sums the chunks' shares [batch x chunks, heads] in order.
 void sum_shares(const Tensor& shares, const Tensor& to) {
   const int64_t count = shares.numel() / to.numel();
   sum_partials(shares.const_data_ptr(), count, to.numel(), dtype_of(shares), to.data_ptr(), dtype_of(to), 0,
@@ -199,7 +199,7 @@ Results ssd_scan_autograd(const Tensor& x, const Tensor& dt, const Tensor& a, co
   return {results[0], results[1]};
 }
 
-/// In float32 whatever autocast says; float64 stays.
+/// Returns the tensor in float32, also under autocast; float64 stays.
 Tensor wide(const Tensor& tensor, const Tensor& x) {
   return tensor.to(accumulator(x.scalar_type()));
 }

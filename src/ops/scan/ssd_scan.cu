@@ -6,7 +6,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// A thread for each of `inner` numbers, of each head or group of each chunk of the panel.
+/// Returns a grid with a thread for each of `inner` elements of each head or group of each chunk of the panel.
 dim3 grid_of(int64_t inner, int64_t heads, const SsdPanel& panel) {
   return {static_cast<unsigned>(div_up_blocks(inner, kThreads)), static_cast<unsigned>(heads),
           static_cast<unsigned>(panel.tasks)};
@@ -21,7 +21,7 @@ const Accumulate<T>* wide(const void* data) {
   return static_cast<const Accumulate<T>*>(data);
 }
 
-/// Calls work.operator()<S>() with the type that sums are taken in.
+/// Calls work.operator()<S>() with the type in which sums are computed.
 template <typename Work>
 void with_wide_type(DType dtype, Work work) {
   if (dtype == DType::float64) return work.template operator()<double>();

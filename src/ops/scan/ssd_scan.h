@@ -1,24 +1,24 @@
-// The scan of a selective state-space model with one decay a head (Mamba-2), in chunks.
+// Declares the scan of a selective state-space model with one decay a head (Mamba-2), in chunks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace plimsoll::ops {
 
-/// For every head, with a state H [N, P] that is 0 before the first position (T. Dao and A. Gu 2024, "Transformers are
-/// SSMs: generalized models and efficient algorithms through structured state space duality"):
+/// Computes, for every head, with a state H [N, P] that is 0 before the first position (T. Dao and A. Gu 2024,
+/// "Transformers are SSMs: generalized models and efficient algorithms through structured state space duality"):
 ///
 ///     H_t = exp(dt_t A) H_{t-1} + dt_t B_t^T x_t        y_t = C_t H_t + D x_t
 ///
 /// x [batch, time, heads, P], dt [batch, time, heads] (at least 0), A [heads] (below 0), B and C [batch, time, groups,
 /// N], whose groups divide the heads, D [heads]. `reverse` runs from the last position to the first, without a flipped
-/// copy of anything. `chunk` positions at a time are taken by matrix products: results differ by rounding alone.
+/// copy of anything. Matmuls process `chunk` positions at a time: results differ by rounding only.
 ///
-/// x, B and C are of one floating type, dt, A and D float32 (float64 where x is); under autocast x, B and C are cast.
-/// All sums are in float32. Returns y [batch, time, heads, P], contiguous, of x's type. For backward it keeps its
-/// operands and nothing else: the states between chunks, T / chunk x heads x N x P float32, are results of the
-/// operators that live as long as they run. Operators plimsoll::ssd_scan and plimsoll::ssd_scan_backward. Throws
-/// UserError where shapes or types do not agree.
+/// x, B and C are of one floating type; dt, A and D are float32 (float64 if x is). Under autocast x, B and C are cast.
+/// All sums are in float32. Returns y [batch, time, heads, P], contiguous, of x's type. For backward it keeps only its
+/// operands. The states between chunks, T / chunk x heads x N x P float32, are results of the operators that live as
+/// long as they run. Operators plimsoll::ssd_scan and plimsoll::ssd_scan_backward. Throws UserError if shapes or types
+/// do not agree.
 at::Tensor ssd_scan(const at::Tensor& x, const at::Tensor& dt, const at::Tensor& a, const at::Tensor& b,
                     const at::Tensor& c, const at::Tensor& d, int64_t chunk, bool reverse = false);
 

@@ -1,5 +1,5 @@
-// How the state-space scan is cut into chunks and heads, and the scratch of one thread: by the kernels and for the
-// figures of their workspace. No libtorch.
+// Declares how the state-space scan is cut into chunks and heads, and the scratch of one thread. The kernels and the
+// estimates of their workspace share it. No libtorch.
 #pragma once
 
 #include <algorithm>
@@ -10,25 +10,26 @@
 namespace plimsoll::ops {
 
 struct SsdShape {
-  int64_t batch, time, heads, width;  ///< of x [batch, time, heads, width]
-  int64_t groups, state;              ///< of B and C [batch, time, groups, state]
-  int64_t chunk;                      ///< positions at a time
-  bool reverse;                       ///< from the end to the beginning
+  int64_t batch, time, heads, width;  ///< sizes of x [batch, time, heads, width]
+  int64_t groups, state;              ///< sizes of B and C [batch, time, groups, state]
+  int64_t chunk;                      ///< positions per chunk
+  bool reverse;                       ///< true: run from the end to the beginning
 
   PLIMSOLL_HOST_DEVICE int64_t chunks() const { return div_up(time, chunk); }
   PLIMSOLL_HOST_DEVICE int64_t longest() const {
     return time < chunk ? time : chunk;
   }  ///< positions of the longest chunk
   PLIMSOLL_HOST_DEVICE int64_t heads_of_group() const { return heads / groups; }
-  PLIMSOLL_HOST_DEVICE int64_t state_elements() const { return state * width; }  ///< of one head
+  PLIMSOLL_HOST_DEVICE int64_t state_elements() const { return state * width; }  ///< elements of one head's state
 };
 
-/// Tiles of a thread are carved out of one block, each at a whole cache line.
+/// Returns the elements of a tile in a thread's block of scratch, rounded up to a whole cache line.
 inline int64_t ssd_tile(int64_t elements) {
   return div_up(elements, 16) * 16;
 }
 
-/// Elements of scratch that a thread of the forward pass takes: of either of its two phases, one after the other.
+/// Returns the elements of scratch of a thread in the forward pass: the maximum of its two phases, which run one after
+/// the other.
 inline int64_t ssd_forward_scratch(const SsdShape& s) {
   const int64_t l = s.longest(), n = s.state, p = s.width;
   const int64_t states = ssd_tile(l * n) + ssd_tile(l * p);
@@ -36,7 +37,7 @@ inline int64_t ssd_forward_scratch(const SsdShape& s) {
   return std::max(states, outputs) + 2 * ssd_tile(l);
 }
 
-/// The same of the backward pass.
+/// Returns the elements of scratch of a thread in the backward pass.
 inline int64_t ssd_backward_scratch(const SsdShape& s) {
   const int64_t l = s.longest(), n = s.state, p = s.width;
   const int64_t states = ssd_tile(l * n) + ssd_tile(l * p);
@@ -45,7 +46,7 @@ inline int64_t ssd_backward_scratch(const SsdShape& s) {
   return std::max(states, gradients) + 2 * ssd_tile(l);
 }
 
-/// Elements of the sums that the gradients of A and D are made of: for every chunk of every sequence its share.
+/// Returns the elements of the partial sums of the gradients of A and D: one share for every chunk of every sequence.
 inline int64_t ssd_partial_sums(const SsdShape& s) {
   return 2 * s.batch * s.chunks() * s.heads;
 }

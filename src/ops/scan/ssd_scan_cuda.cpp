@@ -1,11 +1,11 @@
-// The state-space scan as products of tiles, a panel of chunks at a time. With L positions, N state and P width, of one
-// chunk and head (ops/scan/ssd_kernels_cpu.h):
+// Implements the state-space scan as matmuls of tiles, a panel of chunks at a time. For one chunk and head, with L
+// positions, N state and P width (ops/scan/ssd_kernels_cpu.h):
 //
 //     y = [weights | arriving C] [x ; H]  +  D x                      [L, L + N] [L + N, P]
-//     H' = kept H + B^T (leaving x)                                   [N, L] [L, P], all heads of a group at once
+//     H' = kept H + B^T (leaving x)                                   [N, L] [L, P], all heads of a group together
 //
-// Both factors of a product are of the operands' type; its sums and what is kept between chunks are float32 (float64
-// for float64).
+// Both factors of a matmul are of the operands' type. Its sums and the states between chunks are float32 (float64 for
+// float64).
 #include "ops/cuda_op_support.h"
 #include "ops/scan/ssd_scan_launch.h"
 #include "ops/scan/ssd_scan_results.h"
@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-/// What both directions have: the panel at hand and its tiles, and the products that they begin with.
+/// The part of a scan that both directions share: the current panel and its tiles, and the first matmuls.
 class Scan {
  public:
   Scan(const ops::PreparedSsd& in, bool backward, cudaStream_t stream)
@@ -34,7 +34,7 @@ class Scan {
     launch_ssd_decays(panel_, in_.dt, in_.a, data(SsdTile::steps), data(SsdTile::sums), stream_);
   }
 
-  /// The states that the panel's chunks begin with. Panels in order.
+  /// Computes the initial states of the panel's chunks. Panels run in order.
   void pass_states(const Tensor& states) {
     pack(in_.b, shape_.groups, shape_.state, SsdTile::b);
     if (shape_.chunks() > 1) {
@@ -57,7 +57,7 @@ class Scan {
   int64_t length() const { return shape_.longest(); }
   void* data(SsdTile tile) const { return static_cast<char*>(block_.data_ptr()) + plan_.offset(tile); }
 
-  /// `each` matrices for every chunk of the panel.
+  /// Returns a tile with `each` matrices for every chunk of the panel.
   Tensor tile(SsdTile which, int64_t each, int64_t rows, int64_t columns) const {
     const at::ScalarType type = which < SsdTile::b ? ops::accumulator(type_) : type_;
     const int64_t count = panel_.tasks * each * rows * columns;
@@ -81,7 +81,7 @@ class Scan {
     launch_ssd_pack(panel_, from, heads, width, weight, grouped, data(SsdTile::steps), data(SsdTile::sums), data(to),
                     stream_);
   }
-  /// C_i . B_j; B is packed.
+  /// Computes C_i . B_j; B is packed.
   void score() {
     pack(in_.c, shape_.groups, shape_.state, SsdTile::c);
     multiply(group_rows(SsdTile::c), group_rows(SsdTile::b).transpose(1, 2), pairs(SsdTile::scores, shape_.groups));
@@ -101,8 +101,8 @@ class BackwardScan : public Scan {
   BackwardScan(const ops::PreparedSsd& in, const Tensor& grad, cudaStream_t stream)
       : Scan(in, /*backward=*/true, stream), dy_(ops::ssd_strided(grad)) {}
 
-  /// The gradients of the states that leave the panel's chunks. Panels from the last to the first. Leaves B and C
-  /// packed.
+  /// Computes the gradients of the states that leave the panel's chunks. Panels run from the last to the first. Leaves
+  /// B and C packed.
   void pass_gradients(const Tensor& gradients) {
     pack(in_.b, shape_.groups, shape_.state, SsdTile::b);
     score();
@@ -123,7 +123,7 @@ class BackwardScan : public Scan {
     launch_ssd_right(panel_, dy_, gradients.const_data_ptr(), data(SsdTile::right), stream_);
     launch_ssd_narrow_states(panel_, states.const_data_ptr(), data(SsdTile::state), stream_);
 
-    // Within the chunks, and what x gives to those behind: both in one product.
+    // One matmul computes the terms within the chunks and the terms that x adds to later chunks.
     multiply(dy, x.transpose(1, 2), pairs(SsdTile::products, shape_.heads));
     launch_ssd_weigh_back(panel_, data(SsdTile::scores), data(SsdTile::b), data(SsdTile::steps), data(SsdTile::sums),
                           data(SsdTile::products), data(SsdTile::score_gradients), data(SsdTile::left), stream_);
@@ -132,7 +132,7 @@ class BackwardScan : public Scan {
     multiply(tile(SsdTile::left, shape_.heads, length() + shape_.state, length()).transpose(1, 2), right(), product());
     launch_ssd_add_through(panel_, data(SsdTile::product), dy_, in_.d, dx.data_ptr(), stream_);
 
-    // What came in: C, and what went out: B.
+    // The terms of the state that enters (for C) and of the state that leaves (for B).
     multiply(dy, tile(SsdTile::state, shape_.heads, shape_.state, shape_.width).transpose(1, 2), part);
     launch_ssd_arriving_back(panel_, data(SsdTile::part), data(SsdTile::c), data(SsdTile::sums), data(SsdTile::c_sums),
                              data(SsdTile::sum_gradients), stream_);

@@ -1,6 +1,6 @@
-// What there is to the state-space scan beside products of matrices (ops/scan/ssd_kernels_cpu.h has the formulas):
-// tiles put together and taken apart. Behind a short chunk's end operands are 0 and the sums stay as they are, so that
-// nothing comes of it.
+// Implements the parts of the state-space scan that are no matmuls: it packs and unpacks tiles
+// (ops/scan/ssd_kernels_cpu.h has the formulas). Behind the end of a short chunk operands are 0 and the sums stay
+// constant, so these positions have no effect.
 #pragma once
 
 #include "ops/any_type.cuh"
@@ -18,7 +18,7 @@ struct SsdChunk {
     const int64_t left = s.time - index * s.chunk;
     length = left < s.chunk ? left : s.chunk;
   }
-  /// Where position `i` of the chunk lies in time.
+  /// Returns the time of position `i` of the chunk.
   __device__ int64_t time(const ops::SsdShape& s, int64_t i) const {
     const int64_t position = index * s.chunk + i;
     return s.reverse ? s.time - 1 - position : position;
@@ -31,12 +31,12 @@ __device__ inline const T* row_of(const ops::SsdTensor& tensor, const ops::SsdSh
   return static_cast<const T*>(tensor.data) + chunk.batch * tensor.batch_stride +
          chunk.time(s, i) * tensor.time_stride + head * tensor.head_stride;
 }
-/// The state of a head that belongs to the chunk.
+/// Returns the state of a head that belongs to the chunk.
 template <typename S>
 __device__ inline S* state_of(S* states, const ops::SsdShape& s, const SsdChunk& chunk, int64_t head) {
   return states + ((chunk.batch * s.heads + head) * s.chunks() + chunk.index) * s.state_elements();
 }
-/// This thread's number among those that share blockIdx.y and z.
+/// Returns this thread's index among the threads with the same blockIdx.y and z.
 __device__ inline int inner_index() {
   return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
 }
@@ -46,7 +46,8 @@ __device__ inline S leaving_weight(const S* steps, const S* sums, int length, in
   return exponential(sums[length - 1] - sums[i]) * steps[i];
 }
 
-/// A warp for each head of each chunk: 32 positions at a time are summed up by doubling.
+/// Computes the decays with a warp for each head of each chunk. Prefix sums double their stride over 32 positions at a
+/// time.
 template <typename S>
 __global__ void ssd_decays(SsdPanel panel, ops::SsdTensor dt, const S* a, S* steps, S* sums) {
   const ops::SsdShape& s = panel.shape;
@@ -96,8 +97,8 @@ __global__ void ssd_pack(SsdPanel panel, ops::SsdTensor from, int width, SsdWeig
   to[out + j] = narrow<T>(value);
 }
 
-/// A thread for each number of a sequence's states: blockIdx.y counts the panel's sequences. `back`: from the last
-/// chunk to the first.
+/// Passes states with a thread for each element of a sequence's states: blockIdx.y counts the panel's sequences.
+/// `back`: from the last chunk to the first.
 template <typename S, bool back>
 __global__ void ssd_pass(SsdPanel panel, const S* local, const S* sums, S* states) {
   const ops::SsdShape& s = panel.shape;
@@ -188,7 +189,7 @@ __global__ void ssd_add_through(SsdPanel panel, const Accumulate<T>* product, op
   out[((chunk.batch * s.time + chunk.time(s, i)) * s.heads + head) * width + j] = narrow<T>(value);
 }
 
-/// A thread takes one pair of positions of a group and goes through its heads. blockIdx.y is the group.
+/// Computes one pair of positions of a group in each thread, for all heads of the group. blockIdx.y is the group.
 template <typename T>
 __global__ void ssd_weigh_back(SsdPanel panel, const Accumulate<T>* scores, const T* b, const Accumulate<T>* steps,
                                const Accumulate<T>* sums, Accumulate<T>* products, T* score_gradients, T* left) {
@@ -200,7 +201,7 @@ __global__ void ssd_weigh_back(SsdPanel panel, const Accumulate<T>* scores, cons
   const int i = at / length, j = at % length;
   const int64_t group = blockIdx.z * s.groups + blockIdx.y, shared = s.heads_of_group();
   const int64_t first = blockIdx.z * s.heads + blockIdx.y * shared;
-  if (i >= length) {  // B, turned over
+  if (i >= length) {  // B, transposed
     const S value = widen(b[(group * length + j) * n + i - length]);
     for (int64_t head = first; head < first + shared; ++head)
       left[head * depth * length + at] =
@@ -225,7 +226,7 @@ __global__ void ssd_weigh_back(SsdPanel panel, const Accumulate<T>* scores, cons
   score_gradients[group * length * length + at] = narrow<T>(gradient);
 }
 
-/// A block for each head of each chunk.
+/// Sums products with a block for each head of each chunk.
 template <typename S>
 __global__ void ssd_sum_products(SsdPanel panel, const S* products, const S* steps, S* step_gradients,
                                  S* sum_gradients) {
@@ -249,8 +250,8 @@ __global__ void ssd_sum_products(SsdPanel panel, const S* products, const S* ste
   }
 }
 
-/// A warp for each position (x) of each group (y) of each chunk (z): its rows of `part`, head after head. `leaving`: of
-/// x G^T, else of dy H^T.
+/// Processes one position (x) of each group (y) of each chunk (z) in a warp: its rows of `part`, head after head.
+/// `leaving`: `part` is x G^T, else dy H^T.
 template <typename T, bool leaving>
 __global__ void ssd_states_back(SsdPanel panel, const Accumulate<T>* part, const T* b_or_c, const Accumulate<T>* steps,
                                 const Accumulate<T>* sums, Accumulate<T>* group_sums, Accumulate<T>* step_gradients,
@@ -298,8 +299,8 @@ __global__ void ssd_store_sum(SsdPanel panel, const Accumulate<T>* sums, const A
       narrow<T>(sums[from] + product[from]);
 }
 
-/// A block for each head of each chunk. The sums' gradients, back to each position's dt A, from the last to the first:
-/// by the first warp, 32 positions at a time.
+/// Computes the last gradients with a block for each head of each chunk. The first warp turns the sums' gradients into
+/// those of each position's dt A, from the last position to the first, 32 at a time.
 template <typename T>
 __global__ void ssd_finish(SsdPanel panel, SsdFinish args) {
   using S = Accumulate<T>;
@@ -317,7 +318,7 @@ __global__ void ssd_finish(SsdPanel panel, SsdFinish args) {
                static_cast<S>(widen(row_of<T>(args.x, s, chunk, i, head)[j]));
   }
   for (int i = threadIdx.x; i < length; i += blockDim.x) last += static_cast<const S*>(args.given)[row + i];
-  // The first chunk's state and the last one's gradient are 0.
+  // The state before the first chunk and the gradient after the last one are 0.
   if (chunk.index > 0 && chunk.index + 1 < s.chunks())
     for (int64_t i = threadIdx.x; i < s.state_elements(); i += blockDim.x) kept += leaving[i] * state[i];
   through = reduce_block<Sum>(through);
@@ -327,7 +328,7 @@ __global__ void ssd_finish(SsdPanel panel, SsdFinish args) {
   if (threadIdx.x >= kWarp) return;
   const S a = static_cast<const S*>(args.a)[head];
   const int lane = threadIdx.x;
-  S behind = last, a_gradient = 0;  // of the positions behind: what the last one is given counts for all
+  S behind = last, a_gradient = 0;  // sum over later positions; the last position's initial value counts for all
   for (int first = length - 1; first >= 0; first -= kWarp) {
     const int i = first - lane;
     S running = i >= 0 ? static_cast<const S*>(args.sum_gradients)[row + i] : S(0);
@@ -350,7 +351,7 @@ __global__ void ssd_finish(SsdPanel panel, SsdFinish args) {
   static_cast<S*>(args.d_shares)[chunk.task * s.heads + head] = through;
 }
 
-/// A block a head.
+/// Sums the shares of one head a block.
 template <typename S>
 __global__ void ssd_sum_shares(const S* shares, int64_t count, S* to) {
   S sum = 0;

@@ -1,6 +1,6 @@
-// Starts of the state-space scan's CUDA kernels: raw memory of the device, no tensors, no allocation, no waiting.
-// Between them the operator multiplies tiles (ssd_scan_cuda.cpp). Tiles are those of ops/scan/ssd_scan_panels.h; "S" is
-// float32, or float64 for operands of float64.
+// Declares the launchers of the state-space scan's CUDA kernels, on raw device memory: no tensors, no allocation, no
+// waiting. Between them the operator multiplies tiles (ssd_scan_cuda.cpp). The tiles are those of
+// ops/scan/ssd_scan_panels.h; "S" is float32, or float64 for operands of float64.
 #pragma once
 
 #include "ops/scan/ssd_kernels_cpu.h"
@@ -10,67 +10,70 @@ typedef struct CUstream_st* cudaStream_t;
 
 namespace plimsoll::cuda {
 
-/// Chunks [first, first + tasks) of the batch x chunks.
+/// The chunks [first, first + tasks) of the batch x chunks.
 struct SsdPanel {
   ops::SsdShape shape{};
   DType dtype = DType::float32;
   int64_t first = 0, tasks = 0;
 };
 
-/// dt and the sums of dt A of each head's positions, S.
+/// Computes dt and the sums of dt A of each head's positions, S.
 void launch_ssd_decays(const SsdPanel& panel, const ops::SsdTensor& dt, const void* a, void* steps, void* sums,
                        cudaStream_t stream);
 
-/// What a row is multiplied by on its way into a tile.
+/// The factor that a row is multiplied by when it is copied into a tile.
 enum class SsdWeight : uint8_t {
   none,
-  arriving,  ///< exp(s_i): of what came in
-  leaving,   ///< exp(s_last - s_i) dt_i: of what goes out
+  arriving,  ///< exp(s_i): for the state that enters
+  leaving,   ///< exp(s_last - s_i) dt_i: for the state that leaves
 };
-/// [chunks, heads, L, width]; `grouped`: [chunks, groups, L, heads / groups, width].
+/// Packs rows into [chunks, heads, L, width]; `grouped`: [chunks, groups, L, heads / groups, width].
 void launch_ssd_pack(const SsdPanel& panel, const ops::SsdTensor& from, int64_t heads, int64_t width, SsdWeight weight,
                      bool grouped, const void* steps, const void* sums, void* to, cudaStream_t stream);
 
-/// states [batch, heads, chunks, state, width], S: the states that the panel's chunks and the one after it begin with,
-/// from what each chunk adds. Panels in order. `local` is not read where sequences are one chunk.
+/// Computes states [batch, heads, chunks, state, width], S, from the amount that each chunk adds (`local`). They are
+/// the initial states of the panel's chunks and of the next chunk. Panels run in order. `local` is not read if
+/// sequences are one chunk.
 void launch_ssd_pass_states(const SsdPanel& panel, const void* local, const void* sums, void* states,
                             cudaStream_t stream);
-/// The same of the gradients of what leaves each chunk. Panels from the last to the first.
+/// Computes the gradients of the states that leave each chunk. Panels run from the last to the first.
 void launch_ssd_pass_gradients(const SsdPanel& panel, const void* local, const void* sums, void* gradients,
                                cudaStream_t stream);
 
-/// Rows of L + N: the weights exp(s_i - s_j) dt_j of scores up to the diagonal and 0 above it, then exp(s_i) C_i.
+/// Computes rows of L + N: the weights exp(s_i - s_j) dt_j of scores up to the diagonal and 0 above it, then exp(s_i)
+/// C_i.
 void launch_ssd_left(const SsdPanel& panel, const void* scores, const void* c, const void* steps, const void* sums,
                      void* left, cudaStream_t stream);
-/// L rows of a head, then the N of the chunk's `states`, rounded to the operands' type.
+/// Computes L rows of a head, then the N rows of the chunk's `states`, rounded to the operands' type.
 void launch_ssd_right(const SsdPanel& panel, const ops::SsdTensor& rows, const void* states, void* right,
                       cudaStream_t stream);
-/// The states alone.
+/// Rounds only the states to the operands' type.
 void launch_ssd_narrow_states(const SsdPanel& panel, const void* states, void* to, cudaStream_t stream);
 
-/// out [batch, time, heads, width]: product + D rows.
+/// Computes out [batch, time, heads, width] = product + D rows.
 void launch_ssd_add_through(const SsdPanel& panel, const void* product, const ops::SsdTensor& rows, const void* d,
                             void* out, cudaStream_t stream);
 
-/// What the weights within a chunk give back: the gradient of scores, summed over the heads of a group, and in
-/// `products` each product times its score and decay. The weights themselves are the first L rows of `left`
-/// [L + N, L]; the last N are B_j leaving.
+/// Computes the backward of the weights within a chunk. It yields the gradient of scores, summed over the heads of a
+/// group. In `products`, each product is multiplied by its score and decay. The first L rows of `left` [L + N, L]
+/// become the weights; the last N become B_j leaving.
 void launch_ssd_weigh_back(const SsdPanel& panel, const void* scores, const void* b, const void* steps,
                            const void* sums, void* products, void* score_gradients, void* left, cudaStream_t stream);
-/// The sums of the rows and columns of `products`: begins the gradients of dt and of the sums.
+/// Computes the sums of the rows and columns of `products`, the first terms of the gradients of dt and of the sums.
 void launch_ssd_sum_products(const SsdPanel& panel, const void* products, const void* steps, void* step_gradients,
                              void* sum_gradients, cudaStream_t stream);
-/// What `part`, dy H^T, gives the gradients of C and of the sums.
+/// Computes the terms from `part`, dy H^T, of the gradients of C and of the sums.
 void launch_ssd_arriving_back(const SsdPanel& panel, const void* part, const void* c, const void* sums, void* c_sums,
                               void* sum_gradients, cudaStream_t stream);
-/// What `part`, x G^T, gives the gradients of B, of dt and of the sums.
+/// Computes the terms from `part`, x G^T, of the gradients of B, of dt and of the sums.
 void launch_ssd_leaving_back(const SsdPanel& panel, const void* part, const void* b, const void* steps,
                              const void* sums, void* b_sums, void* step_gradients, void* sum_gradients, void* given,
                              cudaStream_t stream);
-/// The gradient of B or C, [batch, time, groups, state]: the sum of both.
+/// Computes the gradient of B or C, [batch, time, groups, state]: `sums` + `product`.
 void launch_ssd_store_sum(const SsdPanel& panel, const void* sums, const void* product, void* out, cudaStream_t stream);
 
-/// The gradient of dt [batch, time, heads], S, and each chunk's share of those of A and D [batch x chunks, heads], S.
+/// The arguments of the last kernel. It computes the gradient of dt [batch, time, heads], S, and each chunk's share of
+/// the gradients of A and D [batch x chunks, heads], S.
 struct SsdFinish {
   const void *steps, *sums, *step_gradients, *sum_gradients, *given;
   const void *states, *state_gradients;
@@ -80,7 +83,7 @@ struct SsdFinish {
 };
 void launch_ssd_finish(const SsdPanel& panel, const SsdFinish& args, cudaStream_t stream);
 
-/// to [heads] = the sum of shares [count, heads], S.
+/// Computes to [heads] = the sum of shares [count, heads], S.
 void launch_ssd_sum_shares(DType dtype, const void* shares, int64_t count, int64_t heads, void* to,
                            cudaStream_t stream);
 

@@ -1,8 +1,8 @@
-// The scratch of the state-space scan's CUDA kernels. No libtorch, no CUDA: the operator and the figures for its
-// workspace (workspace_cuda_rules.h) must agree.
+// Declares the scratch of the state-space scan's CUDA kernels. No libtorch, no CUDA: the operator and the estimates of
+// its workspace (workspace_cuda_rules.h) must agree.
 //
-// Chunks are worked on in panels of as many as fit ssd_panel_bytes (at least one): tiles of the operands, all padded
-// with zeros to the length of the longest chunk, and the products that are made of them.
+// Chunks are processed in panels of as many as fit into ssd_panel_bytes (at least one). A panel holds tiles of the
+// operands, all padded with zeros to the length of the longest chunk, and the results of their matmuls.
 #pragma once
 
 #include <algorithm>
@@ -13,33 +13,33 @@
 
 namespace plimsoll::cuda {
 
-/// Never changed but by tests, which want several panels of small tensors.
+/// Maximum bytes of a panel. Only tests change it, to get several panels of small tensors.
 inline int64_t ssd_panel_bytes = int64_t{64} << 20;
 
-/// What a panel holds for each of its chunks; L positions, H heads, G groups, N state, P width.
+/// The tiles of a panel for each of its chunks; L positions, H heads, G groups, N state, P width.
 enum class SsdTile : uint8_t {
-  // float32, or float64
+  // Tiles of float32, or float64.
   steps,           ///< dt [H, L]
-  sums,            ///< of dt A, up to and with each position [H, L]
-  local,           ///< what the chunk adds to the states, or to their gradients [G, N, H / G, P]
+  sums,            ///< sums of dt A, up to and including each position [H, L]
+  local,           ///< the amount that the chunk adds to the states, or to their gradients [G, N, H / G, P]
   scores,          ///< C_i . B_j [G, L, L]
-  product,         ///< what becomes of y, or of the gradient of x [H, L, P]
-  products,        ///< dy_i . x_j, then times what its weight is without dt_j [H, L, L]
+  product,         ///< terms of y, or of the gradient of x [H, L, P]
+  products,        ///< dy_i . x_j, then times its weight without dt_j [H, L, L]
   part,            ///< dy H^T, then x G^T [H, L, N]
-  c_sums,          ///< of all heads of a group, the gradient of C from the states [G, L, N]
-  b_sums,          ///< and that of B
-  group_product,   ///< what they have from within the chunk [G, L, N]
+  c_sums,          ///< the gradient of C from the states, over all heads of a group [G, L, N]
+  b_sums,          ///< the gradient of B from the states, over all heads of a group [G, L, N]
+  group_product,   ///< the gradients of C and B from within the chunk [G, L, N]
   step_gradients,  ///< [H, L]
-  sum_gradients,   ///< of `sums` [H, L]
-  given,           ///< what position j gives the state, times its gradient [H, L]
-  // of the operands' type
+  sum_gradients,   ///< gradients of `sums` [H, L]
+  given,           ///< the term that position j adds to the state, times its gradient [H, L]
+  // Tiles of the operands' type.
   b,                ///< [G, L, N]
   c,                ///< [G, L, N]
   grouped,          ///< x or dy, weighted [G, L, H / G, P]
   x,                ///< [H, L, P]
   left,             ///< [H, L, L + N], in the backward [H, L + N, L]
-  right,            ///< x and the state that enters, or dy and the gradient of the one that leaves [H, L + N, P]
-  state,            ///< what enters [H, N, P]
+  right,            ///< x and the state that enters, or dy and the gradient of the state that leaves [H, L + N, P]
+  state,            ///< the state that enters [H, N, P]
   score_gradients,  ///< [G, L, L]
   end,
 };
@@ -49,10 +49,11 @@ struct SsdPanels {
 
   ops::SsdShape shape;
   int64_t tasks = 1;  ///< chunks of a panel
-  int64_t bytes = 0;  ///< of one panel
+  int64_t bytes = 0;  ///< bytes of one panel
   std::array<int64_t, kTiles> offsets{};
 
-  /// `element` bytes of an operand's number; others have 4, or 8 where that has.
+  /// Computes the layout. `element` is the bytes of an operand's element; other tiles have 4 bytes an element, or 8 if
+  /// it is 8.
   SsdPanels(const ops::SsdShape& of, int64_t element, bool backward) : shape(of) {
     const int64_t l = of.longest(), h = of.heads, g = of.groups, n = of.state, p = of.width;
     const int64_t wide = element == 8 ? 8 : 4;

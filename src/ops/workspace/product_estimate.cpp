@@ -11,7 +11,7 @@ namespace {
 
 using ops::LibraryProduct;
 
-// m, k, n: result [m, n] = left [m, k] x right [k, n].
+// The sizes m, k, n: result [m, n] = left [m, k] x right [k, n].
 using Sizes = std::array<int64_t, 3>;
 
 Sizes sizes_of(const LibraryProduct& product) {
@@ -29,7 +29,7 @@ int64_t view_bytes(const View& view) {
   return view.elements() * element_bytes(view.dtype);
 }
 
-// Bytes of one row or column, the smallest of the three matrices, by which a copy grows with size `i`.
+// Returns the bytes of one row or column by which a copy grows with size `i`: the smallest of the matrices.
 int64_t smallest_slice(const LibraryProduct& product, size_t i) {
   const Sizes sizes = sizes_of(product);
   const int64_t left = element_bytes(product.left.dtype), right = element_bytes(product.right.dtype),
@@ -39,10 +39,10 @@ int64_t smallest_slice(const LibraryProduct& product, size_t i) {
   return std::min(sizes[1] * right, sizes[0] * result);
 }
 
-// Remainders by this are kept, or by less if the sizes are smaller.
+// Remainders by this are kept, or by `size` if it is smaller.
 constexpr int64_t kRemainder = 1024;
 
-// Each piece of scratch is rounded up to this, bytes.
+// The bytes to which each piece of scratch is rounded up.
 constexpr int64_t kScratchAlignment = 64;
 
 }  // namespace
@@ -90,7 +90,7 @@ std::optional<int64_t> estimated_product_scratch(
   if (!with_kept || !with_round || !with_half) return std::nullopt;
   const int64_t largest = std::max({*with_kept, *with_round, *with_half});
   if (*with_round <= *with_half) return largest;
-  // Which sizes it grows with: each alone from half the size on.
+  // The loop finds the sizes that the scratch grows with: it doubles each alone from half of `size`.
   double bytes = static_cast<double>(largest);
   for (size_t i = 0; i < whole.size(); ++i) {
     if (!is_cut[i]) continue;

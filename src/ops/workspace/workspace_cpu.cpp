@@ -23,7 +23,7 @@ namespace {
 
 constexpr ScratchRules kScratch{64};
 
-/// rms_norm's weight in the accumulator's type.
+/// Returns the bytes of the copy of rms_norm's weight in the accumulator's type.
 int64_t weight_copy(const View& weight) {
   const bool as_it_is = weight.dtype == DType::float32 || weight.dtype == DType::float64;
   if (as_it_is && is_contiguous(weight.sizes, weight.strides)) return 0;
@@ -46,7 +46,7 @@ int64_t add_rms_norm(const Op& op) {
   return kScratch.rows_copy(tensor(op, 1)) + kScratch.rows_copy(tensor(op, 2)) + weight_copy(tensor(op, 3));
 }
 
-/// As rms_norm_backward, and some rows of dx a thread.
+/// Returns the scratch of rms_norm_backward plus some rows of dx a thread.
 int64_t rms_norm_backward_add(const Op& op, int threads) {
   const View& x = tensor(op, 3);
   const int64_t width = x.sizes.back(), count = elements(x.sizes) / width;
@@ -75,7 +75,8 @@ View turned(View matrix) {
   return matrix;
 }
 
-/// libtorch's products of matrices where they go through float32 blocks; nothing where they are libtorch's own.
+/// Returns the scratch of libtorch's matmuls that go through float32 blocks; nullopt if they are
+/// libtorch's own.
 std::optional<int64_t> matrix_product(const Op& op, size_t left) {
   const View &a = tensor(op, left), &b = tensor(op, left + 1);
   if (!float32_products(a.dtype) || b.dtype != a.dtype || elements(a.sizes) == 0 || elements(b.sizes) == 0)
@@ -84,7 +85,7 @@ std::optional<int64_t> matrix_product(const Op& op, size_t left) {
   return kScratch.rounded(product_scratch(a.sizes[last - 1], a.sizes[last], b.sizes[last]));
 }
 
-/// A length that is cut into pieces of `piece`: the sizes that pieces have.
+/// Returns the different sizes of the pieces when `length` is cut into pieces of `piece`.
 std::vector<int64_t> piece_sizes(int64_t length, int64_t piece) {
   std::vector<int64_t> sizes;
   if (length >= piece) sizes.push_back(piece);
@@ -92,7 +93,7 @@ std::vector<int64_t> piece_sizes(int64_t length, int64_t piece) {
   return sizes;
 }
 
-/// The most of what products take that run one after the other.
+/// The maximum scratch of matmuls that run one after the other.
 class MostOfProducts {
  public:
   explicit MostOfProducts(const ProductScratch& scratch) : scratch_(scratch) {}
@@ -106,7 +107,7 @@ class MostOfProducts {
   int64_t most_ = 0;
 };
 
-/// As linear_cross_entropy_chunks() asks for them.
+/// Returns the scratch of the matmuls that linear_cross_entropy_chunks() requests.
 int64_t loss_products(const LossShape& shape, const LossChunks& chunks, const View& x, const View& weight,
                       const ProductScratch& scratch) {
   MostOfProducts most(scratch);
@@ -119,7 +120,7 @@ int64_t loss_products(const LossShape& shape, const LossChunks& chunks, const Vi
     most.add(part, turned(rows_of_weight), logits);
     if (shape.wants_x) most.add(logits, rows_of_weight, matrix(shape.dtype, rows, shape.width));
     if (!shape.wants_weight) continue;
-    // The first chunk's product is the gradient; those of the others are added to it.
+    // The first chunk's matmul is the gradient; the matmuls of the others are added to it.
     const View gradient = matrix(shape.dtype, shape.vocabulary, shape.width);
     if (rows == chunks.rows) most.add(turned(logits), part, gradient);
     const bool is_added = rows != chunks.rows || shape.tokens >= 2 * rows;
@@ -151,7 +152,7 @@ int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int 
   return total + loss_products(shape, chunks, x, weight, scratch);
 }
 
-/// A piece of the weight, taken apart, and the products with it.
+/// Returns the bytes of a dequantised piece of the weight, and of the matmuls with it.
 int64_t quantized_linear(const Op& op, const ProductScratch& scratch) {
   const View &x = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = x.sizes.back(), bytes = element_bytes(x.dtype);
@@ -178,7 +179,7 @@ int64_t quantized_linear_backward(const Op& op, const ProductScratch& scratch) {
   return kScratch.contiguous_copy(grad) + kScratch.rounded(rows * tile * bytes) + most.bytes();
 }
 
-/// What attention copies: operands whose last dimension is not side by side.
+/// Returns the bytes of the copies of attention: operands whose last dimension is not contiguous.
 int64_t attention_copies(const Op& op, std::initializer_list<size_t> operands) {
   int64_t total = 0;
   for (const size_t i : operands)
@@ -207,10 +208,10 @@ int64_t adafactor(const Op& op) {
          kScratch.rounded((shape.rows + parts) * 8);
 }
 
-/// Copies, and scratch for each thread; the operands begin at `x_at`.
+/// Returns the bytes of copies, and of scratch for each thread; the operands begin at `x_at`.
 int64_t ssd_scan(const Op& op, size_t x_at, bool backward, int threads) {
   const View &x = tensor(op, x_at), &b = tensor(op, x_at + 3);
-  // The states, a result, say how many chunks there are; how long they are is a constant of the call.
+  // The states, a result, determine the number of chunks; the length of a chunk is a constant of the call.
   check(op.results.size() == (backward ? 7 : 2), op.name + " has its states as the last result");
   const int64_t time = x.sizes[1], given = integer(op, x_at + 6);
   const int64_t chunk = given > 0 ? given : div_up(time, op.results.back().sizes[3]);
@@ -252,7 +253,7 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const Prod
   if (op.name == "plimsoll::attention") return attention(op, threads);
   if (op.name == "plimsoll::attention_backward") return attention_backward(op, threads);
   if (op.name == "plimsoll::linear_cross_entropy") {
-    // An unwanted gradient is an empty result.
+    // A gradient that is not requested is an empty result.
     check(op.results.size() == 4, "plimsoll::linear_cross_entropy has four results");
     return linear_cross_entropy(op, elements(op.results[2].sizes) > 0, elements(op.results[3].sizes) > 0, threads,
                                 scratch);

@@ -1,5 +1,5 @@
-// The scratch memory of our operators' CPU kernels, before they run: the planner budgets it, tests compare it with what
-// the allocator sees.
+// Declares the scratch memory of our operators' CPU kernels before they run. The planner budgets it; tests compare it
+// with the allocations that the allocator sees.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace plimsoll::ops {
 
-/// Greatest sum of bytes, each allocation rounded up to 64, that `op` holds at a time beside its operands and results
-/// when it runs on `threads` CPU threads; nothing for operators that are not ours,
-/// but for libtorch's products of matrices where they go through float32 blocks (ops/arithmetic/products_cpu.h). What
-/// our kernels take is exact, by their own plans; what a product takes that they leave to libtorch is asked of
-/// `product_scratch`. What libraries take outside libtorch's allocator is not in it.
+/// Returns the maximum bytes that `op` holds at a time in addition to its operands and results when it runs on
+/// `threads` CPU threads. Each allocation is rounded up to 64 bytes. Returns nullopt for operators that are not ours,
+/// except libtorch's matmuls that go through float32 blocks (ops/arithmetic/products_cpu.h). The scratch
+/// of our kernels is exact, by their own plans; `product_scratch` returns the scratch of matmuls that they leave to
+/// libtorch. Memory that libraries allocate outside libtorch's allocator is not included.
 std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const ProductScratch& product_scratch);
 
 }  // namespace plimsoll::ops

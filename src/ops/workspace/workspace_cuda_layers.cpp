@@ -15,7 +15,7 @@ namespace {
 
 constexpr ScratchRules kScratch{kCudaScratchAlignment};
 
-/// Whose grad_y, x and weight begin at argument `at`.
+/// Returns the scratch of an op whose grad_y, x and weight begin at argument `at`.
 int64_t rms_norm_backward(const Op& op, size_t at) {
   const View& x = tensor(op, at + 1);
   const int64_t width = x.sizes.back(), count = elements(x.sizes) / width;
@@ -37,26 +37,26 @@ int64_t linear_cross_entropy(const Op& op, bool wants_weight) {
   return total;
 }
 
-/// [B, H, T, D] seen as [B, T, H, D].
+/// Returns [B, H, T, D] as a view [B, T, H, D].
 View tokens_first(View view) {
   std::swap(view.sizes[1], view.sizes[2]);
   std::swap(view.strides[1], view.strides[2]);
   return view;
 }
 
-/// What flash_operand() copies. Buffers begin at multiples of 16 bytes.
+/// Returns the bytes that flash_operand() copies. Buffers begin at multiples of 16 bytes.
 int64_t flash_copy(const View& heads) {
   const View tokens = tokens_first(heads);
   return flash_reads(tokens.sizes, tokens.strides, tokens.offset) ? 0 : kScratch.bytes_of(heads);
 }
 
-/// What as_matrices() copies.
+/// Returns the bytes that as_matrices() copies.
 int64_t matrices_copy(const View& heads) {
   return heads.strides[3] == 1 && heads.strides[2] >= heads.sizes[3] ? 0 : kScratch.bytes_of(heads);
 }
 
-/// attention_blocks_cuda.cpp: `queries` buffers of a block's queries, `scores` of its scores and as many of 16 bits
-/// where operands are, `sums` of float32 keys.
+/// Returns the scratch of attention_blocks_cuda.cpp. It has `queries` buffers of a block's queries, `scores` buffers of
+/// its scores, and `sums` buffers of keys in float32. With 16-bit operands it has as many buffers of scores in 16 bits.
 int64_t attention_blocks(const AttentionShape& shape, const View& k, const View& v, int64_t queries, int64_t scores,
                          int64_t sums) {
   const ScoreBlocks cut = score_blocks(shape);
@@ -86,7 +86,7 @@ int64_t attention_backward(const Op& op, int multiprocessors) {
 
 int64_t gradient_norm(const Op& op) {
   const View& gradient = tensor(op, 2);
-  // In whatever order the elements lie, if there is no gap between them.
+  // The order of the elements in memory does not matter if there are no gaps.
   std::vector<std::pair<int64_t, int64_t>> dims;
   for (size_t d = 0; d < gradient.sizes.size(); ++d)
     if (gradient.sizes[d] != 1) dims.emplace_back(gradient.strides[d], gradient.sizes[d]);
@@ -108,7 +108,7 @@ std::optional<int64_t> cuda_layers_workspace_bytes(const Op& op, int multiproces
   if (name == "plimsoll::attention") return attention(op, multiprocessors);
   if (name == "plimsoll::attention_backward") return attention_backward(op, multiprocessors);
   if (name == "plimsoll::linear_cross_entropy") {
-    // An unwanted gradient is an empty result.
+    // A gradient that is not requested is an empty result.
     check(op.results.size() == 4, "plimsoll::linear_cross_entropy has four results");
     return linear_cross_entropy(op, elements(op.results[3].sizes) > 0);
   }

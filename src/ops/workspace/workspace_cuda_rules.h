@@ -1,4 +1,4 @@
-// Scratch of the CUDA kernels, by rule: so that a plan for a GPU can be made on a machine without one.
+// Declares rules for the scratch of the CUDA kernels, so that a plan for a GPU can be made on a machine without one.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace plimsoll::ops {
 
-/// Bytes that the op's CUDA kernel takes beside its results; nullopt: not known, the first run tells.
-/// `multiprocessors`: of the device; 0: not known.
+/// Returns the bytes that the op's CUDA kernel allocates in addition to its results; nullopt: unknown, the first run
+/// measures it. `multiprocessors`: of the device; 0: unknown.
 std::optional<int64_t> cuda_workspace_bytes(const Op& op, int multiprocessors = 0);
 
 }  // namespace plimsoll::ops

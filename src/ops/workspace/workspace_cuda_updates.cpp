@@ -23,7 +23,7 @@ int64_t adafactor(const Op& op) {
          kScratch.rounded(cuda::adafactor_scratch_bytes(matrix_shape(parameter.sizes, parameter.strides)));
 }
 
-/// A piece of the weight, taken apart.
+/// Returns the bytes of a dequantised piece of the weight.
 int64_t quantized_linear(const Op& op) {
   const View &x = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = x.sizes.back(), bytes = element_bytes(x.dtype);
@@ -39,10 +39,10 @@ int64_t quantized_linear_backward(const Op& op) {
   return kScratch.contiguous_copy(grad) + kScratch.rounded(rows * std::min(width, columns) * bytes);
 }
 
-/// Copies and one panel; the operands begin at `x_at`.
+/// Returns the bytes of copies and of one panel; the operands begin at `x_at`.
 int64_t ssd_scan(const Op& op, size_t x_at, bool backward) {
   const View &x = tensor(op, x_at), &b = tensor(op, x_at + 3);
-  // The states, a result, say how many chunks there are; how long they are is a constant of the call.
+  // The states, a result, determine the number of chunks; the length of a chunk is a constant of the call.
   check(op.results.size() == (backward ? 7 : 2), op.name + " has its states as the last result");
   const int64_t time = x.sizes[1], given = integer(op, x_at + 6);
   const int64_t chunk = given > 0 ? given : div_up(time, op.results.back().sizes[3]);

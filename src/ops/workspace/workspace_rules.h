@@ -1,4 +1,4 @@
-// What the rules of operators' scratch read from a recorded call, whatever the device.
+// Declares helpers with which the rules of operators' scratch read a recorded call, for any device.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@ inline int64_t accumulator_bytes(DType dtype) {
   return dtype == DType::float64 ? 8 : 4;
 }
 
-/// The only tensor of an argument.
+/// Returns the only tensor of an argument.
 inline const View& tensor(const Op& op, size_t argument) {
   check(argument < op.arguments.size() && op.arguments[argument].views.size() == 1, op.name + ": operand missing");
   return op.arguments[argument].views[0];
 }
 
-/// The integer or truth value that argument `index` was given; 0 where the trace has no constants.
+/// Returns the integer or truth value of argument `index`; 0 if the trace has no constants.
 inline int64_t integer(const Op& op, size_t index) {
   if (!op.call || index >= op.call->constants.size()) return 0;
   const c10::IValue& value = op.call->constants[index];
@@ -35,8 +35,8 @@ inline double number(const Op& op, size_t index) {
   return value.isDouble() ? value.toDouble() : 0;
 }
 
-/// Of an attention whose q, k and v begin at argument `q_at`, and whose causal, window, scale and softcap at
-/// `causal_at`.
+/// Returns the shape of an attention whose q, k and v begin at argument `q_at`, and whose causal, window, scale and
+/// softcap begin at `causal_at`.
 inline AttentionShape recorded_attention(const Op& op, size_t q_at, size_t causal_at) {
   const auto &q = tensor(op, q_at).sizes, &k = tensor(op, q_at + 1).sizes;
   return {q[0],
@@ -50,32 +50,32 @@ inline AttentionShape recorded_attention(const Op& op, size_t q_at, size_t causa
           number(op, causal_at + 3) > 0};
 }
 
-/// As matrix products take them: rows of side by side elements.
+/// Returns true if matmuls can read the view in place: rows of contiguous elements.
 inline bool is_matrix(const View& view) {
   return view.strides[1] == 1 && view.strides[0] >= view.sizes[1];
 }
 
-/// What CUDA's allocator gives begins at, and kernels count on, bytes.
+/// Alignment in bytes of the allocations of CUDA's allocator. Kernels rely on it.
 inline constexpr int64_t kCudaScratchAlignment = 256;
 
-/// Bytes of scratch whose pieces begin at multiples of `alignment`.
+/// The scratch rules for allocations that begin at multiples of `alignment` bytes.
 struct ScratchRules {
   int64_t alignment;
 
   int64_t rounded(int64_t bytes) const { return div_up(bytes, alignment) * alignment; }
   int64_t bytes_of(const View& view) const { return rounded(elements(view.sizes) * element_bytes(view.dtype)); }
 
-  /// What as_rows() copies.
+  /// Returns the bytes that as_rows() copies.
   int64_t rows_copy(const View& view) const { return row_stride(view.sizes, view.strides) ? 0 : bytes_of(view); }
   int64_t contiguous_copy(const View& view) const {
     return is_contiguous(view.sizes, view.strides) ? 0 : bytes_of(view);
   }
-  /// What a kernel copies that wants the elements of the last dimension side by side.
+  /// Returns the bytes of the copy of a kernel that needs a contiguous last dimension.
   int64_t side_by_side_copy(const View& view) const {
     return view.strides.back() == 1 || view.sizes.back() == 1 ? 0 : bytes_of(view);
   }
-  /// Gradients are copied where they lie in another order than what they go into. Of 8 bits that never does. A group's
-  /// copies are held together.
+  /// Returns the bytes of copies of gradients whose order differs from that of their targets. Gradients of 8 bits never
+  /// differ. The copies of a group are held together.
   int64_t gradient_copy(const Op& op) const {
     check(op.arguments.size() > 2 && op.arguments[0].views.size() == op.arguments[2].views.size(),
           op.name + ": operand missing");

@@ -1,4 +1,4 @@
-// What lies in the memory of a plan, and how much of it.
+// Implements the reports on the contents of a plan's memory: the buffers at the peak, and bytes by role.
 #include <algorithm>
 
 #include "plimsoll/plan.h"

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// "swiglu in layers.7.mlp.up" -> "swiglu in layers.*.mlp.up": what blocks have in common.
+// Returns the label with block numbers replaced: "swiglu in layers.*.mlp.up" for "swiglu in layers.7.mlp.up".
 std::string common_name(const std::string& label) {
   std::string name;
   for (size_t i = 0; i < label.size(); ++i) {
@@ -29,7 +29,7 @@ std::string common_name(const std::string& label) {
 
 struct Kind {
   int64_t count = 0, bytes = 0, cost = 0;
-  double held = 0;  // sum of shares of the segment's time
+  double held = 0;  // sum over values of the fraction of the segment in which they would be kept
 };
 
 std::string milliseconds(int64_t picoseconds) {
@@ -40,7 +40,7 @@ std::string milliseconds(int64_t picoseconds) {
 
 std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGraph& graph, const KeptValues& kept,
                                           size_t most) {
-  std::map<int32_t, int64_t> again;  // steps that run again, and what they cost
+  std::map<int32_t, int64_t> again;  // recomputed steps and their picoseconds
   for (const Rebuild& rebuild : rebuilds_of(graph, kept))
     for (int32_t step : rebuild.steps) again[step] = graph.steps[step].cost;
   const auto length = static_cast<double>(graph.segment.end - graph.segment.begin);
@@ -54,7 +54,7 @@ std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGrap
     for (int32_t maker : value.makers)
       if (const auto found = again.find(maker); found != again.end()) {
         kind.cost += found->second;
-        again.erase(found);  // another result of the same op costs nothing more
+        again.erase(found);  // further results of the same op add no cost
       }
     const int32_t last =
         value.readers.empty() ? value.makers.back() : std::max(value.makers.back(), value.readers.back());
@@ -79,7 +79,7 @@ std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGrap
       rest_cost += kind.cost;
     }
   }
-  int64_t between = 0;  // what is only run to rebuild something else
+  int64_t between = 0;  // cost of steps that are recomputed only for other recomputed values
   for (const auto& [step, cost] : again) between += cost;
   if (rest > 0 || between > 0)
     reasons.push_back({"recompute: other values",
@@ -94,7 +94,7 @@ std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& gra
   const auto milliseconds_of = [](double seconds) { return fmt::format("{:.3g} ms", seconds * 1e3); };
   std::map<std::string, std::pair<int64_t, int64_t>> kinds;  // bytes, count
   int64_t count = 0, rebuilding = 0;
-  std::set<int32_t> makers;  // of several results each
+  std::set<int32_t> makers;  // steps that make several results are counted once
   for (size_t v = 0; v < moved.size(); ++v) {
     if (!moved[v]) continue;
     auto& [bytes, values] = kinds[common_name(trace.buffers[graph.values[v].buffer].label)];

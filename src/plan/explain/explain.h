@@ -1,4 +1,4 @@
-// Why a schedule is as it is, in words.
+// Declares the reasons for recomputation and offload in a schedule, as text.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,13 @@
 
 namespace plimsoll {
 
-/// One reason for each kind of value that is rebuilt (values of the same name in different blocks are one kind), those
-/// with most bytes first, `most` at most; the last says what the others come to.
+/// Returns one reason for each kind of recomputed value, those with most bytes first. Values with the same name in
+/// different blocks are one kind. At most `most` reasons; the last one has the sum of all remaining kinds.
 std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGraph& graph, const KeptValues& kept,
                                           size_t most);
 
-/// Why saved values (`moved`, by value) and state lie in host memory under `plan`, whose times and bytes are filled in.
+/// Returns the reasons why saved values (`moved`, by value) and state are in host memory under `plan`. The times and
+/// bytes of `plan` must be set.
 std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& graph, const std::vector<char>& moved,
                                     const CostModel& cost, const Plan& plan);
 

@@ -14,7 +14,8 @@ std::string first_word(std::string_view path) {
   return std::string(path.substr(0, path.find('.')));
 }
 
-// "gradient of llm.norm.weight" and "optimizer.exp_avg.llm.norm.weight" are of llm.
+// Returns the parameter in a label: "gradient of llm.norm.weight" and "optimizer.exp_avg.llm.norm.weight" belong to
+// "llm.norm.weight".
 std::string_view parameter_of(std::string_view label) {
   if (const size_t of = label.rfind(" of "); of != std::string_view::npos) label.remove_prefix(of + 4);
   constexpr std::string_view state = "optimizer.";
@@ -32,7 +33,7 @@ bool of_parameter(Role role) {
 std::vector<ModuleBytes> bytes_by_module(const Plan& plan) {
   const Trace& trace = plan.trace;
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
-  std::vector<int32_t> module(trace.buffers.size(), -1);  // of the op that wrote it first
+  std::vector<int32_t> module(trace.buffers.size(), -1);  // module of the op that wrote the buffer first
   for (const Op& op : trace.ops)
     for_each_view(op, [&](const View& view, bool written) {
       if (written && module[view.buffer] < 0) module[view.buffer] = op.module;
@@ -56,7 +57,7 @@ std::vector<ModuleBytes> bytes_by_module(const Plan& plan) {
   }
   int64_t workspace = 0;
   for (const auto& [word, bytes] : by_word) workspace += bytes.workspace;
-  none.workspace += plan.breakdown.workspace - workspace;  // what libraries set aside
+  none.workspace += plan.breakdown.workspace - workspace;  // memory reserved by libraries
   none.context = plan.breakdown.context;
   none.fragmentation = plan.breakdown.fragmentation;
 

@@ -1,4 +1,4 @@
-// The blocks of a model, by its module paths.
+// Computes the block of a model that a module path belongs to.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,8 @@
 
 namespace plimsoll {
 
-/// "encoder.layers.3.norm" -> "encoder.layers.3"; "" when no part of the path is a number.
+/// Returns the path of the block: "encoder.layers.3" for "encoder.layers.3.norm"; "" if no part of the path is a
+/// number.
 inline std::string block_path(const std::string& module) {
   size_t begin = 0;
   while (begin < module.size()) {

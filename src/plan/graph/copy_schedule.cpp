@@ -24,7 +24,8 @@ CopySchedule::CopySchedule(const CostModel& cost, const Trace& trace, const Segm
 }
 
 double CopySchedule::copy_time(int64_t bytes, Memory far) const {
-  return cost_.copies_overlap ? copy_seconds(cost_, bytes, far) : 0;  // otherwise done as soon as it is started
+  return cost_.copies_overlap ? copy_seconds(cost_, bytes, far)
+                              : 0;  // without overlap a copy is done when its start is
 }
 
 void CopySchedule::place(std::vector<CopyOut>& copies) {
@@ -35,9 +36,9 @@ void CopySchedule::place(std::vector<CopyOut>& copies) {
     int32_t copy;
     double done;
   };
-  std::deque<Pending> pending;  // by time of being done
+  std::deque<Pending> pending;  // by the time at which they are done
   double clock = 0, link_free = 0;
-  int64_t extra = 0;  // of pending copies whose device bytes nobody needs any more
+  int64_t extra = 0;  // bytes of pending copies whose source no op needs any more
   size_t next = 0;
   const auto wait_for_first = [&](int32_t op) {
     clock = std::max(clock, pending.front().done);
@@ -46,7 +47,7 @@ void CopySchedule::place(std::vector<CopyOut>& copies) {
     if (copy.last < op) extra -= copy.bytes;
     pending.pop_front();
   };
-  std::vector<std::vector<int32_t>> ending(end_ - begin_ + 1);  // copies by the op after their last
+  std::vector<std::vector<int32_t>> ending(end_ - begin_ + 1);  // copies by the op after their last use
   for (size_t c = 0; c < copies.size(); ++c) ending[copies[c].last + 1 - begin_].push_back(static_cast<int32_t>(c));
   std::vector<char> waited(copies.size(), 0);
   for (int32_t op = begin_; op <= end_; ++op) {
@@ -63,14 +64,14 @@ void CopySchedule::place(std::vector<CopyOut>& copies) {
       waited[pending.front().copy] = 1;
       wait_for_first(op);
     };
-    // Done by itself, or must be by now.
+    // Copies that are done by now, and copies that must be done by now.
     while (first_is([&](const Pending& first) { return first.done <= clock && copies[first.copy].last < op; }))
       release();
     while (std::any_of(pending.begin(), pending.end(),
                        [&](const Pending& each) { return copies[each.copy].latest <= op; }))
       release();
     if (op == end_) break;
-    // Bytes are short: wait, as long as that gives any back.
+    // If live bytes exceed the limit, wait as long as that frees any.
     while (live_[op - begin_] + extra > limit_ && extra > 0) release();
     live_[op - begin_] += extra;
     clock += seconds_[op - begin_];
@@ -81,14 +82,14 @@ void CopySchedule::place(std::vector<CopyIn>& copies) {
   std::vector<int32_t> order(copies.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return copies[a].need > copies[b].need; });
-  double link_free = std::numeric_limits<double>::infinity();  // from the end backwards
+  double link_free = std::numeric_limits<double>::infinity();  // seconds, from the end backward
   std::vector<double> latest(copies.size());
   for (int32_t index : order) {
     const CopyIn& copy = copies[index];
     link_free = std::min(link_free, start_[copy.need - begin_]) - copy_time(copy.bytes, copy.from);
     latest[index] = link_free;
   }
-  // The link does them in the order of their starts: none is to hold up one that is needed before it.
+  // The link does copies in the order of their starts. No copy may delay one that is needed earlier.
   int32_t before = begin_;
   std::reverse(order.begin(), order.end());
   for (int32_t index : order) {

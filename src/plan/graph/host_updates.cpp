@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// By its own operands alone.
+// Returns whether the op's own operands allow it to run on the host.
 bool is_candidate(const Trace& trace, const Op& op) {
   if (op.phase != Phase::update || op.copy != CopyStage::none || op.random_id >= 0 || !op.results.empty()) return false;
   bool good = true, state = false;

@@ -42,7 +42,7 @@ std::vector<int> memory_order(const View& view) {
 }
 
 std::optional<std::vector<int64_t>> common_sizes(const std::vector<Walk>& walks, int64_t elements) {
-  // How many elements lie within a step of each dimension: boundaries that the loop must have.
+  // Numbers of elements within one step of each dimension: boundaries that the loop must have.
   std::set<int64_t> boundaries = {1, elements};
   for (const Walk& walk : walks) {
     int64_t within = 1;
@@ -61,7 +61,7 @@ std::optional<std::vector<int64_t>> common_sizes(const std::vector<Walk>& walks,
 std::vector<int64_t> strides_over(const Walk& walk, const std::vector<int64_t>& sizes) {
   std::vector<int64_t> strides(sizes.size(), 0);
   size_t d = walk.sizes.size();
-  int64_t stride = 0, left = 1;  // of the walk's dimension at hand
+  int64_t stride = 0, left = 1;  // of the walk's current dimension
   for (size_t i = sizes.size(); i-- > 0;) {
     if (left == 1 && d > 0) {
       stride = walk.strides[--d];

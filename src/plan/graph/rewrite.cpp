@@ -9,7 +9,7 @@ TraceRewriter::TraceRewriter(Trace& trace) : trace_(trace), segments_(trace.segm
   if (!segments_.empty()) segments_[0].begin = 0;
 }
 
-// Closes the segments that end at or before old op `index`.
+// Ends the segments whose last old op is before `index`.
 void TraceRewriter::advance_to(int32_t index) {
   const auto here = static_cast<int32_t>(ops_.size());
   while (segment_ < segments_.size() && trace_.segments[segment_].end <= index) {

@@ -1,4 +1,4 @@
-// Builds the trace that a pass gives back: the old ops in order, less some, plus some.
+// Declares the builder of the trace that a pass returns: the old ops in order, without some, with others added.
 #pragma once
 
 #include <map>
@@ -8,17 +8,18 @@
 
 namespace plimsoll {
 
-/// Ops must be kept in their old order; segments follow. Both calls append to the new trace.
+/// A builder of a new trace. Ops keep their old order, and segments follow. keep(), replace() and insert() append to
+/// the new trace.
 class TraceRewriter {
  public:
-  /// `trace` is moved from by finish().
+  /// Keeps a reference to `trace`; finish() moves from it.
   explicit TraceRewriter(Trace& trace);
 
-  /// Op `index` of the old trace comes next.
+  /// Appends op `index` of the old trace.
   void keep(int32_t index);
-  /// Op `index` of the old trace comes next, changed.
+  /// Appends `op` instead of op `index` of the old trace.
   void replace(int32_t index, Op op);
-  /// A new op comes next; it belongs to the segment of the last op kept, or of old op `near`.
+  /// Appends a new op to the segment of the last op kept, or of old op `near`.
   void insert(Op op, int32_t near);
   BufferId add_buffer(Buffer buffer);
   Trace finish();
@@ -32,8 +33,8 @@ class TraceRewriter {
   size_t segment_ = 0;
 };
 
-/// The trace with some ops as part of others: those of `made` stand where the ops of these indices stood, those of
-/// `gone` nowhere. `trace` is moved from.
+/// Returns the trace with some ops merged into others. Each op of `made` replaces the old op with its index; ops in
+/// `gone` are dropped. `trace` is moved from.
 Trace with_merged(Trace& trace, std::map<int32_t, Op> made, const std::set<int32_t>& gone);
 
 }  // namespace plimsoll

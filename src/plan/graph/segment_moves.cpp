@@ -8,9 +8,9 @@
 namespace plimsoll {
 namespace {
 
-// Copies for ops on the host are at most so many of these ops ahead of, or behind, the one that runs: a double buffer.
+// Largest number of host ops by which copies for an op on the host run ahead of it or behind it: a double buffer.
 constexpr size_t kHostedAhead = 2;
-// What is as small as that is copied for the host once, for all ops that want it: the step's scalars.
+// Largest buffer that is copied once for all ops on the host, in bytes: the step's scalars.
 constexpr int64_t kSharedBytes = 4096;
 
 bool is_set(const std::vector<char>& list, size_t index) {
@@ -55,7 +55,7 @@ void SegmentMoves::plan(Context& context, TraceRewriter& rewriter, std::vector<i
     });
 }
 
-// A saved value: away in its longest idle time.
+// Plans the offload interval of a saved value: the longest time in which no op uses it.
 void SegmentMoves::plan_absence(const Context& context, TraceRewriter& rewriter, BufferId buffer,
                                 std::vector<int64_t>& live) {
   const Trace& trace = context.trace;
@@ -78,7 +78,7 @@ void SegmentMoves::plan_absence(const Context& context, TraceRewriter& rewriter,
       longest = idle;
     }
   }
-  if (best == 0) return;  // always in use
+  if (best == 0) return;  // no idle time between uses
   int32_t last_write = list.front().op;
   for (size_t i = 0; i < best; ++i)
     if (list[i].written) last_write = list[i].op;
@@ -100,9 +100,9 @@ void SegmentMoves::plan_absence(const Context& context, TraceRewriter& rewriter,
   moves_.push_back(move);
 }
 
-// What lies elsewhere: a visit of the device for each cluster of uses. A use on the host lies between two visits.
+// Plans a residency interval of an offloaded buffer for each cluster of uses. A use on the host ends an interval.
 void SegmentMoves::plan_visits(Context& context, TraceRewriter& rewriter, BufferId buffer, std::vector<int64_t>& live) {
-  const Buffer description = context.trace.buffers[buffer];  // more are added below
+  const Buffer description = context.trace.buffers[buffer];  // a copy, because buffers are added below
   const int64_t bytes = placed_bytes(context.trace, description.bytes);
   const std::vector<Access>& list = accesses_[buffer];
   const auto found = hosted_uses_.find(buffer);
@@ -118,7 +118,7 @@ void SegmentMoves::plan_visits(Context& context, TraceRewriter& rewriter, Buffer
     move.begin = list[i].op;
     move.end = list[end].op;
     move.far = buffer;
-    // What the visit before it wrote must be there by then.
+    // The copy out of the previous interval must be done before this interval begins.
     if (!moves_.empty() && moves_.back().buffer == buffer && moves_.back().out >= 0) {
       int32_t& latest = outs_[moves_.back().out].latest;
       latest = std::min(latest, move.begin);
@@ -127,7 +127,7 @@ void SegmentMoves::plan_visits(Context& context, TraceRewriter& rewriter, Buffer
     copy.persistent = false;
     copy.memory = Memory::device;
     move.device = rewriter.add_buffer(std::move(copy));
-    // What nobody has written yet is not fetched: it is being made.
+    // A buffer that no op has written yet is not copied in: it is being made.
     if (context.written_before[buffer] || !list[i].written) {
       const auto after = std::lower_bound(hosted.begin(), hosted.end(), move.begin);
       const int32_t earliest = after == hosted.begin() ? segment_.begin : *std::prev(after) + 1;
@@ -135,7 +135,7 @@ void SegmentMoves::plan_visits(Context& context, TraceRewriter& rewriter, Buffer
       ins_.push_back({bytes, earliest, move.begin, 0, description.memory});
     }
     if (written) context.written_before[buffer] = 1;
-    // What nobody wants any more stays where it is until it is made anew.
+    // A value that no op needs any more is not copied out.
     if (written && (description.persistent || context.lifetimes[buffer].death > move.end + 1)) {
       const auto next = hosted_after(move.end);
       move.out = static_cast<int>(outs_.size());
@@ -148,11 +148,12 @@ void SegmentMoves::plan_visits(Context& context, TraceRewriter& rewriter, Buffer
   }
 }
 
-// Ops on the host: what they use of the device is copied for them and, if they write it, back.
+// Plans the host copies for ops on the host. Each operand on the device is copied for the op and, if it is written,
+// copied back.
 void SegmentMoves::plan_mirrors(Context& context, TraceRewriter& rewriter) {
   if (hosted_.empty()) return;
   const Trace& trace = context.trace;
-  std::map<BufferId, int32_t> written_at;  // on the device, so far
+  std::map<BufferId, int32_t> written_at;  // last op on the device so far that writes a buffer
   std::map<BufferId, size_t> shared;
   size_t k = 0;
   for (int32_t i = segment_.begin; i < segment_.end; ++i) {
@@ -199,7 +200,8 @@ void SegmentMoves::schedule_copies(const Context& context, const std::vector<int
   schedule.place(outs_);
   std::map<BufferId, int32_t> away_since;
   for (const Move& move : moves_) {
-    // What is fetched must have arrived there: by its own copy out, or by that of the visit before.
+    // A copy in starts after the copy out of the same bytes is done: its own, or that of the previous residency
+    // interval.
     if (move.absence)
       ins_[move.in].earliest = outs_[move.out].wait;
     else if (const auto found = away_since.find(move.buffer); move.in >= 0 && found != away_since.end())
@@ -207,7 +209,7 @@ void SegmentMoves::schedule_copies(const Context& context, const std::vector<int
     if (!move.absence && move.out >= 0) away_since[move.buffer] = outs_[move.out].wait;
   }
   schedule.place(ins_);
-  // Waits come first: they give bytes back. But not before the start.
+  // Waits come before starts because they free bytes, except a wait for a copy that starts at the same op.
   const auto add_out = [&](const CopyOut& out, BufferId target, BufferId source) {
     copies_[out.start].push_back({1, CopyStage::start, target, source});
     copies_[out.wait].push_back({out.wait == out.start ? 2 : 0, CopyStage::wait, target, source});

@@ -1,4 +1,8 @@
-// The copies of one segment: which buffer leaves the device when, which comes, and what ops use in its place.
+// Declares the copies of one segment for offloaded buffers: when each buffer is copied, and which copy each op uses.
+//
+// A residency interval is a range of ops during which a buffer in host memory or on disk has a copy on the device. An
+// offload interval is a range of ops during which a saved value has its only copy in host memory. A host copy is a copy
+// of a device buffer that an op on the host uses.
 #pragma once
 
 #include <map>
@@ -11,39 +15,40 @@
 
 namespace plimsoll {
 
-/// Uses of what lies elsewhere that are no more ops apart are one visit of the device.
+/// Largest distance in ops between two uses of an offloaded buffer in one residency interval.
 constexpr int32_t kOneVisit = 16;
 
+/// A planner of the copies of one segment.
 class SegmentMoves {
  public:
-  /// What the pass knows of the whole trace. Its buffers are marked with the memory that they lie in, its ops with
-  /// where they run; `saved` (by buffer, may be empty) leave the device for a while.
+  /// Facts about the whole trace. Its buffers are marked with their memories, and its ops with `on_host`. `saved`, by
+  /// buffer, marks the values that get an offload interval; may be empty.
   struct Context {
     const Trace& trace;
     const std::vector<char>& saved;
     const CostModel& cost;
     int64_t limit;
     std::vector<Lifetime> lifetimes;   ///< by buffer
-    std::vector<char> written_before;  ///< by buffer: by a segment before this one
+    std::vector<char> written_before;  ///< by buffer: an earlier segment writes it
   };
 
   SegmentMoves(const Context& context, const Segment& segment);
 
-  /// There is nothing to do.
+  /// Returns whether the segment needs no copies.
   bool empty() const { return accesses_.empty() && hosted_.empty(); }
 
-  /// Decides every copy; new buffers are added to the trace. `live`: bytes on the device by op of the trace, without
-  /// what lies elsewhere.
+  /// Decides every copy, and adds new buffers to the trace. `live`: bytes on the device by op of the trace, without
+  /// offloaded buffers.
   void plan(Context& context, TraceRewriter& rewriter, std::vector<int64_t> live);
 
-  /// insert(stage, target, source) for each copy that comes before op `index`, or at the segment's end.
+  /// Calls insert(stage, target, source) for each copy before op `index`, or at the segment's end.
   template <typename Insert>
   void insert_before(int32_t index, const Insert& insert) const {
     if (const auto found = copies_.find(index); found != copies_.end())
       for (const Copy& copy : found->second) insert(copy.stage, copy.target, copy.source);
   }
 
-  /// Op `index` on the buffers that it is to use.
+  /// Returns op `index` with the buffers that it is to use.
   Op renamed(Op op, int32_t index) const;
 
  private:
@@ -51,22 +56,22 @@ class SegmentMoves {
     int32_t op;
     bool written;
   };
-  // One stay on the device, or away from it, of one buffer.
+  // One residency interval or offload interval of one buffer.
   struct Move {
-    BufferId buffer = kNoBuffer;  // as the old trace calls it
-    BufferId device = kNoBuffer;  // where it is from `begin` on
+    BufferId buffer = kNoBuffer;  // id in the old trace
+    BufferId device = kNoBuffer;  // copy on the device from `begin` on
     BufferId far = kNoBuffer;
-    int32_t begin = 0, end = 0;  // ops that use `device` in place of `buffer`
-    int out = -1, in = -1;       // indices of its copies
-    bool absence = false;        // of a saved value: the copy out comes first
+    int32_t begin = 0, end = 0;  // [begin, end]: ops that use `device` instead of `buffer`
+    int out = -1, in = -1;       // indices of its copies in outs_ and ins_; -1: none
+    bool absence = false;        // true: an offload interval of a saved value; the copy out comes first
   };
-  // What an op on the host uses in place of something on the device.
+  // A host copy of a device buffer.
   struct Mirror {
     BufferId buffer = kNoBuffer;
     BufferId host = kNoBuffer;
-    int32_t made = 0;   // the op for which it is copied; others may use it too
-    int out = -1;       // index of the copy
-    int32_t back = -1;  // the copy back is waited for before this op; -1: there is none
+    int32_t made = 0;   // op for which it is copied; later ops may use it too
+    int out = -1;       // index of the copy in outs_
+    int32_t back = -1;  // the wait for the copy back is before this op; -1: no copy back
   };
   struct Copy {
     int order;
@@ -80,16 +85,16 @@ class SegmentMoves {
   void schedule_copies(const Context& context, const std::vector<int64_t>& live);
 
   Segment segment_;
-  std::map<BufferId, std::vector<Access>> accesses_;      // on the device, of what is moved or lies elsewhere
+  std::map<BufferId, std::vector<Access>> accesses_;      // uses on the device of saved and of offloaded buffers
   std::vector<int32_t> hosted_;                           // ops that run on the host
-  std::map<BufferId, std::vector<int32_t>> hosted_uses_;  // by them, of what lies in host memory
-  std::vector<double> idle_before_;                       // by op of the segment: when it begins
+  std::map<BufferId, std::vector<int32_t>> hosted_uses_;  // their uses of buffers in host memory
+  std::vector<double> idle_before_;                       // by op of the segment: seconds at which it begins
   std::vector<Move> moves_;
   std::vector<Mirror> mirrors_;
-  std::map<int32_t, std::map<BufferId, BufferId>> mirrored_;  // by op on the host: what it uses in place of what
+  std::map<int32_t, std::map<BufferId, BufferId>> mirrored_;  // by op on the host: the host copy of each device buffer
   std::vector<CopyOut> outs_;
   std::vector<CopyIn> ins_;
-  std::map<int32_t, std::vector<Copy>> copies_;  // by the op before which they come
+  std::map<int32_t, std::vector<Copy>> copies_;  // by the op that they precede
   std::map<BufferId, std::vector<const Move*>> by_buffer_;
 };
 

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// Of one op. 2^60 picoseconds are 13 days.
+// Largest time of one op that is counted. Sums must stay below 2^60 picoseconds, which are 13 days.
 constexpr double kMostSeconds = 20;
 
 void insert_once(std::vector<int32_t>& list, int32_t value) {
@@ -35,7 +35,7 @@ class GraphBuilder {
     for (int32_t i = segment.begin; i < graph_.first_backward; ++i) add_step(i);
     for (int32_t i = graph_.first_backward; i < segment.end; ++i) add_uses(i);
     for (ForwardStep& step : graph_.steps) {
-      // Two results of which one is also written by others would have to be made anew together, all the way.
+      // If another op also writes one of two results, both would have to be recomputed together, with all their makers.
       if (step.writes.size() > 1)
         for (int32_t value : step.writes) step.repeatable = step.repeatable && graph_.values[value].makers.size() == 1;
     }
@@ -52,7 +52,7 @@ class GraphBuilder {
   void find_writes() {
     for (int32_t i = graph_.segment.begin; i < graph_.segment.end; ++i) {
       for_each_view(trace_.ops[i], [&](const View& view, bool written) {
-        // An update among backward ops comes after all that reads the parameter (settle_updates sees to it).
+        // An update among backward ops runs after all readers of the parameter (settle_updates ensures that).
         if (!written || trace_.ops[i].phase == Phase::update) return;
         last_write_[view.buffer] = i;
         if (first_write_[view.buffer] < 0) first_write_[view.buffer] = i;
@@ -61,7 +61,7 @@ class GraphBuilder {
   }
 
   void find_values() {
-    // Buffers that another segment touches too (gradients) are not this segment's own.
+    // Buffers that another segment uses too (gradients) do not belong to this segment.
     std::vector<char> elsewhere(trace_.buffers.size(), 0);
     for (int32_t i = 0; i < static_cast<int32_t>(trace_.ops.size()); ++i)
       if (i < graph_.segment.begin || i >= graph_.segment.end)
@@ -86,7 +86,7 @@ class GraphBuilder {
     const auto number = static_cast<int32_t>(graph_.steps.size());
     ForwardStep step;
     step.op = index;
-    // Beyond that only their order would matter, and sums of thousands must stay in range.
+    // A larger time would only matter for the order of ops, and the sum of thousands must stay in range.
     const double seconds = std::min(std::max(seconds_of(cost_, op), 0.0), kMostSeconds);
     step.cost = std::llround(seconds * 1e12);
     for_each_view(op, [&](const View& view, bool written) {
@@ -147,7 +147,7 @@ Reruns reruns_of(const TrainingGraph& graph, const KeptValues& kept) {
   Reruns reruns;
   std::vector<char> there(kept.begin(), kept.end()), again(graph.steps.size(), 0);
   std::vector<int32_t> work;
-  std::ptrdiff_t begin = 0;  // of the steps before the op at hand
+  std::ptrdiff_t begin = 0;  // first step before the current op
   for (const int32_t needed : graph.by_use) {
     if (there[needed]) continue;
     const int32_t op = graph.values[needed].uses.front();
@@ -170,7 +170,8 @@ Reruns reruns_of(const TrainingGraph& graph, const KeptValues& kept) {
         const ForwardStep& step = graph.steps[maker];
         for (int32_t read : step.reads)
           if (!there[read]) work.push_back(read);
-        for (int32_t written : step.writes) there[written] = 1;  // a kernel's other outputs come with it
+        for (int32_t written : step.writes)
+          there[written] = 1;  // the other outputs of the kernel are recomputed with it
       }
     }
   }

@@ -1,8 +1,10 @@
-// What backward needs of forward: the part of a training segment that recomputation chooses over.
+// Declares the graph of a training segment that recomputation chooses over: forward ops, and the values that they make.
 //
-//     forward   step 0   step 1   step 2            values: what forward steps make and nobody outside reads
+// A saved value is a forward result that the backward pass reads.
+//
+//     forward   step 0   step 1   step 2            values: results of forward steps that are read only in the segment
 //                 a ------> b ------> c
-//     backward          uses b    uses c            b and c are needed; a is not, but rebuilding b reads it
+//     backward          uses b    uses c            b and c are saved values; a is not, but recomputing b reads it
 #pragma once
 
 #include <cstdint>
@@ -13,69 +15,72 @@
 
 namespace plimsoll {
 
-/// A buffer that forward makes, that lives in this segment only, and that only forward writes.
+/// A buffer that forward ops make, that lives in this segment only, and that only forward ops write.
 struct ForwardValue {
   BufferId buffer = kNoBuffer;
-  int64_t bytes = 0;             ///< as placed
+  int64_t bytes = 0;             ///< bytes as placed
   std::vector<int32_t> makers;   ///< steps that write it, ascending
   std::vector<int32_t> readers;  ///< steps that read it, ascending
   std::vector<int32_t> uses;     ///< later ops of the segment that read it: indices into Trace::ops, ascending
-  bool repeatable = true;        ///< every maker may run again
+  bool repeatable = true;        ///< every step that writes it may run again
 
   bool needed() const { return !uses.empty(); }
 };
 
-/// A forward op.
+/// A forward op of the graph.
 struct ForwardStep {
   int32_t op = 0;
-  int64_t cost = 0;             ///< picoseconds: whole numbers add up the same in any order
-  std::vector<int32_t> reads;   ///< values that must be there before it runs, ascending, each once
+  int64_t cost = 0;             ///< seconds of the op in picoseconds: sums of integers do not depend on the order
+  std::vector<int32_t> reads;   ///< values that it reads, ascending, each once
   std::vector<int32_t> writes;  ///< values that it writes, ascending, each once
-  /// Run later in the segment, it does the same: it writes values only, and nothing that it reads changes any more.
+  /// Running it later in the segment gives the same result: it writes values only, and its inputs do not change
+  /// afterwards.
   bool repeatable = true;
 };
 
+/// A graph of the forward steps and values of a training segment.
 struct TrainingGraph {
   Segment segment;
-  int32_t first_backward = 0;  ///< ops before it are the steps; the segment's end if there is no backward
+  int32_t first_backward = 0;  ///< first op that is no step; the segment's end if there is no backward
   std::vector<ForwardStep> steps;
   std::vector<ForwardValue> values;
   std::vector<int32_t> value_of;  ///< by buffer: its value, or -1
-  std::vector<int32_t> by_use;    ///< values that are needed, by the first op that uses them
+  std::vector<int32_t> by_use;    ///< needed values, by the first op that uses them
 
-  /// A value that may be rebuilt instead of kept, and whose fate makes a difference.
+  /// Returns whether `value` may be recomputed instead of kept, and the choice makes a difference.
   bool droppable(int32_t value) const { return values[value].needed() && values[value].repeatable; }
 };
 
-/// The graph of `segment`, whose forward ops come before its backward ops.
+/// Returns the graph of `segment`, whose forward ops come before its backward ops.
 TrainingGraph training_graph(const Trace& trace, const Segment& segment, const CostModel& cost);
 
-/// Whether a choice made for one graph means the same in the other: the same steps on the same values, of whatever
-/// size and cost (a last micro batch is smaller than the others).
+/// Returns whether a choice for one graph is valid for the other: both have the same steps on the same values. Sizes
+/// and costs may differ, because a last micro batch may be smaller.
 bool same_shape(const TrainingGraph& a, const TrainingGraph& b);
 
-/// By value: whether it stays in memory until its last use. Values that are not kept are rebuilt when they are needed.
+/// A choice by value: 1 if it stays in memory until its last use, 0 if it is recomputed when it is needed.
 using KeptValues = std::vector<char>;
 
-/// Every needed value kept: nothing is recomputed.
+/// Returns the choice that keeps every needed value: nothing is recomputed.
 KeptValues keep_all(const TrainingGraph& graph);
 
-/// Steps to run again just before op `before`, ascending.
+/// A set of steps to recompute just before op `before`, ascending.
 struct Rebuild {
   int32_t before = 0;
   std::vector<int32_t> steps;
 };
 
-/// Steps that run again, in the order in which they do, and the op before which each does.
+/// A sequence of all recomputed steps in order, each with the op that it precedes.
 struct Reruns {
   std::vector<int32_t> steps, before;
 };
 
-/// rebuilds_of in two lists.
+/// Returns rebuilds_of() as two lists.
 Reruns reruns_of(const TrainingGraph& graph, const KeptValues& kept);
 
-/// Rebuilds every needed value that is not kept, as late as possible, once; and what that takes. A value that is kept
-/// lives until the last step run again that reads it. InternalError if `kept` leaves out what cannot be rebuilt.
+/// Returns the steps that recompute every needed value that is not kept: once each, as late as possible. A kept value
+/// lives until the last recomputed step that reads it. Throws InternalError if a value that is not repeatable is not
+/// kept.
 std::vector<Rebuild> rebuilds_of(const TrainingGraph& graph, const KeptValues& kept);
 
 }  // namespace plimsoll

@@ -1,4 +1,6 @@
-// How the offload search carries out choices: by the passes of the pipeline, which is in a room above.
+// Declares the function by which the offload search applies choices.
+//
+// It runs passes of the pipeline (plan/pipeline.h), which is a layer above the search.
 #pragma once
 
 #include <functional>
@@ -9,8 +11,8 @@
 
 namespace plimsoll {
 
-/// Returns a prepared trace with choices carried out, ops not merged. `graphs` are the training graphs of the prepared
-/// trace that values are counted by. `cost` says how long ops and copies take.
+/// Returns a prepared trace with `choices` applied and without merged ops. `graphs` are the training graphs of the
+/// prepared trace; choices by value refer to them. `cost` predicts the seconds of ops and copies.
 using ApplyChoices = std::function<Trace(Trace trace, const PlanChoices& choices,
                                          const std::vector<TrainingGraph>& graphs, const CostModel& cost)>;
 

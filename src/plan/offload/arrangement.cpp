@@ -31,7 +31,7 @@ const Arrangement& Arrangements::at(double part, int64_t host_room) const {
         std::make_unique<OffloadSearch>(made->trace, *made->own_search, options_.cost, apply_, options_.solver.offload);
     made->moving = made->own_moving.get();
   } else {
-    made->moving = &moving_;  // what the update alone uses changes nothing there
+    made->moving = &moving_;  // buffers that only the update uses do not affect micro batches
   }
   return *made;
 }

@@ -1,5 +1,5 @@
-// A step with part of its buffers lying elsewhere than on the device, ready to be searched: what to recompute and what
-// saved values to move beside.
+// Declares a step with some buffers offloaded, and the searches over the rest: which values to recompute, and which
+// saved values to offload as well.
 #pragma once
 
 #include <map>
@@ -13,23 +13,27 @@
 
 namespace plimsoll {
 
+/// An assignment of buffers to memories, with the search over saved values for it.
 struct Arrangement {
   AwayChoice away;
-  Trace trace;                   ///< the recorded one, its buffers marked with the memory that they lie in
-  int64_t persistent_bytes = 0;  ///< that stay on the device
+  Trace trace;                   ///< prepared trace, its buffers marked with their memories
+  int64_t persistent_bytes = 0;  ///< bytes of persistent buffers on the device
   const OffloadSearch* moving = nullptr;
-  std::unique_ptr<const RecomputeSearch> own_search;  ///< where micro batches use what lies elsewhere
+  /// Own searches if micro batches use offloaded buffers; otherwise null.
+  std::unique_ptr<const RecomputeSearch> own_search;
   std::unique_ptr<const OffloadSearch> own_moving;
 };
 
+/// A cache of arrangements, one for each assignment.
 class Arrangements {
  public:
-  /// All must outlive this.
+  /// Keeps references to `trace`, `search` and `options`.
   Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options, ApplyChoices apply);
 
   const AwayCandidates& candidates() const { return candidates_; }
 
-  /// That part of the candidates (plan/offload/away) away, with so much room; made once.
+  /// Returns the arrangement with `part` of the candidates offloaded (plan/offload/away.h), of which at most
+  /// `host_room` bytes are in host memory. Each is made once.
   const Arrangement& at(double part, int64_t host_room) const;
 
  private:

@@ -15,11 +15,12 @@ bool is_training(std::string_view segment) {
          segment == "last";
 }
 
-// How often a step of so many micro batches runs a segment.
+// Returns the number of runs of a segment in a step of `micro_batches` micro batches.
 double runs_of(const Trace& trace, std::string_view segment, int64_t micro_batches) {
   const bool several = micro_batches > 1;
   const bool ragged = several && trace.segment("remainder") != nullptr;
-  const bool in_last = several && trace.segment("last") != nullptr;  // where updates run, unless it is the remainder
+  // Updates run in `last`, or in the remainder if there is one.
+  const bool in_last = several && trace.segment("last") != nullptr;
   if (segment == "accumulate") return static_cast<double>(several ? micro_batches - (ragged || in_last ? 2 : 1) : 0);
   if (segment == "remainder") return ragged ? 1 : 0;
   if (segment == "last") return in_last && !ragged ? 1 : 0;
@@ -88,7 +89,7 @@ AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches, const 
     kinds[kind].push_back({static_cast<BufferId>(b), placed_bytes(trace, buffer.bytes), crossings[b]});
     largest = std::max(largest, buffer.bytes);
   }
-  // What is much smaller than the largest is not worth a copy's overhead.
+  // A buffer that is much smaller than the largest is not worth a copy's overhead.
   const int64_t least = std::max(largest / parameters.max_buffer_ratio, trace.alignment + 1);
   std::vector<std::pair<double, std::vector<Candidate>>> order;
   for (std::vector<Candidate>& kind : kinds) {
@@ -130,7 +131,7 @@ AwayChoice AwayCandidates::choose(double part, int64_t host_room, int64_t disk_r
     choice.disk += each->bytes;
     over -= each->bytes;
   }
-  // Sizes do not always go into both.
+  // The sizes of buffers may not fit both memories exactly: drop the last candidates until they fit.
   while (over > 0) {
     const Candidate* last = picked.back();
     if (choice.memory[last->buffer] == Memory::disk)

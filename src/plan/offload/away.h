@@ -1,10 +1,11 @@
-// What may lie elsewhere than on the device from step to step, and which of it goes first.
+// Declares the choice of persistent buffers and gradients that are offloaded to host memory or disk.
 //
-// Candidates are of a kind each: optimizer state, gradients, frozen parameters, parameters. The kind whose bytes cross
-// the link least often in a step goes first: state comes and goes once, a gradient leaves after each micro batch and
-// comes for the update, a parameter comes for forward and for backward of each micro batch and for the update, after
-// which it leaves. How much goes is a part: 1.5 is all of the first kind and half of the second. A part of a kind is
-// spread evenly over the model, so that the link has the time of the layers in between.
+// Candidates are grouped by kind: optimizer state, gradients, frozen parameters, trained parameters. The kind with the
+// least link traffic per byte and step is offloaded first. State is copied in and out once a step. A gradient is copied
+// out after each micro batch, and in for the update. A parameter is copied in for forward and backward of each micro
+// batch and for the update, after which it is copied out. `part` says how much is offloaded: 1.5 is all of the first
+// kind and half of the second. Part of a kind is spread evenly over the model, so that its copies overlap the layers
+// between.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +17,34 @@
 
 namespace plimsoll {
 
+/// An assignment of buffers to memories.
 struct AwayChoice {
-  std::vector<Memory> memory;                        ///< by buffer; `device`: it stays
-  int64_t host = 0, disk = 0;                        ///< bytes that lie there, as placed
-  int64_t state = 0, gradients = 0, parameters = 0;  ///< of both
-  bool in_training = false;                          ///< some of it is used by micro batches, not by the update alone
+  std::vector<Memory> memory;                        ///< memory by buffer; `device`: it is not offloaded
+  int64_t host = 0, disk = 0;                        ///< offloaded bytes in each memory, as placed
+  int64_t state = 0, gradients = 0, parameters = 0;  ///< offloaded bytes by role, host and disk together
+  bool in_training = false;                          ///< true: micro batches, and not only the update, use some of it
 
   int64_t bytes() const { return host + disk; }
 };
 
+/// A list of the buffers that may be offloaded, by kind.
 class AwayCandidates {
  public:
-  /// `micro_batches` of a step: how often what is done for each counts. `trace` must outlive this.
+  /// Keeps a reference to `trace`. `micro_batches` of a step: the traffic of a micro batch counts this often.
   AwayCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters = {});
 
-  /// Kinds that there is something of: the greatest part.
+  /// Returns the number of kinds with at least one candidate, which is the largest part.
   int kinds() const { return static_cast<int>(kinds_.size()); }
 
-  /// That part, as far as there is room. What `host_room` has no room for lies on disk: of that, what crosses least.
+  /// Returns the assignment of that part, within the room in bytes. What exceeds `host_room` goes to disk, the
+  /// candidates with the least traffic first.
   AwayChoice choose(double part, int64_t host_room, int64_t disk_room) const;
 
-  /// What copies of a choice take of a step at least, in seconds: beside the ops, whose time is that of `trace`, or
-  /// after them.
+  /// Returns a lower bound, in seconds per step, of the time that copies of a choice add to the ops of `trace`.
   double least_seconds(const AwayChoice& choice, const CostModel& cost) const;
 
  private:
-  // Of one micro batch's segments, each as often as it runs in a step, and of the update.
+  // Copies over the link in one step: [0] in the segments of micro batches, [1] in the update.
   struct Crossings {
     double in[2] = {0, 0}, out[2] = {0, 0};
     double all() const { return in[0] + in[1] + out[0] + out[1]; }
@@ -54,7 +57,7 @@ class AwayCandidates {
 
   const Trace& trace_;
   int64_t micro_batches_;
-  std::vector<std::vector<Candidate>> kinds_;  // cheapest first
+  std::vector<std::vector<Candidate>> kinds_;  // by kind, the kind with the least traffic first
 };
 
 }  // namespace plimsoll

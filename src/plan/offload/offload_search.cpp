@@ -19,8 +19,9 @@ bool leaner(const OffloadAnswer& a, const OffloadAnswer& b) {
   return a.seconds < b.seconds;
 }
 
-// Of training segments who uses what, and how long that takes (as `flops`, by bare_cost); of the others only what
-// buffers live from and until. The same indices; one op may come behind the last.
+// Returns a reduced trace for the search, with the same op indices. Ops of training segments keep their operands and
+// their time (in `flops`, for bare_cost()). Of all other ops only the first and last use of each buffer is kept. One op
+// may be added after the last.
 Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& cost) {
   Trace result;
   result.buffers = trace.buffers;
@@ -28,7 +29,7 @@ Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& c
   result.alignment = trace.alignment;
   result.constants.reserve(trace.constants.size());
   for (const ConstantData& constant : trace.constants) result.constants.push_back({constant.buffer, {}});
-  // What is made before training is there, as a constant is: it is fetched for its first use.
+  // Offloaded buffers that are written before training count as constants, so they are copied in for their first use.
   for (int32_t i = 0; i < search.graphs().front().segment.begin; ++i)
     for_each_view(trace.ops[i], [&](const View& view, bool written) {
       if (written && !trace.buffers[view.buffer].on_device()) result.constants.push_back({view.buffer, {}});
@@ -51,7 +52,8 @@ Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& c
     slim.arguments.push_back({Argument::Kind::tensor_list, true, std::move(written)});
   }
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
-  Op beyond;  // reads what lies elsewhere and is wanted after training. It is of no segment: it adds no visit
+  Op beyond;  // Reads offloaded buffers that are used after training. It is in no segment, so it adds no residency
+              // interval.
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     if (trace.buffers[b].persistent || lifetimes[b].birth >= lifetimes[b].death) continue;
     const int32_t last = lifetimes[b].death - 1;
@@ -108,8 +110,8 @@ OffloadAnswer OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> 
   return answer;
 }
 
-// Of what is kept, the values that gain from a stay in host memory, in the order in which they are made, as many as
-// there is room for. One that is much smaller than the largest is not worth a copy's overhead.
+// Returns the kept values to offload, in the order in which they are made, up to `host_limit` bytes. A value that is
+// much smaller than the largest is not worth a copy's overhead.
 std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_limit) const {
   const TrainingGraph& graph = search_.graphs().front();
   std::vector<char> moved(kept.size(), 0);
@@ -126,7 +128,8 @@ std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_li
   return moved;
 }
 
-// What is moved at the tightest moment has crossed the link by then.
+// Values that are off the device when most bytes are live have crossed the link by then. The link copies at most
+// `moved` bytes in that time, and everything else is under the limit by recomputation.
 double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
   const auto recomputed = [&](double seconds) {
     const double link = cost_.copies_overlap ? micro_seconds_ + seconds : seconds / 2;
@@ -145,7 +148,8 @@ double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
 std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned,
                                                      bool by_value) const {
   std::optional<OffloadAnswer> best;
-  std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;  // proposals repeat themselves
+  // Excess bytes by proposal: some proposals are equal.
+  std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;
   const auto consider = [&](const KeptValues& kept, std::vector<char> moved) -> int64_t {
     const auto [at, added] = considered.try_emplace({kept, moved});
     if (!added) return at->second;
@@ -157,9 +161,9 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
   const TrainingGraph& graph = search_.graphs().front();
   const auto nothing = [&] { return std::vector<char>(graph.values.size(), 0); };
   consider(pinned ? *pinned : keep_all(graph), nothing());
-  if (best) return best;  // everything stays where it is
+  if (best) return best;  // everything stays on the device
 
-  // Everything, where that is little.
+  // If there are few combinations, all are tried.
   const size_t decisions = pinned ? 0 : search_.decisions().size();
   size_t combinations = size_t{1} << std::min<size_t>(decisions, 20);
   for (const ForwardValue& value : graph.values)
@@ -186,7 +190,7 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
     int evaluations = static_cast<int>(std::clamp(parameters_.evaluation_work / (trace_.ops.size() + 1),
                                                   static_cast<size_t>(parameters_.min_evaluations),
                                                   static_cast<size_t>(parameters_.max_evaluations)));
-    // What the first k regions keep is moved.
+    // Tries to offload the values that the first k regions keep.
     const auto propose = [&](int32_t k, double price) {
       int64_t aim = limit;
       for (int attempt = 0; attempt < parameters_.max_limit_attempts && evaluations > 0; ++attempt, --evaluations) {

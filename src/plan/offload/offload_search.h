@@ -1,10 +1,11 @@
-// Recompute, keep or move: saved values may also spend the time until backward in host memory.
+// Declares the search that recomputes, keeps or offloads each saved value; offloaded values are in host memory until
+// backward.
 //
-// Which values: at the link's price of a byte, a value is worth moving where rebuilding it costs more. Of the regions
-// (plan/recompute/recompute_regions) the first k move what they keep: their values wait longest, and the copies of the
-// last ones would have to come back at once. For every k the others are solved as without a link
-// (plan/recompute/recompute_search), each combination is carried out (ApplyChoices), and what it takes is read off
-// the result: bytes, and the time that ops wait for copies.
+// The time of a copy sets a price for each byte: a value is worth offloading if recomputing it costs more. The first k
+// regions (plan/recompute/recompute_regions) offload what they keep: their values wait longest, and copies of later
+// values would have to return immediately. For every k the other regions are solved as without a link
+// (plan/recompute/recompute_search). Each combination is applied (ApplyChoices), and its bytes and the time that ops
+// wait for copies are read from the result.
 #pragma once
 
 #include <map>
@@ -17,32 +18,35 @@
 
 namespace plimsoll {
 
+/// A solution of the search: a choice for each value, and its bytes and time.
 struct OffloadAnswer {
-  KeptValues kept;          ///< by value; what is moved is kept as well
-  std::vector<char> moved;  ///< by value
-  double seconds = 0;       ///< that one micro batch takes longer than with everything kept
-  int64_t peak = 0;         ///< live bytes within the training segments, persistent buffers left out
-  int64_t host = 0;         ///< bytes moved
+  KeptValues kept;          ///< by value; offloaded values are kept as well
+  std::vector<char> moved;  ///< by value: 1 if it is offloaded
+  double seconds = 0;       ///< additional seconds of one micro batch, compared with keep-all
+  int64_t peak = 0;         ///< largest sum of live bytes within the training segments, without persistent buffers
+  int64_t host = 0;         ///< offloaded bytes
 };
 
+/// A search over kept, recomputed and offloaded values of one trace.
 class OffloadSearch {
  public:
-  /// All must outlive this.
+  /// Keeps references to `trace`, `search` and `cost`.
   OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost, ApplyChoices apply,
                 const OffloadParameters& parameters = {});
 
-  /// The choice that takes least time with at most `limit` live bytes on the device and `host_limit` in host memory, or
-  /// nothing. `pinned`: what is kept is not to be chosen, only what of it is moved.
-  /// `by_value`: block checkpoints are not among the proposals.
+  /// Returns the choice with the least time among those tried, with at most `limit` live bytes on the device and
+  /// `host_limit` bytes in host memory; nullopt if none fits. `pinned`: the kept values are fixed, and only offload is
+  /// chosen. `by_value`: do not try block checkpointing.
   std::optional<OffloadAnswer> cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned = nullptr,
                                         bool by_value = false) const;
 
-  /// The choice with the least bytes on the device, whatever it takes; `pinned` likewise.
+  /// Returns the choice with the least bytes on the device, whatever its time. `pinned` as in cheapest().
   OffloadAnswer leanest(int64_t host_limit, const KeptValues* pinned = nullptr) const;
-  /// The same of what the search for the least time begins with, which leaves block checkpoints out.
+  /// Returns the choice with the least bytes on the device without block checkpointing: among the choices that
+  /// cheapest() with `by_value` tries.
   OffloadAnswer leanest_by_value(int64_t host_limit) const;
 
-  /// No choice that fits takes fewer seconds more than everything kept does.
+  /// Returns a lower bound of the additional seconds of any choice that fits, compared with keep-all.
   double bound(int64_t limit, int64_t host_limit) const;
 
  private:
@@ -55,10 +59,10 @@ class OffloadSearch {
   const CostModel& cost_;
   ApplyChoices apply_;
   const OffloadParameters parameters_;
-  Trace bare_;            // what evaluate() reads of the trace: it is copied very often
-  CostModel bare_cost_;   // of its ops
-  double micro_seconds_;  // with everything kept
-  // By host_limit and what is pinned (empty: nothing).
+  Trace bare_;            // reduced copy of the trace for evaluate(), which copies it often
+  CostModel bare_cost_;   // cost model for the ops of bare_
+  double micro_seconds_;  // seconds with everything kept
+  // By host_limit and pinned values (empty: none).
   mutable std::map<std::pair<int64_t, KeptValues>, OffloadAnswer> leanest_;
   mutable std::map<int64_t, OffloadAnswer> leanest_by_value_;
 };

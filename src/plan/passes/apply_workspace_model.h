@@ -1,14 +1,14 @@
-// Sets the scratch of each op to what the device planned for needs.
+// Declares the pass that sets the scratch of each op for the device planned for.
 //
-// Runs first: every later pass and both searches count scratch among the live bytes.
+// It runs first: every later pass and all searches count scratch among the live bytes.
 #pragma once
 
 #include "plimsoll/plan.h"
 
 namespace plimsoll {
 
-/// The trace with `workspace_bytes` of each op as `model` says; ops that the model does not know keep theirs. `model`
-/// is not empty.
+/// Returns the trace with `workspace_bytes` of each op from `model`. Ops that the model does not know keep theirs.
+/// `model` must not be empty.
 Trace apply_workspace_model(Trace trace, const WorkspaceModel& model);
 
 }  // namespace plimsoll

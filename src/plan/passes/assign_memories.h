@@ -1,6 +1,6 @@
-// Marks buffers with the memory that they are stored in from step to step: the device, the host or a disk.
+// Declares the pass that marks buffers with their memory from step to step: the device, the host or a disk.
 //
-// Runs before recompute and offload: the offload pass inserts copies for each buffer that is not on the device.
+// It runs before recompute and offload: the offload pass inserts copies for each buffer that is not on the device.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// The trace with `memory[b]` as the memory of buffer b. `memory` has an entry for each buffer of the trace.
+/// Returns the trace with `memory[b]` as the memory of buffer b. `memory` has an entry for each buffer of the trace.
 Trace assign_memories(Trace trace, const std::vector<Memory>& memory);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Which buffers ops use, for passes that merge ops.
+// Declares which buffers ops use, for passes that merge ops.
 #pragma once
 
 #include <set>
@@ -17,7 +17,8 @@ void for_each_buffer(const Op& op, const Visit& visit) {
   });
 }
 
-/// By buffer: how many ops use it; 0: the outside world knows it too (it is persistent, an output, has a name).
+/// Returns for each buffer the number of ops that use it. 0: callers can see it too (it is persistent, an output, or
+/// has a name).
 std::vector<int32_t> uses_of(const Trace& trace);
 
 }  // namespace plimsoll

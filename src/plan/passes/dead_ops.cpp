@@ -6,8 +6,8 @@ namespace plimsoll {
 
 Trace remove_dead_ops(Trace trace) {
   trace.update_pieces.clear();
-  // Backwards: a buffer is wanted from the last op that reads it up to the first that writes it. What lives from one
-  // run of a segment to the next is persistent, and always wanted.
+  // Goes backward: a buffer is needed from the last op that reads it up to the first that writes it. A buffer that
+  // lives from one run of a segment to the next is persistent, and always needed.
   std::vector<bool> wanted(trace.buffers.size(), false), keep(trace.ops.size(), true);
   for (size_t b = 0; b < trace.buffers.size(); ++b) wanted[b] = trace.buffers[b].persistent || trace.buffers[b].output;
   for (size_t i = trace.ops.size(); i-- > 0;) {

@@ -6,10 +6,11 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kGradient = 2;  // which argument of the ops below
-constexpr size_t kSource = 1;    // of exchanges
+constexpr size_t kGradient = 2;  // index of the gradient among the arguments of the ops below
+constexpr size_t kSource = 1;    // index of the source among the arguments of an exchange
 
-// Ops that convert a gradient as they read it: its norm, and the updates that go through it element by element.
+// Returns whether the op converts a gradient when it reads it: the norm, and updates that are computed element by
+// element.
 bool reads_any_type(const Op& op) {
   static const std::set<std::string> names = {"plimsoll::gradient_norm_", "plimsoll::adamw_",
                                               "plimsoll::lion_",          "plimsoll::sgd_",
@@ -17,7 +18,7 @@ bool reads_any_type(const Op& op) {
   return names.contains(op.name);
 }
 
-// Exchanges that widen what they add up, as the cast does.
+// Returns whether the op is an exchange that widens the values that it sums, as the cast does.
 bool is_reduction(const Op& op) {
   return op.name == "plimsoll::reduce_scatter_" || op.name == "plimsoll::all_reduce_";
 }
@@ -58,8 +59,8 @@ class FoldCasts {
   }
 
  private:
-  // A cast of a whole buffer into another that nobody else writes and that only norm and update read, which find the
-  // source as the cast did.
+  // Returns whether op `index` is a cast of a whole buffer to another, which no other op writes and only norm, updates
+  // and reductions between ranks read. The source does not change after the cast.
   bool can_fold(int32_t index) const {
     const Op& op = trace_.ops[index];
     if (op.name != "aten::copy_" || op.phase != Phase::backward || op.arguments.size() < 2) return false;
@@ -84,21 +85,21 @@ class FoldCasts {
     });
   }
 
-  // The elements of `whole` in the order of memory, as a flat tensor.
+  // Returns whether the reduction reads all elements of `whole` as a flat tensor, in memory order.
   static bool reads_whole(const Op& reduction, const View& whole) {
     const View& source = reduction.arguments[kSource].views[0];
     return source.buffer == whole.buffer && source.offset == 0 && source.dtype == whole.dtype &&
            source.sizes == std::vector<int64_t>{whole.elements()} && source.strides == std::vector<int64_t>{1};
   }
 
-  // Nobody reads what the cast makes any more.
+  // Lets all readers of the cast's result read its source; the cast is then dead.
   void fold(const Op& cast) {
     const View to = cast.arguments[0].views[0], from = cast.arguments[1].views[0];
     for (const int32_t reader : uses_[to.buffer].readers) {
       Op& op = trace_.ops[reader];
       if (is_reduction(op)) {
         op.arguments[kSource].views = {{from.buffer, from.dtype, 0, {from.elements()}, {1}}};
-        // Of an all-reduce the sums cross too.
+        // An all-reduce also transfers the sums, in the wider dtype.
         const int64_t parts = op.name == "plimsoll::all_reduce_" ? 2 : 1, was = element_bytes(to.dtype);
         op.link_bytes = op.link_bytes / (parts * was) * (element_bytes(from.dtype) + (parts - 1) * was);
       } else {
@@ -114,7 +115,7 @@ class FoldCasts {
 
   Trace trace_;
   std::vector<Use> uses_;
-  std::set<BufferId> known_;  // by the outside world
+  std::set<BufferId> known_;  // by callers
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ class FuseNorms {
         live_(transient_bytes_by_op(trace_, lifetimes_)),
         peak_(live_.empty() ? 0 : *std::ranges::max_element(live_)),
         uses_(uses_of(trace_)) {
-    cost_.timed = nullptr;  // a fused op was never timed: all by the same rates
+    cost_.timed = nullptr;  // no fused op was timed, so all ops are compared by the same rates
   }
 
   Trace run() {
@@ -45,19 +45,19 @@ class FuseNorms {
  private:
   struct Pair {
     int32_t first, second;
-    int32_t place;  // the one of them that the op stands in for
+    int32_t place;  // the op that is replaced by the merged op: `first` or `second`
     Op op;
-    std::set<BufferId> gone;  // buffers that the op has no use for
+    std::set<BufferId> gone;  // buffers that only the two separate ops use
     std::map<int32_t, int64_t> more_live;
   };
 
-  // The op that stands there by now.
+  // Returns the current op at `index`.
   const Op& at(int32_t index) const {
     const auto found = fused_.find(index);
     return found == fused_.end() ? trace_.ops[index] : found->second;
   }
 
-  // As it was recorded, and of the kind that may be moved.
+  // Returns whether op `index` is unchanged and may be moved.
   bool is_free(int32_t index) const {
     const Op& op = trace_.ops[index];
     return op.copy == CopyStage::none && !op.on_host && op.random_id < 0 && !fused_.contains(index) &&
@@ -91,7 +91,7 @@ class FuseNorms {
     for (const Op* each : {&a, &b}) for_each_buffer(*each, [&](BufferId buffer) { ++touches[buffer]; });
     for_each_buffer(pair.op, [&](BufferId buffer) { touches.erase(buffer); });
     for (const auto& [buffer, count] : touches) {
-      if (uses_[buffer] != count) return std::nullopt;  // somebody else wants it
+      if (uses_[buffer] != count) return std::nullopt;  // another op needs it
       pair.gone.insert(buffer);
     }
     pair.op.phase = trace_.ops[pair.place].phase;
@@ -105,7 +105,7 @@ class FuseNorms {
     return pair;
   }
 
-  // Whether op `index` may change places with the ops [begin, end).
+  // Returns whether op `index` may swap places with the ops [begin, end).
   bool passes(int32_t index, int32_t begin, int32_t end) const {
     std::set<BufferId> used, written;
     for_each_view(trace_.ops[index],
@@ -113,8 +113,8 @@ class FuseNorms {
     bool free = true;
     for (int32_t i = begin; i < end && free; ++i) {
       if (gone_.contains(i)) continue;
-      // Between a copy's start and the wait for it neither end of it is anybody else's: the wait writes nothing, and
-      // what it waits for is not there before it.
+      // Between a copy's start and its wait no op may use either buffer. A wait writes nothing by itself, but the
+      // copied bytes are valid only after it.
       const bool copies = at(i).copy != CopyStage::none;
       for_each_view(at(i), [&](const View& view, bool writes) {
         free = free && !written.contains(view.buffer) && !((writes || copies) && used.contains(view.buffer));
@@ -123,7 +123,8 @@ class FuseNorms {
     return free;
   }
 
-  // Whether it reads what a pointwise op makes for it alone: fuse_pointwise spares that the writing and the reading.
+  // Returns whether the op reads a value that a pointwise op makes only for it. fuse_pointwise then saves writing and
+  // reading it.
   bool belongs_to_chain(int32_t index) const {
     if (!fusing_.translate(trace_.ops[index])) return false;
     bool chained = false;
@@ -135,8 +136,8 @@ class FuseNorms {
     return chained;
   }
 
-  // How much more is live at each op of the stretch than was; the op that moves is not there any more. What it reads
-  // could die earlier where it moves up: that is not counted.
+  // Returns the additional live bytes at each op of the range; the moved op is no longer there. If it moves up, its
+  // inputs could die earlier, which is not counted.
   std::map<int32_t, int64_t> more_live(const Pair& pair) const {
     const bool down = pair.place == pair.second;
     std::map<int32_t, int64_t> more;
@@ -196,11 +197,11 @@ class FuseNorms {
   const WorkspaceModel& workspace_;
   const int32_t max_distance_;
   std::vector<Lifetime> lifetimes_;
-  std::vector<int64_t> live_;  // by op
+  std::vector<int64_t> live_;  // live bytes by op
   int64_t peak_;
   std::vector<int32_t> uses_;            // by buffer
-  std::map<BufferId, int32_t> writers_;  // by buffer: the last op of the segment, so far, that writes it
-  std::map<int32_t, Op> fused_;          // by the op that each stands in for
+  std::map<BufferId, int32_t> writers_;  // by buffer: the last op of the segment so far that writes it
+  std::map<int32_t, Op> fused_;          // by the op that each replaces
   std::set<int32_t> gone_;
 };
 

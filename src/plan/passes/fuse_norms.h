@@ -1,10 +1,11 @@
-// Makes one op of a sum and the norm that reads it, and of a norm's backward and the sum that its gradient goes into.
+// Declares the pass that merges a sum and the norm that reads it, and a norm's backward and the sum that adds its
+// gradient.
 //
 //     s = x + r;  y, rstd = rms_norm(s)              ->   s, y, rstd        s is read while it is in the cache
-//     dx, dw = rms_norm_backward(…);  g = g + dx     ->   g, dw             dx is never there as a whole
+//     dx, dw = rms_norm_backward(…);  g = g + dx     ->   g, dw             dx is never stored
 //
-// Runs on a finished schedule, as fuse_pointwise and for its reasons, and before it: a sum that is taken here reads and
-// writes less than in a chain, unless the chain makes what it adds.
+// It runs on a finished schedule, for the reasons given in fuse_pointwise.h. It runs before fuse_pointwise: a sum that
+// is merged here has less traffic than in a chain, unless the chain makes the value that it adds.
 #pragma once
 
 #include "plimsoll/plan.h"
@@ -12,13 +13,13 @@
 
 namespace plimsoll {
 
-/// Finds pairs of ops that `fusing.pair` makes one of, and runs each where its second op stood; where something between
-/// them touches what the first writes or writes what it reads, where its first stood, if the second may pass. Buffers
-/// that nobody else touches are gone. A sum whose operand a pointwise op makes for it alone is left to fuse_pointwise.
-/// `workspace` says what scratch the new ops take; empty: none.
+/// Returns the trace with pairs of ops merged that `fusing.pair` supports. A pair runs at the place of its second op.
+/// If an op between them uses what the first writes, or writes what it reads, it runs at the place of the first, if the
+/// second may move there. Buffers that no other op uses are dropped. A sum with an operand that a pointwise op makes
+/// only for it is left to fuse_pointwise. `workspace` predicts the scratch of the new ops; empty: none.
 ///
-/// Without `fusing.all` only where `cost` predicts less time for it and no more bytes are live than were, there or at
-/// the trace's peak.
+/// Without `fusing.all`, a pair is merged only if `cost` predicts less time, and live bytes exceed neither the trace's
+/// peak nor their former maximum there.
 Trace fuse_norms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace,
                  const MergingParameters& limits = {});
 

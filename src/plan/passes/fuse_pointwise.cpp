@@ -16,7 +16,7 @@ class FusePointwise {
  public:
   FusePointwise(Trace trace, const Fusing& fusing, const CostModel& cost, const MergingParameters& limits)
       : trace_(std::move(trace)), fusing_(fusing), cost_(cost), limits_(limits), lifetimes_(lifetimes_of(trace_)) {
-    cost_.timed = nullptr;  // a fused op was never timed: both by the same rates
+    cost_.timed = nullptr;  // no fused op was timed, so all ops are compared by the same rates
     live_ = transient_bytes_by_op(trace_, lifetimes_);
     peak_ = live_.empty() ? 0 : *std::ranges::max_element(live_);
     touched_ = uses_of(trace_);
@@ -45,7 +45,7 @@ class FusePointwise {
            node.index - group.nodes().front().index <= limits_.max_distance;
   }
 
-  // Groups that are open do not touch each other's buffers but to read the same: they may run in any order.
+  // Visits the next op. Open groups use a common buffer only if both read it, so they may run in any order.
   void visit(int32_t index) {
     const std::optional<PointwiseNode> node = node_at(index);
     std::optional<FusedGroup> joined;
@@ -53,7 +53,7 @@ class FusePointwise {
       for (size_t g = open_.size(); g-- > 0;) {
         if (!open_[g].connects(*node) || !belong_together(open_[g], *node)) continue;
         FusedGroup candidate = open_[g];
-        // What was found so far, the op itself last.
+        // Merge the groups found so far; the op itself is the last node.
         if (joined) {
           std::vector<PointwiseNode> nodes = candidate.nodes();
           nodes.insert(nodes.end(), joined->nodes().begin(), joined->nodes().end());
@@ -86,7 +86,7 @@ class FusePointwise {
     return group;
   }
 
-  // Buffers that somebody outside the group reads, writes or knows.
+  // Returns the buffers of the group that are used outside it: by other ops or by callers.
   std::vector<BufferId> kept_of(const FusedGroup& group) const {
     std::map<BufferId, int32_t> touches;
     for (const PointwiseNode& node : group.nodes())
@@ -119,12 +119,12 @@ class FusePointwise {
     op.call = fusing_.call(result.program);
     op.arguments.push_back({Argument::Kind::tensor_list, false, std::move(result.inputs)});
     op.arguments.push_back({Argument::Kind::tensor_list, true, std::move(result.outputs)});
-    op.arguments.resize(4);  // the program and its constants
+    op.arguments.resize(4);  // the program and its constants are in the call
     return op;
   }
 
-  // How much more is live at each op from the group's first to its last than was; ops of the group but the last are
-  // gone.
+  // Returns the additional live bytes at each op from the group's first to its last. Ops of the group except the last
+  // are no longer there.
   std::map<int32_t, int64_t> more_live(const FusedGroup& group, const std::vector<BufferId>& kept) const {
     const int32_t first = group.nodes().front().index, last = group.nodes().back().index;
     std::set<int32_t> members;
@@ -158,7 +158,7 @@ class FusePointwise {
       scratch += trace_.ops[node.index].workspace_bytes;
       seconds += seconds_of(cost_, trace_.ops[node.index]);
     }
-    const bool casts = scratch > trace_.alignment;  // a number takes so much
+    const bool casts = scratch > trace_.alignment;  // a single number has that much scratch
     if (group.nodes().size() < 2 && !casts) return false;
     if (fusing_.all) return true;
     if (seconds_of(cost_, op) >= seconds && !casts) return false;
@@ -170,7 +170,7 @@ class FusePointwise {
   void close(size_t g) {
     std::optional<FusedGroup> group = std::move(open_[g]);
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(g));
-    // The first of them wait longest: without them it may gain more.
+    // The first ops hold their values longest: without them the rest of the group may still gain.
     while (group && !group->nodes().empty()) {
       const std::vector<BufferId> kept = kept_of(*group);
       if (kept.empty()) return;
@@ -192,11 +192,11 @@ class FusePointwise {
   CostModel cost_;
   const MergingParameters limits_;
   std::vector<Lifetime> lifetimes_;
-  std::vector<int64_t> live_;  // by op
+  std::vector<int64_t> live_;  // live bytes by op
   int64_t peak_ = 0;
-  std::vector<int32_t> touched_;  // by buffer: how many ops use it; 0: the outside world does
+  std::vector<int32_t> touched_;  // by buffer: number of ops that use it; 0: callers use it too
   std::vector<FusedGroup> open_;
-  std::map<int32_t, Op> fused_;  // by the op that each stands in for
+  std::map<int32_t, Op> fused_;  // by the op that each replaces
   std::set<int32_t> gone_;
 };
 

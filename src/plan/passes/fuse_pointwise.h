@@ -1,8 +1,8 @@
-// Makes one op of chains of pointwise ops.
+// Declares the pass that merges chains of pointwise ops into one op.
 //
-// Runs on a finished schedule, just before placement. Not earlier: recomputation and offload choose value by value, and
-// what is saved for backward must stay a value of its own; and what is run again in backward can be fused with what
-// reads it. Not later: placement is for the buffers that are left.
+// It runs on a finished schedule, just before placement. It must not run earlier: recomputation and offload choose
+// value by value, and saved values must stay separate; recomputed ops in backward can then be fused with their readers.
+// It must not run later: placement is for the remaining buffers.
 #pragma once
 
 #include "plimsoll/cost_model.h"
@@ -12,16 +12,16 @@
 
 namespace plimsoll {
 
-/// Finds ops that go through the same elements one after the other (`fusing.translate`), each reading what another
-/// writes or what another reads, and runs them as one where the last of them stood. Nothing that lies between may
-/// touch what they write or write what they read. Buffers that nobody else touches are gone, and so is the scratch of
-/// casts. A fused op is called "fused: mul, add".
+/// Returns the trace with chains of pointwise ops (`fusing.translate`) merged. The ops of a chain visit the same
+/// elements in order, and each reads what another writes or reads. The merged op runs at the place of the last one. No
+/// op between may use what they write or write what they read. Buffers that no other op uses are dropped, and so is the
+/// scratch of casts. A fused op is named "fused: mul, add".
 ///
-/// Without `fusing.all` only where `cost` predicts less time for it and no more bytes are live than were, there or at
-/// the trace's peak.
+/// Without `fusing.all`, a chain is merged only if `cost` predicts less time, and live bytes exceed neither the trace's
+/// peak nor their former maximum there.
 Trace fuse_pointwise(Trace trace, const Fusing& fusing, const CostModel& cost, const MergingParameters& limits = {});
 
-/// Ops that were recorded and run within others.
+/// Returns the number of recorded ops that run within others.
 int64_t fused_ops_of(const Trace& trace);
 
 }  // namespace plimsoll

@@ -31,7 +31,7 @@ std::optional<PointwiseNode> node_of(int32_t index, const PointwiseOp& op) {
     return WalkedView{view.buffer, view.dtype, view.offset, walk_of(op.result.sizes, strides, order)};
   };
   node.result = walked(op.result, op.result.strides);
-  // Strides that grow by what lies within them reach every element once.
+  // The view writes every element once if each stride is at least the extent of the dimensions within it.
   int64_t reach = 1;
   for (size_t d = node.result.walk.sizes.size(); d-- > 0;) {
     if (node.result.walk.strides[d] < reach) return std::nullopt;
@@ -116,7 +116,7 @@ bool FusedGroup::join(const PointwiseNode& node) {
     }
     step.operands.push_back({Reference::Kind::input, at});
   }
-  // What is overwritten has been read, element by element, before: only where it is the same elements.
+  // A node may overwrite an input only element by element: input and result must be the same elements.
   if (std::ranges::any_of(next.inputs_, [&](const WalkedView& input) {
         return input.buffer == node.result.buffer && input != node.result;
       }))
@@ -137,12 +137,12 @@ bool FusedGroup::join(const PointwiseNode& node) {
       static_cast<int32_t>(next.steps_.size()) > kMostFusedSteps)
     return false;
   const std::vector<Walk> walks = next.walks();
-  // Kernels read runs of neighbours.
+  // Kernels read contiguous runs.
   if (std::ranges::any_of(walks, [](const Walk& walk) { return !walk.strides.empty() && walk.strides.back() > 1; }))
     return false;
   const auto sizes = common_sizes(walks, next.elements_);
   if (!sizes || static_cast<int32_t>(sizes->size()) > kMostFusedDimensions) return false;
-  // Series are summed up otherwise at the end of a piece: the pieces must be those of the op by itself.
+  // The bits of a series depend on an element's position in its piece, so the pieces must be those of the single op.
   const bool series = std::ranges::any_of(next.steps_, [](const Step& each) { return is_series(each.opcode); });
   if (series && !std::ranges::all_of(walks, [](const Walk& walk) { return walk.dense(); })) return false;
   *this = std::move(next);

@@ -1,4 +1,4 @@
-// Ops that are to become one, while they are gathered.
+// Declares a group of pointwise ops that is collected to become one op.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// An operand as the loop goes through it.
+/// An operand in the order in which the loop visits it.
 struct WalkedView {
   BufferId buffer = kNoBuffer;
   DType dtype = DType::float32;
@@ -18,32 +18,35 @@ struct WalkedView {
   bool operator==(const WalkedView&) const = default;
 };
 
-/// A pointwise op, its operands walked in the order in which its result lies in memory.
+/// A pointwise op. Its operands are walked in the memory order of its result.
 struct PointwiseNode {
-  int32_t index = 0;  ///< of the op in the trace
+  int32_t index = 0;  ///< index of the op in the trace
   Opcode opcode = Opcode::cast;
   struct Operand {
-    WalkedView view;  ///< of no buffer: the constant
+    WalkedView view;  ///< view without buffer: the constant
     double constant = 0;
-    int64_t elements = 0;  ///< that are different
+    int64_t elements = 0;  ///< number of different elements
   };
   std::vector<Operand> operands;
   WalkedView result;
   int64_t elements = 0;
 };
 
-/// nullopt: a shape that fused ops do not go through (nothing in it, operands that do not broadcast, a result that
-/// writes an element twice).
+/// Returns the node of an op. nullopt: fused ops do not support the shape (no elements, operands that do not broadcast,
+/// a result that writes an element twice).
 std::optional<PointwiseNode> node_of(int32_t index, const PointwiseOp& op);
 
+/// A group of nodes in order, and the program that they make.
 class FusedGroup {
  public:
-  /// Adds `node` behind the others; false, and nothing is changed: it does not go with them.
+  /// Appends `node` if it can be computed in the same loop; otherwise returns false and changes nothing.
   bool join(const PointwiseNode& node);
 
-  /// Whether it reads or writes what the group writes, or reads as many elements of a buffer that the group reads too.
+  /// Returns whether `node` reads or writes what the group writes, or reads as many elements of a buffer that the group
+  /// reads.
   bool connects(const PointwiseNode& node) const;
-  /// Whether `op`, which is not in the group, must stay behind it.
+  /// Returns whether `op`, which is not in the group, must stay in its order: it uses what the group writes, or writes
+  /// what the group reads.
   bool conflicts(const Op& op) const;
 
   const std::vector<PointwiseNode>& nodes() const { return nodes_; }
@@ -52,7 +55,7 @@ class FusedGroup {
   bool writes(BufferId buffer) const;
   std::vector<BufferId> written() const;
 
-  /// The program that stores what `kept` says of each buffer that is written, and the views of its inputs and outputs.
+  /// A program that stores the kept buffers, and the views of its inputs and outputs.
   struct Result {
     FusedProgram program;
     std::vector<View> inputs, outputs;
@@ -71,7 +74,7 @@ class FusedGroup {
   };
   struct Written {
     WalkedView view;
-    int32_t step;  // the last that wrote it
+    int32_t step;  // last step that wrote it
   };
   std::vector<Walk> walks() const;
 

@@ -27,7 +27,7 @@ void rename(Op& op, BufferId from, BufferId to) {
   for (View& view : op.results) change(view);
 }
 
-// Ops of one segment. A moved op stands before the op of its index.
+// Moves the gathers of one segment. A moved op runs before the op of its new index.
 class SegmentGathers {
  public:
   SegmentGathers(Trace& trace, const Segment& segment) : trace_(trace), segment_(segment) {}
@@ -48,7 +48,7 @@ class SegmentGathers {
     place(index, whole, backward, Phase::backward, updated);
   }
 
-  // The copy of a slice out of a parameter that is being initialised.
+  // Moves the copy of a slice out of a parameter that is being initialized.
   void settle(int32_t index, BufferId whole) {
     int32_t last = segment_.begin - 1;
     for (int32_t i = segment_.begin; i < index; ++i)
@@ -82,7 +82,7 @@ class SegmentGathers {
     gather.module = trace_.ops[uses.front()].module;
     rename(gather, whole, twin);
     for (const int32_t use : uses) rename(trace_.ops[use], whole, twin);
-    // An update of the slice would change what is gathered.
+    // The gather must run before an update of the slice, which would change the gathered values.
     before_[std::min(uses.front(), updated)].push_back(std::move(gather));
   }
 

@@ -40,7 +40,7 @@ class GroupUpdates {
     int64_t elements = 0;
   };
 
-  // How many numbers it updates, where it may wait for others.
+  // Returns the number of elements that the op updates; nullopt: it must not wait for others.
   std::optional<int64_t> elements_of(const Op& op) const {
     if (op.phase != Phase::update || op.copy != CopyStage::none || op.on_host || op.random_id >= 0) return std::nullopt;
     const std::optional<int64_t> elements = grouping_.elements(op);
@@ -48,7 +48,7 @@ class GroupUpdates {
     bool stays = true;
     for_each_view(op, [&](const View& view, bool written) {
       const Buffer& buffer = trace_.buffers[view.buffer];
-      // What is only read may be on its way to another memory meanwhile: scalars that updates on the host read too.
+      // A buffer that is only read may be the source of a copy meanwhile: scalars that updates on the host read too.
       const Copied copied = copied_[view.buffer];
       stays = stays && buffer.on_device() && (copied == Copied::no || (copied == Copied::from && !written)) &&
               (!written || buffer.persistent);
@@ -87,9 +87,10 @@ class GroupUpdates {
         op, [&](const View& view, bool written) { (written ? found->written : found->read).insert(view.buffer); });
   }
 
-  // How much more is live at each op from the first member to the last than was; members but the last are gone.
+  // Returns the additional live bytes at each op from the first member to the last; members except the last are no
+  // longer there.
   std::map<int32_t, int64_t> more_live(const std::vector<int32_t>& members) const {
-    std::set<BufferId> waiting;  // what they read and nobody behind the last of them
+    std::set<BufferId> waiting;  // buffers that members read and no op after the last of them uses
     for (const int32_t member : members)
       for_each_view(trace_.ops[member], [&](const View& view, bool) {
         if (!trace_.buffers[view.buffer].persistent && lifetimes_[view.buffer].death <= members.back())
@@ -120,7 +121,7 @@ class GroupUpdates {
   void close(size_t g) {
     std::vector<int32_t> members = std::move(open_[g].members);
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(g));
-    // The first of them wait longest: without them less may be live.
+    // The first members hold their gradients longest: without them fewer bytes are live.
     for (; members.size() > 1; members.erase(members.begin())) {
       const std::map<int32_t, int64_t> more = more_live(members);
       const auto within = [&](const auto& entry) { return live_[entry.first] + entry.second <= peak_; };
@@ -136,12 +137,12 @@ class GroupUpdates {
   const UpdateGrouping& grouping_;
   const MergingParameters limits_;
   std::vector<Lifetime> lifetimes_;
-  std::vector<int64_t> live_;  // by op
+  std::vector<int64_t> live_;  // live bytes by op
   int64_t peak_ = 0;
-  enum class Copied : char { no, from, to };  // by copies between memories
+  enum class Copied : char { no, from, to };  // role in copies between memories
   std::vector<Copied> copied_;                // by buffer
   std::vector<Group> open_;
-  std::map<int32_t, Op> made_;  // by the op that each stands in for
+  std::map<int32_t, Op> made_;  // by the op that each replaces
   std::set<int32_t> gone_;
 };
 

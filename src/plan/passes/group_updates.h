@@ -1,8 +1,8 @@
-// Makes one op of the updates of small parameters.
+// Declares the pass that merges the updates of small parameters into one op.
 //
-// Runs on a finished schedule, beside fuse_pointwise and for the same reasons: update_in_backward and host_updates
-// choose op by op, and copies are timed by the ops that they run beside. An op by itself costs a dispatch and a launch
-// whatever it works on, and a small one has work for one thread only.
+// It runs on a finished schedule, like fuse_pointwise: update_in_backward and host_updates choose op by op, and copies
+// are timed by the ops that they overlap. Each op costs a dispatch and a launch, and a small one has work for one
+// thread only.
 #pragma once
 
 #include "plimsoll/plan.h"
@@ -11,17 +11,18 @@
 
 namespace plimsoll {
 
-/// Runs updates of segment `update` that are alike (`grouping`) as one where the last of them stood. Nothing that lies
-/// between may touch what they write or write what they read. Left alone: what runs on the host, what works on buffers
-/// that are copied to or from another memory, updates within backward. An update that waits keeps its gradient alive:
-/// where that would be more bytes than are live at the trace's peak, it does not wait.
+/// Returns the trace with equal updates of segment `update` (`grouping`) merged at the place of the last one. No op
+/// between may use what they write or write what they read. Not merged: updates on the host, updates of buffers that
+/// are copied to or from another memory, and updates within backward. An update that waits keeps its gradient alive. It
+/// does not wait if live bytes would then exceed the trace's peak.
 Trace group_updates(Trace trace, const UpdateGrouping& grouping, const MergingParameters& limits = {});
 
-/// Recorded updates that run within groups, and how many groups there are.
+/// A count of recorded updates that run within groups, and of the groups.
 struct GroupedUpdates {
   int64_t updates = 0;
   int64_t groups = 0;
 };
+/// Returns the number of groups in `trace`, and of updates within them.
 GroupedUpdates grouped_updates_of(const Trace& trace);
 
 }  // namespace plimsoll

@@ -36,17 +36,17 @@ class LateInitialisation {
   }
 
  private:
-  // The op, behind those before it that wait and touch a buffer of its own: whoever reads finds what it would have
-  // found, and whoever writes does not come before a reader of what was there.
+  // Emits op `index` after all earlier waiting ops that use one of its buffers. So each reader finds the same bytes as
+  // before, and no writer runs before an earlier reader.
   void emit(size_t index) {
-    // Not by recursion: a chain of ops on one buffer may be long.
+    // An explicit stack instead of recursion: a chain of ops on one buffer may be long.
     std::vector<std::pair<size_t, bool>> stack = {{index, false}};
     while (!stack.empty()) {
       auto& [op, expanded] = stack.back();
       if (expanded) {
         const size_t ready = op;
         stack.pop_back();
-        if (ready != index && !waiting_[ready]) continue;  // two ops asked for it
+        if (ready != index && !waiting_[ready]) continue;  // two ops required it
         waiting_[ready] = false;
         done_.push_back(std::move(ops_[ready]));
         continue;
@@ -74,7 +74,7 @@ class LateInitialisation {
   Trace& trace_;
   std::vector<Op> ops_, done_;
   std::vector<bool> waiting_;
-  std::unordered_map<BufferId, std::vector<size_t>> waiting_for_;  // ops that wait, by a buffer that they touch
+  std::unordered_map<BufferId, std::vector<size_t>> waiting_for_;  // waiting ops, by a buffer that they use
 };
 
 }  // namespace

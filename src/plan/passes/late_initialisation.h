@@ -1,17 +1,17 @@
-// Makes what initialisation throws away again just before it is used.
+// Declares the pass that runs initialization ops with temporary results just before these are used.
 //
-// Stands behind remove_dead_ops, whose leavings would be moved in vain, and before everything that asks when a buffer
-// lives. A model is built first and quantised, cast or cut to pieces afterwards; recorded in that order all its full
-// weights would live at once, and the peak of initialisation would be the budget of the run.
+// It runs after remove_dead_ops, so that it moves no dead op, and before every pass that depends on lifetimes. A model
+// is first built and then quantized, cast or sliced. In the recorded order all its full weights would be live at the
+// same time, and the peak of initialization would set the budget of the run.
 #pragma once
 
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
 
-/// Puts each op of the segment "initialize" that writes to nothing persistent directly before the first op there that
-/// touches what it writes, with what it needs before it. What each op computes, and the random numbers that it draws,
-/// stay as they are.
+/// Returns the trace in which each op of segment "initialize" that writes no persistent buffer runs directly before the
+/// first op there that uses its result. The ops that it depends on run before it. Results and random numbers do not
+/// change.
 Trace initialise_late(Trace trace);
 
 }  // namespace plimsoll

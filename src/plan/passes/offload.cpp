@@ -50,7 +50,7 @@ Trace offload(Trace trace, const OffloadChoice& choice, const CostModel& cost, i
       continue;
     }
     Op op = std::move(trace.ops[i]);
-    Op near;  // what a copy takes over from the op that it is next to
+    Op near;  // phase and module for a copy, from the op next to it
     near.phase = op.phase;
     near.module = op.module;
     const auto insert = [&](CopyStage stage, BufferId target, BufferId source) {

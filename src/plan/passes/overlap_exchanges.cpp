@@ -18,12 +18,12 @@ namespace {
 
 constexpr std::string_view kGatherName = "plimsoll::gather_";
 
-// Gathers are started earlier than predicted by a part of their time, and what nobody needs yet is waited for later:
-// predictions are not exact.
+// Factor on predicted times, because predictions are not exact. Gathers start earlier by it, and waits that no op needs
+// yet come later.
 constexpr double kMargin = 1.25;
 
-// A link is kept busy by a few exchanges: more of them would hold bytes for nothing. That is what so many of the
-// largest hold, and in any case so many bytes.
+// Limit of the bytes held longer for exchanges: those of kExchangesHeld of the largest, at least kHeldAnyway bytes. A
+// few exchanges keep a link busy; more would only hold bytes.
 constexpr int64_t kExchangesHeld = 3, kHeldAnyway = int64_t{64} << 20;
 
 bool can_overlap(const Op& op) {
@@ -31,7 +31,7 @@ bool can_overlap(const Op& op) {
          op.name != "plimsoll::broadcast_";
 }
 
-// A parameter that is stored in slices and gathered for its next use.
+// Returns whether the op gathers a parameter, which is stored in slices, for its next use.
 bool is_gather(const Op& op) {
   return can_overlap(op) && op.name == kGatherName && op.phase != Phase::update;
 }
@@ -60,26 +60,27 @@ Op wait_for(const Trace& trace, const Op& exchange) {
   return op;
 }
 
-// The buffers that ops touch.
+// A set of the buffers that an op reads and writes.
 struct Touched {
   std::set<BufferId> read, written;
 
   explicit Touched(const Op& op) {
     for_each_view(op, [&](const View& view, bool is_written) { (is_written ? written : read).insert(view.buffer); });
-    if (op.copy == CopyStage::wait) written.insert(target_of(op));  // until then the copy writes to it
+    if (op.copy == CopyStage::wait) written.insert(target_of(op));  // the copy writes to it until the wait
   }
   bool reads(BufferId buffer) const { return read.contains(buffer); }
   bool writes(BufferId buffer) const { return written.contains(buffer); }
 };
 
-// Lists one segment's ops anew. Its own clock predicts when exchanges are done.
+// Writes the ops of one segment in a new order. Its own clock predicts when exchanges are done.
 class SegmentOverlap {
  public:
   SegmentOverlap(const Trace& trace, const Segment& segment, const CostModel& cost,
                  const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& live, int64_t limit)
       : trace_(trace), segment_(segment), cost_(cost), lifetimes_(lifetimes), live_(live), limit_(limit) {
     double seconds = 0;
-    std::map<BufferId, int32_t> touched_before, written_before;  // the op behind the last that did
+    std::map<BufferId, int32_t> touched_before,
+        written_before;  // index after the last op that used or wrote the buffer
     const auto behind = [&](const std::map<BufferId, int32_t>& last, BufferId buffer) {
       const auto found = last.find(buffer);
       return found == last.end() ? segment.begin : found->second;
@@ -135,18 +136,18 @@ class SegmentOverlap {
   struct Gather {
     int32_t index;
     int32_t earliest;  // it may start before this op, or later
-    double latest;     // seconds of the segment's own ops, by which it has to start to be there in time
+    double latest;     // time by which it must start to be done when it is needed, in seconds of the segment's own ops
   };
   struct Pending {
     int32_t index;
-    double done, late;  // as predicted, and when it is done for certain
+    double done, late;  // predicted time at which it is done, and the time at which it is surely done
   };
 
   bool is_transient(BufferId buffer) const {
     return !trace_.buffers[buffer].persistent && trace_.buffers[buffer].on_device();
   }
 
-  // Keeps the buffers of an op until let_go(): of an exchange under way, or of a deferred update.
+  // Keeps the buffers of an op until let_go(): those of an exchange in progress, or of a deferred update.
   void hold(const Op& op) {
     for (const BufferId buffer : buffers_of(op)) ++holders_[buffer];
   }
@@ -172,7 +173,7 @@ class SegmentOverlap {
     return buffers;
   }
 
-  // Returns true if `op` has to come after the exchange.
+  // Returns whether `op` must run after the exchange.
   static bool needs(const Touched& op, const Op& exchange) {
     const BufferId target = target_of(exchange);
     return op.reads(target) || op.writes(target) || op.writes(source_of(exchange));
@@ -241,7 +242,7 @@ class SegmentOverlap {
         emit_first_deferred();
     }
   }
-  // Updates that can run meanwhile come first.
+  // Waits for exchanges that `op` needs. Updates that can run meanwhile run first.
   void wait_for_needed(const Touched& op) {
     while (needs_pending(op)) {
       wait_for_first();
@@ -289,7 +290,7 @@ class SegmentOverlap {
       if (now_ < gather.index) {
         const double backlog = std::max(0.0, link_free_ - clock_);
         if (now_ < gather.earliest || seconds_before_[now_ - segment_.begin] + backlog < gather.latest) return;
-        // Behind a long queue it would only hold memory.
+        // If the queue of the link is long, an early start would only hold memory.
         if (backlog > kMargin * seconds_of_exchange(cost_, op)) return;
         if (needs_deferred(touched) || needs_pending(touched) || !has_room_until(bytes, gather.index)) return;
         early_until_.push_back({gather.index, bytes});
@@ -306,26 +307,26 @@ class SegmentOverlap {
   const Segment segment_;
   const CostModel& cost_;
   const std::vector<Lifetime>& lifetimes_;
-  const std::vector<int64_t>& live_;  // by op of the trace, as it was
+  const std::vector<int64_t>& live_;  // live bytes by op of the old trace
   const int64_t limit_;
-  std::vector<double> seconds_before_;  // by op of the segment: of the ops before it but exchanges
+  std::vector<double> seconds_before_;  // by op of the segment: seconds of the ops before it, without exchanges
   std::vector<Gather> gathers_;         // in order
   size_t next_gather_ = 0;
-  int32_t now_ = 0;  // the op of the old order
+  int32_t now_ = 0;  // index of the current op in the old order
   double clock_ = 0, link_free_ = 0;
-  std::deque<Pending> pending_;   // started, not waited for
-  std::deque<int32_t> deferred_;  // updates that come later than they stood
+  std::deque<Pending> pending_;   // started exchanges without a wait so far
+  std::deque<int32_t> deferred_;  // updates that are moved behind their old place
   std::multiset<BufferId> deferred_reads_, deferred_writes_;
   std::map<BufferId, int32_t> holders_;
-  std::set<BufferId> longer_;        // held beyond their old lifetime
-  int64_t extra_ = 0;                // bytes of these
-  int64_t most_held_ = kHeldAnyway;  // by extra_ and early_ together
-  int64_t early_ = 0;                // bytes of gathered parameters that are there before their old place
+  std::set<BufferId> longer_;        // buffers held longer than their old lifetime
+  int64_t extra_ = 0;                // bytes of these buffers
+  int64_t most_held_ = kHeldAnyway;  // limit of extra_ + early_, in bytes
+  int64_t early_ = 0;                // bytes of parameters gathered before their old place
   std::deque<std::pair<int32_t, int64_t>> early_until_;
   std::vector<Op> ops_;
 };
 
-// A start that is waited for at once is an exchange as before.
+// Turns a start that is followed directly by its wait into a plain exchange.
 std::vector<Op> without_empty_overlap(std::vector<Op> ops) {
   std::vector<Op> kept;
   for (Op& op : ops) {
@@ -339,7 +340,7 @@ std::vector<Op> without_empty_overlap(std::vector<Op> ops) {
   return kept;
 }
 
-// Exchanges that run beside ops land in one buffer: they are made one at a time.
+// Adds one scratch buffer for all overlapping exchanges, which run one at a time.
 void add_landing(Trace& trace, std::vector<Op>& ops) {
   int64_t bytes = 0;
   for (const Op& op : ops)

@@ -24,7 +24,7 @@ void rename_writes(Op& op, const Rename& rename) {
     if (view.buffer != kNoBuffer) view.buffer = rename(view.buffer);
 }
 
-// One segment's choice while the trace is written anew.
+// Applies the choice of one segment while the trace is rewritten.
 class Segmentwise {
  public:
   Segmentwise(const RecomputeChoice& choice, const Trace& old, TraceRewriter& rewriter)
@@ -39,7 +39,7 @@ class Segmentwise {
     return op >= graph_.first_backward && op < graph_.segment.end && !rebuilds_.empty();
   }
 
-  // Puts in what must come before op `index`.
+  // Inserts the recomputed steps before op `index`.
   void insert_before(int32_t index, const Trace& trace) {
     const auto found = rebuilds_.find(index);
     if (found == rebuilds_.end()) return;
@@ -54,7 +54,8 @@ class Segmentwise {
       }
       rename_reads(op, [&](BufferId buffer) {
         const int32_t value = graph_.value_of[buffer];
-        // What the step itself writes and reads (in place) is the new one, whether the old one is kept or not.
+        // Buffers that the step writes, also those that it reads and writes in place, are the new ones, even if the old
+        // one is kept.
         const bool own = value >= 0 && std::find(step.writes.begin(), step.writes.end(), value) != step.writes.end();
         return own ? fresh_.at(value) : current(buffer);
       });
@@ -84,8 +85,8 @@ class Segmentwise {
   const KeptValues& kept_;
   TraceRewriter& rewriter_;
   std::map<int32_t, std::vector<int32_t>> rebuilds_;
-  std::map<int32_t, Op> again_;        // by step: copies, since the trace's own are moved on
-  std::map<int32_t, BufferId> fresh_;  // by value
+  std::map<int32_t, Op> again_;        // recomputed ops by step: copies, because the trace's own ops are moved from
+  std::map<int32_t, BufferId> fresh_;  // new buffer by value
 };
 
 }  // namespace

@@ -12,10 +12,10 @@ namespace {
 
 using Kind = UpdatePiece::Kind;
 
-// Which ops come after op `index` of a segment, or before its first (index -1), by their old indices.
+// Maps an op `index` of a segment to the ops inserted after it, by their old indices; -1: before the first op.
 using Insertions = std::map<int32_t, std::vector<int32_t>>;
 
-// The last op of a segment that touches one of two buffers.
+// Returns the last op of a segment that uses one of two buffers.
 int32_t last_touch(const Trace& trace, const Segment& segment, BufferId a, BufferId b) {
   for (int32_t i = segment.end; i-- > segment.begin;) {
     bool touched = false;
@@ -34,7 +34,7 @@ int32_t last_forward(const Trace& trace, const Segment& segment) {
 class Builder {
  public:
   explicit Builder(Trace& trace) : old_(trace), shared_(trace.buffers.size(), 0) {
-    // Several micro batches' gradients; those of a single one are the update's business only.
+    // Marks gradients that several micro batches share. Those of a single micro batch are used by the update only.
     std::vector<int32_t> seen(trace.buffers.size(), -1);
     for (int32_t s = 0; s < static_cast<int32_t>(trace.segments.size()); ++s)
       if (const Segment& segment = trace.segments[s]; segment.name != "update")
@@ -47,7 +47,8 @@ class Builder {
 
   void begin_segment(const std::string& name) { segments_.push_back({name, count(), count()}); }
 
-  /// The ops of a segment with others between them. `fresh`: on buffers of its own for what lives in it only.
+  /// Appends the ops of a segment with `insertions` between them. `fresh`: buffers that live only in the segment are
+  /// replaced by new ones.
   void add(const Segment& segment, const Insertions& insertions, bool fresh) {
     if (fresh) twin_.assign(old_.buffers.size(), kNoBuffer);
     add_list(insertions, segment.begin - 1);
@@ -99,21 +100,22 @@ class Builder {
   Trace& old_;
   std::vector<Op> ops_;
   std::vector<Segment> segments_;
-  std::vector<char> shared_;    // by old buffer: more than one segment touches it
-  std::vector<BufferId> twin_;  // by old buffer, while a segment gets buffers of its own
+  std::vector<char> shared_;    // by old buffer: more than one segment uses it
+  std::vector<BufferId> twin_;  // by old buffer: the new one in the current segment
 };
 
 void append(Insertions& insertions, int32_t after, const UpdatePiece& piece) {
   for (int32_t i = piece.begin; i < piece.end; ++i) insertions[after].push_back(i);
 }
 
-// Persistent buffers that the micro batch itself changes, outputs apart: running statistics.
+// Returns a persistent buffer, other than an output, that the micro batch itself changes: running statistics. null:
+// none.
 const Buffer* changed_by_micro(const Trace& trace, const Segment& micro) {
   const Buffer* changed = nullptr;
   for (int32_t i = micro.begin; i < micro.end; ++i)
     for_each_view(trace.ops[i], [&](const View& view, bool written) {
       const Buffer& buffer = trace.buffers[view.buffer];
-      if (trace.ops[i].name == "plimsoll::gather_") return;  // of all ranks, as it was
+      if (trace.ops[i].name == "plimsoll::gather_") return;  // it gathers the ranks' slices, which have not changed
       if (written && buffer.persistent && !buffer.output && !changed) changed = &buffer;
     });
   return changed;
@@ -143,11 +145,11 @@ std::string update_in_backward_obstacle(const Trace& trace) {
 
 namespace {
 
-// Norms and updates as soon as a segment is done with gradient and parameter.
+// Returns the places of norms and updates: after the last use of gradient and parameter in the segment.
 Insertions updates_within(const Trace& trace, const Segment& segment) {
   Insertions insertions;
   for (const UpdatePiece& piece : trace.update_pieces)
-    // Not at the very beginning, so that forward ops stay together.
+    // After the last forward op, so that forward ops stay together.
     if (piece.kind == Kind::begin)
       append(insertions, last_forward(trace, segment), piece);
     else if (piece.kind == Kind::norm || piece.kind == Kind::update)
@@ -162,7 +164,7 @@ Trace update_in_last_micro_batch(Trace trace) {
   const bool ragged = trace.segment("remainder") != nullptr;
   for (const Segment& segment : segments) {
     builder.begin_segment(segment.name);
-    // Each copy of an update has temporaries of its own.
+    // Each copy of an update has its own temporaries.
     const bool updates = segment.name == "remainder";
     builder.add(segment, updates ? updates_within(trace, segment) : Insertions{}, /*fresh=*/updates);
     if (segment.name == (ragged ? "remainder" : "accumulate")) {
@@ -223,7 +225,7 @@ Trace update_in_backward(Trace trace) {
 }
 
 Trace settle_updates(Trace trace) {
-  std::vector<int32_t> last_reader(trace.buffers.size(), -1);  // in the segment at hand, updates left out
+  std::vector<int32_t> last_reader(trace.buffers.size(), -1);  // by buffer, in the current segment, without updates
   for (const Segment& segment : trace.segments) {
     const auto is_update = [&](int32_t i) { return trace.ops[i].phase == Phase::update; };
     std::fill(last_reader.begin(), last_reader.end(), -1);
@@ -232,13 +234,13 @@ Trace settle_updates(Trace trace) {
         for_each_view(trace.ops[i], [&](const View& view, bool writes) {
           if (!writes) last_reader[view.buffer] = i;
         });
-    std::vector<std::pair<int32_t, int32_t>> runs;                         // of updates, that move: [begin, end)
-    std::vector<std::vector<size_t>> behind(segment.end - segment.begin);  // by op: the runs that are to follow it
+    std::vector<std::pair<int32_t, int32_t>> runs;                         // runs of updates to move, each [begin, end)
+    std::vector<std::vector<size_t>> behind(segment.end - segment.begin);  // by op: the runs to place after it
     for (int32_t begin = segment.begin, end; begin < segment.end; begin = end) {
       end = begin + 1;
       if (!is_update(begin)) continue;
       while (end < segment.end && is_update(end)) ++end;
-      int32_t last = end - 1;  // that reads what the run writes
+      int32_t last = end - 1;  // last reader of what the run writes
       for (int32_t i = begin; i < end; ++i)
         for_each_view(trace.ops[i], [&](const View& view, bool writes) {
           if (writes) last = std::max(last, last_reader[view.buffer]);
@@ -251,7 +253,7 @@ Trace settle_updates(Trace trace) {
     std::vector<Op> settled;
     settled.reserve(segment.end - segment.begin);
     const auto move_over = [&](int32_t i) { settled.push_back(std::move(trace.ops[i])); };
-    size_t next = 0;  // run that begins at or after i
+    size_t next = 0;  // next run to skip
     for (int32_t i = segment.begin; i < segment.end; ++i) {
       if (next < runs.size() && runs[next].first == i) {
         i = runs[next++].second - 1;

@@ -35,7 +35,7 @@ std::vector<FreeGap> largest_free_gaps(const Plan& plan) {
     deaths[lifetimes[b].death].push_back(static_cast<BufferId>(b));
   }
   std::vector<FreeGap> gaps(trace.ops.size());
-  std::map<int64_t, int64_t> live;  // offset -> bytes; disjoint, since the plan is sound
+  std::map<int64_t, int64_t> live;  // offset -> bytes; the ranges are disjoint because the plan is sound
   for (size_t i = 0; i < trace.ops.size(); ++i) {
     for (BufferId b : deaths[i]) live.erase(plan.offsets[b]);
     for (BufferId b : births[i]) live[plan.offsets[b]] = placed_bytes(trace, trace.buffers[b].bytes);

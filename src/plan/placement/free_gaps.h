@@ -1,6 +1,6 @@
-// The holes in a plan: bytes of the arena that nothing lives in while an op runs.
+// Declares the free gaps of a plan: ranges of the arena without a live buffer while an op runs.
 //
-// A kernel whose scratch nobody knew of beforehand may have it there, instead of memory beside the arena.
+// A kernel whose scratch was not planned may use a gap instead of memory outside the arena.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@
 
 namespace plimsoll {
 
-/// Bytes [offset, offset + bytes) of the arena.
+/// A byte range of the arena, [offset, offset + bytes).
 struct FreeGap {
   int64_t offset = 0;
   int64_t bytes = 0;
 };
 
-/// By op: the largest range that no live buffer and no planned workspace of the op lies in; 0 bytes if there is none.
+/// Returns for each op the largest range without a live buffer or planned workspace of the op; 0 bytes if there is
+/// none.
 std::vector<FreeGap> largest_free_gaps(const Plan& plan);
 
 }  // namespace plimsoll

@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// Persistent buffers lie at the bottom: whatever is planned above them, they do not move as long as the same ones lie
-// elsewhere.
+// Places persistent buffers at the bottom of each arena. So they keep their offsets in every plan in which the same
+// buffers are in the same memory.
 int64_t place_persistent(const Trace& trace, Memory memory, std::vector<int64_t>& offsets) {
   int64_t end = 0;
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
@@ -22,7 +22,7 @@ int64_t place_persistent(const Trace& trace, Memory memory, std::vector<int64_t>
   return end;
 }
 
-// The rest of one arena, above its persistent buffers.
+// Places all other buffers of one arena above its persistent buffers.
 Placement place_transient(const std::vector<Lifetime>& lifetimes, Memory memory, int64_t above,
                           const SolverParameters& solver, Plan& plan) {
   const Trace& trace = plan.trace;

@@ -1,5 +1,6 @@
-// A place for every buffer of a finished schedule: one arena on the device and, where something is moved there, one in
-// host memory.
+// Declares the assignment of offsets to every buffer of a finished schedule.
+//
+// There is one arena on the device and, if buffers are offloaded there, one in host memory and one on disk.
 #pragma once
 
 #include "plimsoll/plan.h"
@@ -8,7 +9,7 @@ namespace plimsoll {
 
 /// Sets the offsets, sizes, peak and breakdown of `plan` for its trace. Budgets, times and reasons stay as they are.
 void lay_out(Plan& plan, const PlanOptions& options);
-/// Returns a plan of `trace` with these alone.
+/// Returns a plan of `trace` with only these fields set.
 Plan lay_out(Trace trace, const PlanOptions& options);
 
 }  // namespace plimsoll

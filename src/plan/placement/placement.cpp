@@ -16,13 +16,13 @@ using placing::Kernel;
 using placing::KernelPlacement;
 using placing::TreeSearch;
 
-/// Placing one box among a thousand looks at some 25 chunks of shelves.
+/// Chunks of Shelves that are examined to place one box among a thousand, approximately.
 constexpr int64_t kWorkPerPlacement = 25;
 
-/// Lowers the placement of one kernel towards `goal`.
+/// A search that lowers the placement of one kernel towards `goal`.
 class Improver {
  public:
-  /// With `must_fit` only the goal counts; otherwise every height on the way to it is a gain.
+  /// `must_fit`: only the goal counts; otherwise every lower height is a gain.
   Improver(const Kernel& kernel, int64_t goal, bool must_fit, const TreeSearchParameters& parameters,
            KernelPlacement* best)
       : kernel_(kernel), goal_(goal), must_fit_(must_fit), parameters_(parameters), best_(best) {}
@@ -37,7 +37,7 @@ class Improver {
       placing::promote(kernel_, goal_, best_, &work, parameters_.seed);
       return;
     }
-    // The tree seldom needs help; a short try is for problems that it cannot finish.
+    // The tree search rarely needs help; a short promotion is for problems that it cannot finish.
     int64_t first_share = std::min(work / 8, parameters_.promotion_placements * kWorkPerPlacement);
     work -= first_share;
     placing::promote(kernel_, goal_, best_, &first_share, parameters_.seed);
@@ -47,7 +47,7 @@ class Improver {
     work -= share;
     if (lower_to(goal_, &tree, &share)) return;
     work += share;
-    // The goal is out of reach: halve the distance as often as the work allows.
+    // The goal was not reached: halve the distance as often as the work allows.
     int64_t too_low = goal_;
     while (work > 0 && best_->height - too_low > std::max<int64_t>(1, best_->height >> 12)) {
       const int64_t middle = too_low + (best_->height - too_low) / 2;
@@ -79,7 +79,7 @@ Placement place(const std::vector<PlacementItem>& items, const PlacementOptions&
   placing::Reduction reduced = placing::reduce(items, sizes);
   const std::vector<Kernel>& kernels = reduced.kernels;
 
-  // A kernel need not be lower than the whole must be high.
+  // A kernel need not be lower than the lower bound of the whole problem.
   int64_t goal = std::max(reduced.lower_bound, options.capacity / options.alignment);
   const bool must_fit = options.capacity > 0 && options.capacity / options.alignment >= reduced.lower_bound;
   std::vector<KernelPlacement> placed(kernels.size());
@@ -97,7 +97,7 @@ Placement place(const std::vector<PlacementItem>& items, const PlacementOptions&
   int64_t work_left = std::clamp<int64_t>(options.effort, 0, int64_t{1} << 50) * kWorkPerPlacement;
   for (size_t k = 0; k < high.size(); ++k) {
     const size_t kernel = high[k];
-    // Where nothing has to fit, the last percent is worth a part of the effort and the last thousandth none.
+    // Without a capacity an excess of less than 1 % gets only part of the effort, and one of at most 0.1 % none.
     const int64_t excess = top(kernel) - goal;
     if (excess <= (must_fit ? 0 : goal / 1000)) continue;
     int64_t share = work_left / static_cast<int64_t>(high.size() - k);

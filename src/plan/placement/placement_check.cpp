@@ -1,5 +1,7 @@
-// The naive side of placement: what is true of a problem and whether an answer is right, by the shortest code that can
-// tell. Shares nothing with the solver, so that a mistake there is not repeated here.
+// Implements the checks of placement by the shortest code: the lower bound of a problem, and the soundness of a
+// placement.
+//
+// It shares no code with the solver, so that a mistake there is not repeated here.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,7 +69,7 @@ std::string check_placement(const std::vector<PlacementItem>& items, const Place
   for (size_t x = 0; x < by_birth.size(); ++x) {
     const size_t i = by_birth[x];
     for (size_t y = x + 1; y < by_birth.size() && items[by_birth[y]].lower < items[i].upper; ++y) {
-      const size_t j = by_birth[y];  // born while i lives
+      const size_t j = by_birth[y];  // born while i is live
       if (offsets[i] < offsets[j] + items[j].size && offsets[j] < offsets[i] + items[i].size) {
         return fmt::format("buffers {} and {} are live together and overlap: bytes [{}, {}) and [{}, {})",
                            std::min(i, j), std::max(i, j), offsets[std::min(i, j)],

@@ -7,7 +7,7 @@
 
 namespace plimsoll::placing {
 
-// Places of a chunk that are compared at once.
+// Entries of a chunk that are compared in one step.
 constexpr int kCompared = 16;
 
 static_assert(std::endian::native == std::endian::little, "the scan of hits reads bytes as words");
@@ -36,7 +36,7 @@ void Shelves::Chunk::insert_at(int place, const Box& box, int64_t at) {
 }
 
 int64_t Shelves::find(const Box& box, Gap gap, int64_t* work) const {
-  int64_t floor = 0;      // everything below is taken, or too narrow
+  int64_t floor = 0;      // everything below is occupied, or too narrow
   int64_t tightest = -1;  // offset of the tightest gap so far
   int64_t tightest_gap = std::numeric_limits<int64_t>::max();
   int64_t looked_at = 0;
@@ -136,7 +136,7 @@ KernelPlacement first_fit(const Kernel& kernel, std::span<const int32_t> order, 
 }
 
 std::vector<int64_t> contention(const Kernel& kernel) {
-  // A sparse table: level k holds the greatest load of 2^k sections from each section on.
+  // A sparse table: level k has the largest load of 2^k sections, for each first section.
   std::vector<std::vector<int64_t>> greatest{kernel.load};
   for (size_t width = 1; 2 * width <= kernel.load.size(); width *= 2) {
     const std::vector<int64_t>& below = greatest.back();
@@ -165,7 +165,7 @@ KernelPlacement best_first_fit(const Kernel& kernel, int64_t goal, int64_t* work
   const auto life = [&](int32_t i) { return boxes[i].last - boxes[i].first; };
   const auto area = [&](int32_t i) { return static_cast<double>(boxes[i].size) * life(i); };
 
-  /// True when the goal is met.
+  /// Tries one first fit; returns whether the goal is met.
   const auto attempt = [&](Gap gap) {
     KernelPlacement found = first_fit(kernel, order, gap, best.height - 1, &shelves, work);
     if (found.height < best.height) best = std::move(found);

@@ -12,7 +12,7 @@
 namespace plimsoll::placing {
 namespace {
 
-/// Items that are connected in time or may be, sorted by lower, on top of `base` units.
+/// A list of items that may be connected in time, sorted by lower, on top of `base` units.
 struct Group {
   std::vector<int32_t> items;
   int64_t base = 0;
@@ -30,7 +30,8 @@ class Reducer {
     }
     std::stable_sort(all.items.begin(), all.items.end(),
                      [&](int32_t x, int32_t y) { return items_[x].lower < items_[y].lower; });
-    // Deeply nested lifetimes peel one box a round: past this many looks the heuristics do as well.
+    // Deeply nested lifetimes peel one box a round. After this many comparisons the rest is left to the heuristics,
+    // which do as well.
     int64_t looks_left = 64 * static_cast<int64_t>(all.items.size());
     std::vector<Group> open;
     split(all, &open);
@@ -65,7 +66,7 @@ class Reducer {
     }
   }
 
-  /// Settles the boxes that meet every other box of the group; what remains lies above them.
+  /// Places the boxes that are live together with every other box of the group; returns the rest, which is above them.
   Group peel(const Group& group) {
     int64_t first_death = std::numeric_limits<int64_t>::max();
     int64_t last_birth = std::numeric_limits<int64_t>::min();
@@ -95,7 +96,7 @@ class Reducer {
     std::iota(by_death.begin(), by_death.end(), 0);
     std::stable_sort(by_death.begin(), by_death.end(),
                      [&](int32_t x, int32_t y) { return items_[group.items[x]].upper < items_[group.items[y]].upper; });
-    // A set of live boxes is greatest just before the first death after a birth: there a section ends.
+    // A set of live boxes is largest just before the first death after a birth: a section ends there.
     int32_t section = 0;
     bool died = false;
     size_t dead = 0;

@@ -1,9 +1,9 @@
-// Cuts a placement problem down to what is hard about it.
+// Declares the reduction of a placement problem to its kernels, the parts that need a search.
 //
-//     +-----------------------+      A box that is live together with every other box of its group can lie at the
-//     |  d  |  e  |     g     |      bottom without loss (a: whatever lies below it may as well lie above). What is
-//     |-----+--+--+-----+-----|      left falls apart where nothing crosses (d, b, e | g, f): each part starts over.
-//     |    b   |        |  f  |      A part in which nothing can be peeled off and nothing falls apart is a kernel.
+//     +-----------------------+      A box that is live together with every other box of its group can be at the
+//     |  d  |  e  |     g     |      bottom without loss (a: what is below it may as well be above it). The rest
+//     |-----+--+--+-----+-----|      splits at times that no box crosses (d, b, e | g, f); each part is reduced again.
+//     |    b   |        |  f  |      A part that can neither be peeled nor split is a kernel.
 //     +-----------------------+
 //     |           a           |
 //     +-----------------------+
@@ -16,37 +16,37 @@
 
 namespace plimsoll::placing {
 
-/// A buffer inside a kernel: live in sections [first, last) of the kernel's time axis.
+/// A buffer inside a kernel, live in sections [first, last) of the kernel's time axis.
 struct Box {
   int32_t first = 0;
   int32_t last = 0;
-  int64_t size = 0;  ///< in units of the alignment
+  int64_t size = 0;  ///< size in units of the alignment
 };
 
-/// Boxes to be placed above `base`, apart from all other kernels. Time is cut into sections, one for each greatest set
-/// of boxes that are live together: two boxes meet in time exactly when they share a section.
+/// A set of boxes to place above `base`, independent of all other kernels. Time is cut into sections, one for each
+/// maximal set of boxes that are live together. Two boxes are live at the same time exactly if they share a section.
 struct Kernel {
   std::vector<Box> boxes;
-  std::vector<int32_t> items;  ///< for each box, its index in the caller's list
-  std::vector<int64_t> load;   ///< for each section, the sum of its boxes' sizes
-  int64_t base = 0;            ///< units beneath, taken by boxes that were peeled off
-  int64_t bound = 0;           ///< the greatest load: no placement is lower
+  std::vector<int32_t> items;  ///< index in the caller's list, by box
+  std::vector<int64_t> load;   ///< sum of the boxes' sizes, by section
+  int64_t base = 0;            ///< units below the kernel, used by peeled boxes
+  int64_t bound = 0;           ///< largest load: no placement is lower
 };
 
-/// What peeling and splitting settled, and the kernels that remain. All amounts in units of the alignment.
+/// A result of peeling and splitting, and the remaining kernels. All amounts are in units of the alignment.
 struct Reduction {
-  std::vector<int64_t> offsets;  ///< in the order of the items; those of boxes in kernels are still 0
-  int64_t height = 0;            ///< the greatest top of a settled box
-  int64_t lower_bound = 0;       ///< the greatest sum of live sizes
+  std::vector<int64_t> offsets;  ///< offsets in the order of the items; 0 for boxes in kernels
+  int64_t height = 0;            ///< largest top of a placed box
+  int64_t lower_bound = 0;       ///< largest sum of live sizes
   std::vector<Kernel> kernels;
 };
 
-/// `sizes`: those of `items` in units of the alignment; their sum fits in 62 bits. Items of size 0 or with an empty
-/// lifetime are left out.
+/// Returns the reduction of a problem. `sizes`: those of `items` in units of the alignment; their sum is below 2^62.
+/// Items of size 0 or with an empty lifetime are ignored.
 Reduction reduce(const std::vector<PlacementItem>& items, const std::vector<int64_t>& sizes);
 
-/// The sizes of `items` in units of `alignment`, rounded up. Throws UserError for a negative size, an alignment below
-/// 1 and for sizes whose sum passes 2^62 bytes: below that no sum of sizes or offsets overflows.
+/// Returns the sizes of `items` in units of `alignment`, rounded up. Throws UserError for a negative size, an alignment
+/// below 1 and sizes with a sum above 2^62 bytes. Below that no sum of sizes or offsets overflows.
 std::vector<int64_t> aligned_sizes(const std::vector<PlacementItem>& items, int64_t alignment);
 
 }  // namespace plimsoll::placing

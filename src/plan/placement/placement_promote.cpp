@@ -20,15 +20,15 @@ class Promotion {
     std::stable_sort(order_.begin(), order_.end(), [&](int32_t x, int32_t y) { return priorities[x] > priorities[y]; });
   }
 
-  /// First fit until a box passes `limit`: that one moves ahead, by a random distance, at most half of the way. If
-  /// none does, `*found` takes the placement.
+  /// Runs first fit until a box exceeds `limit`. That box moves ahead by a random distance, at most half of the way. If
+  /// no box does, `*found` gets the placement.
   void pass(int64_t limit, std::mt19937_64* random, Shelves* shelves, KernelPlacement* found, int64_t* work) {
     shelves->clear();
     int64_t height = 0;
     for (size_t k = 0; k < order_.size(); ++k) {
       const int32_t i = order_[k];
       const Box& box = kernel_.boxes[i];
-      // Boxes ahead of the last move fall where they fell before.
+      // Boxes before the last move keep their offsets.
       if (k >= settled_) offsets_[i] = shelves->find(box, Gap::lowest, work);
       ++*work;
       if (offsets_[i] + box.size > limit) {
@@ -64,7 +64,7 @@ void promote(const Kernel& kernel, int64_t goal, KernelPlacement* best, int64_t*
   const std::vector<int64_t> crowd = contention(kernel);
   const auto size = [&](size_t i) { return static_cast<double>(boxes[i].size); };
   const auto life = [&](size_t i) { return static_cast<double>(boxes[i].last - boxes[i].first); };
-  // Which beginning leads far cannot be known: three run by turns.
+  // The best initial order is not known: three run in turn.
   std::array<Promotion, 3> promotions{
       Promotion(kernel, size),
       Promotion(kernel, [&](size_t i) { return size(i) * life(i); }),

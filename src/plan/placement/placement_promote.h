@@ -1,5 +1,7 @@
-// The middle stage of placement: first fit over and over, each time with the box that stuck out placed earlier. Works
-// on kernels of any size.
+// Declares the middle stage of placement: repeated first fit, each time with the box that exceeded the height placed
+// earlier.
+//
+// It works on kernels of any size.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +11,7 @@
 
 namespace plimsoll::placing {
 
-/// Lowers `*best` towards `goal` until it is there or `*work_left` is used up. `seed` is added to that of the kernel.
+/// Lowers `*best` until its height is at most `goal` or `*work_left` is used up. `seed` is added to that of the kernel.
 void promote(const Kernel& kernel, int64_t goal, KernelPlacement* best, int64_t* work_left, uint64_t seed = 0);
 
 }  // namespace plimsoll::placing

@@ -24,7 +24,7 @@ bool TreeSearch::can_search(const Kernel& kernel, const TreeSearchParameters& pa
   std::vector<int64_t> births(kernel.load.size() + 1, 0);
   for (const Box& box : kernel.boxes) ++births[box.first];
   std::partial_sum(births.begin(), births.end(), births.begin());
-  int64_t meetings = 0;  // with boxes born while one lives
+  int64_t meetings = 0;  // pairs with boxes born while one is live
   for (const Box& box : kernel.boxes) meetings += births[box.last - 1] - births[box.first];
   return 2 * meetings <= parameters.max_meetings;
 }
@@ -69,15 +69,16 @@ int64_t TreeSearch::work_of_a_dive() const {
 
 TreeSearch::Outcome TreeSearch::search(int64_t height, int64_t* work_left) {
   if (height < kernel_.bound) return Outcome::impossible;
-  if (height / unit_ >= kPlaced / 2) return Outcome::gave_up;  // 32 bits are enough for all but oddly sized giants
+  if (height / unit_ >= kPlaced / 2)
+    return Outcome::gave_up;  // more than 32 bits: very large sizes without a common divisor
   size_.clear();
   for (const Box& box : kernel_.boxes) size_.push_back(static_cast<int32_t>(box.size / unit_));
   const auto goal = static_cast<int32_t>(height / unit_);
   if (goal > hopeless_height_) hopeless_.clear();
   hopeless_height_ = goal;
 
-  // Which rule and which order find a placement quickly differs from problem to problem, by a factor of thousands;
-  // so all are tried briefly, then for longer. Every second round shakes the orders.
+  // The rule and the order that find a placement fast differ between problems by a factor of thousands. So all are
+  // tried briefly, then for longer. Every second round randomizes the orders.
   int64_t patience = 4 * work_of_a_dive() + 1000;
   for (uint64_t round = 0; *work_left > 0; ++round) {
     for (const Rule rule :
@@ -161,7 +162,7 @@ void TreeSearch::undo(size_t mark) {
   for (; changes_.size() > mark; changes_.pop_back()) *changes_.back().where = changes_.back().before;
 }
 
-/// Identifies what the future of a part depends on: the boxes to come, their floors and their bounds.
+/// Returns a hash of the state that the rest of a part depends on: the remaining boxes, their floors and their bounds.
 uint64_t TreeSearch::fingerprint(Span part) const {
   uint64_t sum = 0;
   for (size_t k = part.begin; k < part.end; ++k) {
@@ -171,7 +172,7 @@ uint64_t TreeSearch::fingerprint(Span part) const {
   return sum;
 }
 
-/// Places the boxes of a part. On failure everything is as before, but for floors and bounds: the caller undoes those.
+/// Places the boxes of a part. On failure everything is restored except floors and bounds, which the caller restores.
 bool TreeSearch::place_part(Span part) {
   if (part.end - part.begin == 1) {
     const int32_t i = pool_[part.begin];
@@ -209,7 +210,7 @@ bool TreeSearch::branch_until_placed(Span part) {
   }
 }
 
-/// The least top of a box to come that `box` meets: where it can lie if not on its floor.
+/// Returns the smallest top of a remaining box that `box` can be placed on, if it is not on its floor.
 int32_t TreeSearch::least_support(int box) const {
   int32_t least = kPlaced;
   for (size_t k = met_begin_[box]; k < met_begin_[box + 1]; ++k) {
@@ -219,7 +220,7 @@ int32_t TreeSearch::least_support(int box) const {
   return least;
 }
 
-/// Raises the bounds of boxes that wait for support until nothing changes; false when one can have none.
+/// Raises the bounds of boxes that wait for support until nothing changes. Returns false if a box can have no support.
 bool TreeSearch::raise_waiting(Span part) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -238,7 +239,7 @@ bool TreeSearch::raise_waiting(Span part) {
   return true;
 }
 
-/// The box to decide on next; -1 when some section is beyond hope.
+/// Returns the box to decide on next; -1: some section is infeasible.
 int TreeSearch::choose(Span part, int32_t begin, int32_t end) {
   std::fill(choices_.begin() + begin, choices_.begin() + end, 0);
   std::fill(lowest_.begin() + begin, lowest_.begin() + end, kPlaced);
@@ -257,10 +258,10 @@ int TreeSearch::choose(Span part, int32_t begin, int32_t end) {
   int32_t section = -1;
   std::pair<int32_t, int32_t> least;
   for (int32_t s = begin; s < end; ++s) {
-    if (lowest_[s] == kPlaced) continue;  // nothing to come
+    if (lowest_[s] == kPlaced) continue;  // no remaining box
     const int32_t count = choices_[s] & 0xffff;
     if (count == 0) return -1;
-    if (choices_[s] < 0x10000) continue;  // all wait for others
+    if (choices_[s] < 0x10000) continue;  // all remaining boxes wait for others
     const int32_t slack = room_[s] - lowest_[s];
     std::pair<int32_t, int32_t> key;
     switch (rule_) {
@@ -296,8 +297,8 @@ int TreeSearch::choose(Span part, int32_t begin, int32_t end) {
   return chosen >= 0 ? chosen : lowest_of(part);
 }
 
-/// A box may be stacked on its floor only if no box to come fits between: else that one comes first. -1 when the one
-/// beneath is waiting itself.
+/// Returns the box to stack instead of `box`: one that fits between `box` and its floor must be stacked first. -1: the
+/// box below waits itself.
 int TreeSearch::on_its_floor_beneath(int box) const {
   while (true) {
     int beneath = -1;
@@ -316,7 +317,7 @@ int TreeSearch::on_its_floor_beneath(int box) const {
   }
 }
 
-/// The lowest box on its floor. It can always be decided on: a box that waits has its bound above another's top.
+/// Returns the lowest box on its floor. One always exists: the bound of a waiting box is above another box's top.
 int TreeSearch::lowest_of(Span part) const {
   int chosen = -1;
   for (size_t k = part.begin; k < part.end; ++k) {
@@ -327,7 +328,7 @@ int TreeSearch::lowest_of(Span part) const {
   return chosen;
 }
 
-/// Puts a box on its floor; false when a section then has too little room.
+/// Places a box on its floor. Returns false if a section then has too little room.
 bool TreeSearch::stack(int box) {
   const Box& shape = kernel_.boxes[box];
   const int32_t top = floor_[box] + size_[box];
@@ -346,7 +347,8 @@ bool TreeSearch::stack(int box) {
   return true;
 }
 
-/// Places the part without `box`, cut where nothing crosses; small parts first, which fail the soonest.
+/// Places the part without `box`, split at times that no box crosses. Small parts come first, because they fail the
+/// soonest.
 bool TreeSearch::place_rest(Span part, int box) {
   const size_t pool_mark = pool_.size();
   std::vector<Span> parts;
@@ -366,7 +368,7 @@ bool TreeSearch::place_rest(Span part, int box) {
   return placed;
 }
 
-/// Notes that `box`, and with it its twins, lies higher than its floor; false when nothing could hold it there.
+/// Decides that `box` and its twins are above their floor. Returns false if no box could support it.
 bool TreeSearch::reject_floor(Span part, int box) {
   const int32_t floor = floor_[box];
   for (size_t k = part.begin; k < part.end; ++k) {

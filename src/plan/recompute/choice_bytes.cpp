@@ -21,14 +21,15 @@ ChoiceBytes::ChoiceBytes(const Trace& trace, const TrainingGraph& graph)
     if (birth >= death) continue;
     change[birth] += bytes;
     change[death] -= bytes;
-    // Before an op it is live if it was made earlier; one from an earlier segment is live from the start.
+    // In the gap before an op, a buffer is live if an earlier op made it; one from an earlier segment is live from the
+    // start.
     const int32_t first_gap = lifetimes[b].birth < begin_ ? 0 : birth + 1;
     if (first_gap < death) {
       change_before[first_gap] += bytes;
       change_before[death] -= bytes;
     }
   }
-  // What lies elsewhere is there while an op uses it, and from the first of the ops of one visit to the last.
+  // An offloaded buffer is on the device during each residency interval, from its first op to its last.
   std::map<BufferId, int32_t> last_use;
   for (int32_t i = 0; i < count; ++i)
     for_each_view(trace.ops[begin_ + i], [&](const View& view, bool) {
@@ -37,7 +38,7 @@ ChoiceBytes::ChoiceBytes(const Trace& trace, const TrainingGraph& graph)
       const int64_t bytes = placed_bytes(trace, buffer.bytes);
       const auto [at, first] = last_use.try_emplace(view.buffer, i);
       const bool stays = !first && i - at->second <= kOneVisit;
-      if (!first && at->second == i) return;  // a second operand of the same op
+      if (!first && at->second == i) return;  // second operand of the same op
       const int32_t from = stays ? at->second + 1 : i;
       at->second = i;
       change[from] += bytes;
@@ -72,7 +73,7 @@ ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::v
       bool counted = false;
       for (int32_t value : step.writes) {
         if (written_again[value] < 0) written_again[value] = tick;
-        if (!kept[value]) read_again[value] = tick;  // a fresh buffer lives at least while it is made
+        if (!kept[value]) read_again[value] = tick;  // a new buffer is live at least while it is made
         counted = counted || chosen[value];
       }
       for (int32_t value : step.reads) read_again[value] = tick;
@@ -96,7 +97,7 @@ ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::v
     if (!value.readers.empty()) last_step = std::max(last_step, value.readers.back());
     const int32_t forward_end = tick_of[graph_.steps[last_step].op - begin_];
     const int32_t use_end = value.needed() ? tick_of[value.uses.back() - begin_] : forward_end;
-    // Made by a step that ran for the sake of another of its results: dead again at once.
+    // The value is kept, and its step is recomputed for another result: the second copy is dead immediately.
     const bool bystander = kept[v] && written_again[v] >= 0;
     if (!chosen[v]) {
       if (read_again[v] > use_end && written_again[v] < 0) live(use_end + 1, read_again[v], value.bytes);

@@ -1,7 +1,7 @@
-// The bytes that a choice of kept values takes, without rewriting the trace.
+// Computes the live bytes and the cost of a choice of kept values, without rewriting the trace.
 //
-// Counts live bytes: what a perfect placement would need. The clock runs over the segment's ops and, before some of
-// them, the steps that are run again.
+// Live bytes are what a perfect placement needs. Time runs over the segment's ops and, before some of them, the
+// recomputed steps.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +13,41 @@
 
 namespace plimsoll {
 
+/// A counter of live bytes for choices of one graph.
 class ChoiceBytes {
  public:
-  /// Both must outlive this. What `trace` says lies elsewhere counts while ops use it.
+  /// Keeps references to both. Buffers that `trace` marks with another memory count while ops use them.
   ChoiceBytes(const Trace& trace, const TrainingGraph& graph);
 
-  /// The greatest sum of live bytes within the segment, persistent buffers left out.
+  /// Returns the largest sum of live bytes within the segment, without persistent buffers.
   int64_t peak(const KeptValues& kept) const;
 
-  /// The op of the segment during which, or before which, that is.
+  /// Returns the op of the segment during which, or before which, the peak is.
   int32_t peak_op(const KeptValues& kept) const;
 
-  /// Picoseconds of the steps that are run again.
+  /// Returns the picoseconds of the recomputed steps.
   int64_t cost(const KeptValues& kept) const;
 
-  /// Live bytes while op `op` runs and in the gap before it, less every value of the graph: what no choice changes.
+  /// Returns the live bytes while op `op` runs without all values of the graph: the bytes that no choice changes.
+  /// fixed_before(): those in the gap before it.
   int64_t fixed_at(int32_t op) const { return fixed_[op - begin_]; }
   int64_t fixed_before(int32_t op) const { return fixed_before_[op - begin_]; }
 
-  /// Scratch of op `op`, bytes.
+  /// Returns the scratch bytes of op `op`.
   int64_t scratch_of(int32_t op) const { return trace_.ops[op].workspace_bytes; }
 
-  /// The segment with a choice carried out: its ops and, between them, the steps that are run again.
+  /// A segment with a choice applied: its ops and, between them, the recomputed steps.
   struct Timeline {
     struct Tick {
-      int32_t op = 0;     ///< that runs, or before which the step runs again
-      int32_t step = -1;  ///< >= 0: this step runs again
-      int64_t bytes = 0;  ///< live bytes of the values chosen, and scratch of a step that runs again
+      int32_t op = 0;     ///< op that runs, or before which the step is recomputed
+      int32_t step = -1;  ///< >= 0: step that is recomputed
+      int64_t bytes = 0;  ///< live bytes of the chosen values, and scratch of a recomputed step
     };
     std::vector<Tick> ticks;
-    int64_t cost = 0;  ///< picoseconds of the steps run again
+    int64_t cost = 0;  ///< picoseconds of the recomputed steps
   };
-  /// Counts the values for which `chosen` is set and, of others, what they live longer for the sake of steps run again.
+  /// Returns the timeline of `kept`. It counts the values with `chosen` set and, of other values, only the time that
+  /// they live longer because recomputed steps read them.
   Timeline timeline(const KeptValues& kept, const std::vector<char>& chosen) const;
 
  private:

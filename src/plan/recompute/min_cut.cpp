@@ -27,7 +27,8 @@ bool MinCut::find_levels(int32_t source, int32_t sink) {
   return level_[sink] >= 0;
 }
 
-// One path at a time along rising levels, without recursion: graphs of thousands of ops make paths as long.
+// Pushes flow along one path at a time through rising levels. It does not recurse: a graph of thousands of ops has
+// paths as long.
 int64_t MinCut::push(int32_t source, int32_t sink) {
   int64_t total = 0;
   std::vector<int32_t> path;  // edges

@@ -1,4 +1,4 @@
-// The cheapest way to cut a directed graph in two: maximum flow, by Dinic's algorithm (Soviet Math. Doklady 1970).
+// Declares the minimum cut of a directed graph: maximum flow by Dinic's algorithm (Soviet Math. Doklady 1970).
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,10 @@
 
 namespace plimsoll {
 
-/// Nodes are 0 .. size - 1. Deterministic: the same edges in the same order give the same cut.
+/// A graph with nodes 0 .. size - 1. Deterministic: the same edges in the same order give the same cut.
 class MinCut {
  public:
-  /// More than any sum of capacities may be: edges that must not be cut.
+  /// Capacity of edges that must not be cut: larger than any sum of other capacities.
   static constexpr int64_t kNever = int64_t{1} << 60;
 
   explicit MinCut(int32_t size) : edges_of_(size) {}
@@ -19,19 +19,20 @@ class MinCut {
     return static_cast<int32_t>(edges_of_.size()) - 1;
   }
 
-  /// If `from` is on the source's side and `to` is not, the cut costs `capacity` >= 0.
+  /// Adds an edge of `capacity` >= 0, which is the cost if `from` is on the source's side and `to` is not.
   void add_edge(int32_t from, int32_t to, int64_t capacity);
 
-  /// The least cost of a cut. Once only.
+  /// Returns the least cost of a cut. Call it once.
   int64_t solve(int32_t source, int32_t sink);
 
-  /// After solve(): the source's side of the cut with the fewest nodes on it.
+  /// Returns whether `node` is on the source's side of the minimum cut with the fewest nodes on that side. Call solve()
+  /// first.
   bool on_source_side(int32_t node) const { return level_[node] >= 0; }
 
  private:
   struct Edge {
     int32_t to;
-    int64_t left;  // the reverse edge is the next or the one before
+    int64_t left;  // remaining capacity; the reverse edge is the next or the previous one
   };
   bool find_levels(int32_t source, int32_t sink);
   int64_t push(int32_t source, int32_t sink);

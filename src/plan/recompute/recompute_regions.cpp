@@ -11,10 +11,10 @@
 namespace plimsoll {
 namespace {
 
-// Of all values together: sums of prices and costs stay below what must not be cut.
+// Bound of all prices together: sums of prices and costs stay below MinCut::kNever.
 constexpr double kMostPriced = static_cast<double>(MinCut::kNever >> 4);
 
-// Runs of forward steps that belong to one block: their first steps, and whether each is a block at all.
+// A run of forward steps in one block: its first step, and whether it is a block of the model.
 struct BlockRun {
   int32_t begin;
   bool block;
@@ -34,16 +34,16 @@ std::vector<BlockRun> block_runs(const Trace& trace, const TrainingGraph& graph)
   return runs;
 }
 
-// What to keep of a set of values, at a price.
+// A choice of the values to keep from a set, at a price of a byte.
 class CutProblem {
  public:
-  /// Of steps [begin, end): `own` values may be kept or not, `wanted` ones must be had.
-  /// With `foreign_costs` other values that nobody needs cost their bytes where steps that run again read them.
+  /// Prepares the choice for steps [begin, end). `own` values may be kept or recomputed; `wanted` values are needed.
+  /// With `foreign_costs`, other values that no backward op needs cost their bytes if recomputed steps read them.
   CutProblem(const TrainingGraph& graph, int32_t begin, int32_t end, const std::vector<int32_t>& own,
              std::vector<char> wanted, bool foreign_costs)
       : graph_(graph), begin_(begin), end_(end), own_(own), wanted_(std::move(wanted)), foreign_costs_(foreign_costs) {}
 
-  /// At `price` picoseconds a byte.
+  /// Returns the best choice at `price` picoseconds a byte.
   RegionChoice solve(double price) const {
     constexpr int32_t source = 0, sink = 1;
     MinCut cut(2);
@@ -116,7 +116,7 @@ class CutProblem {
   bool foreign_costs_;
 };
 
-// A price at which time is all that counts, and one at which bytes are.
+// Returns a price at which only bytes count; at kFree only time counts.
 constexpr double kFree = 0;
 double dearest(const TrainingGraph& graph) {
   double bytes = 1;
@@ -155,7 +155,7 @@ std::vector<RegionChoice> hull_of(const TrainingGraph& graph, const Region& regi
   return found;
 }
 
-// All that the choices of a region depend on, with values counted from the region's first.
+// Returns everything that the choices of a region depend on, with values numbered from the region's first.
 std::vector<int64_t> shape_of(const TrainingGraph& graph, const Region& region) {
   std::vector<int64_t> shape{region.end - region.begin, static_cast<int64_t>(region.values.size())};
   std::map<int32_t, int64_t> number, foreign;
@@ -171,7 +171,7 @@ std::vector<int64_t> shape_of(const TrainingGraph& graph, const Region& region) 
       if (found != number.end()) {
         shape.push_back(found->second);
       } else {
-        // Numbered as they first appear: the same one twice is not two.
+        // Foreign values are numbered in the order in which they appear, so that repeated values get the same number.
         const int64_t seen = foreign.try_emplace(v, static_cast<int64_t>(foreign.size())).first->second;
         shape.insert(shape.end(), {-2 - seen, graph.values[v].needed() ? 0 : graph.values[v].bytes});
       }
@@ -186,7 +186,7 @@ std::vector<int64_t> shape_of(const TrainingGraph& graph, const Region& region) 
   return shape;
 }
 
-// The choices of one region, for another of the same shape.
+// Returns the choices of one region, translated to another region of the same shape.
 std::vector<RegionChoice> moved(const std::vector<RegionChoice>& choices, const Region& from, const Region& to,
                                 const TrainingGraph& graph) {
   std::map<int32_t, int32_t> image;
@@ -214,7 +214,7 @@ int32_t count_blocks(const Trace& trace, const TrainingGraph& graph) {
 std::vector<Region> regions_of(const Trace& trace, const TrainingGraph& graph, int32_t blocks) {
   std::vector<Region> regions;
   const auto end = static_cast<int32_t>(graph.steps.size());
-  int32_t in_region = 0;  // blocks in the last region; 0: it is none of blocks
+  int32_t in_region = 0;  // blocks in the last region; 0: it is not made of blocks
   for (const BlockRun& run : block_runs(trace, graph)) {
     const bool joins = run.block && in_region > 0 && in_region < blocks;
     if (!regions.empty() && joins) {
@@ -255,8 +255,8 @@ std::vector<std::vector<RegionChoice>> choices_of(const TrainingGraph& graph, co
 
 namespace {
 
-// Whether a value is live at op `at` whatever is chosen, or not made before it: it costs nothing there, and rebuilding
-// may read it.
+// Returns whether a value is live at op `at` under every choice, or is not made before it. It costs nothing there, and
+// recomputed steps may read it.
 bool is_given(const TrainingGraph& graph, const ForwardValue& value, int32_t at) {
   const auto op_of = [&](int32_t step) { return graph.steps[step].op; };
   if (op_of(value.makers.back()) >= at) return true;
@@ -284,7 +284,7 @@ int64_t recompute_cost_bound(const TrainingGraph& graph, int32_t at, int64_t byt
   }
   const CutProblem problem(graph, 0, static_cast<int32_t>(graph.steps.size()), own, wanted, /*foreign_costs=*/false);
   RegionChoice more = problem.solve(kFree);
-  // At no price ties are broken towards running again: everything wanted, kept, is what costs nothing.
+  // Without a price, ties are broken towards recomputation, but keeping everything that is needed costs no time.
   more.bytes = more.cost = 0;
   for (size_t v = 0; v < graph.values.size(); ++v)
     if (wanted[v]) more.bytes += graph.values[v].bytes;

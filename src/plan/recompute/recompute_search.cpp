@@ -13,16 +13,16 @@ namespace {
 struct Partial {
   int64_t held = 0;
   int64_t cost = 0;
-  int32_t choice = 0;  // of the last region
-  int32_t before = 0;  // index among the partial answers up to the region before
+  int32_t choice = 0;  // choice of the last region
+  int32_t before = 0;  // index in the front up to the previous region
 };
 
 bool holds_less(const Partial& a, const Partial& b) {
   return a.held != b.held ? a.held < b.held : a.cost < b.cost;
 }
 
-// Those that no other beats in both bytes and time, by rising bytes; at most `max_partial`: what is
-// thinned out beyond is the best for almost the same bytes. `runs`: where parts begin that are in order.
+// Keeps the partial solutions that no other beats in both bytes and time, by rising bytes, at most `max_partial`.
+// Thinning keeps the cheapest of those with almost the same bytes. `runs`: begins of sorted parts of `list`.
 void keep_front(std::vector<Partial>& list, std::vector<size_t> runs, size_t max_partial) {
   runs.push_back(list.size());
   while (runs.size() > 2) {
@@ -47,14 +47,14 @@ void keep_front(std::vector<Partial>& list, std::vector<size_t> runs, size_t max
   for (const Partial& partial : list) {
     const auto here = static_cast<int64_t>(static_cast<double>(partial.held - first) / static_cast<double>(span) *
                                            static_cast<double>(max_partial - 1));
-    // By rising bytes the last of a bucket is its cheapest.
+    // The bytes rise, so the last of a bucket is its cheapest.
     if (here == bucket)
       thinned.back() = partial;
     else
       thinned.push_back(partial);
     bucket = here;
   }
-  thinned.front() = list.front();  // the least bytes decide what fits at all
+  thinned.front() = list.front();  // the fewest bytes decide what fits at all
   list = std::move(thinned);
 }
 
@@ -67,8 +67,8 @@ struct RecomputeSearch::Impl {
       static const std::set<std::string> training{"norms", "micro", "accumulate", "remainder", "last"};
       if (!training.contains(segment.name)) continue;
       TrainingGraph graph = training_graph(trace, segment, cost);
-      // One choice holds for all. A segment of another shape (a gradient that is made in forward, say) keeps
-      // everything.
+      // One choice applies to all segments. A segment of another shape (for example with a gradient that forward makes)
+      // keeps everything.
       if (graphs.empty() || same_shape(graphs.front(), graph))
         graphs.push_back(std::move(graph));
       else
@@ -83,7 +83,7 @@ struct RecomputeSearch::Impl {
     cuts.resize(groups.size());
   }
 
-  // Values over which there is anything to decide: droppable ones, and temporaries that could be kept to save steps.
+  // Finds the values over which there is a choice: droppable ones, and temporaries that can be kept to save steps.
   void find_decisions() {
     const TrainingGraph& graph = graphs.front();
     for (size_t v = 0; v < graph.values.size(); ++v)
@@ -91,7 +91,7 @@ struct RecomputeSearch::Impl {
         decisions.push_back(static_cast<int32_t>(v));
   }
 
-  // Cuts into larger regions are wanted by tight limits only: made on demand.
+  // Cuts into larger regions are made on demand, because only tight limits need them.
   const RegionCut& cut(size_t index) {
     if (!cuts[index]) {
       cuts[index].emplace();
@@ -108,7 +108,7 @@ struct RecomputeSearch::Impl {
     return peak;
   }
 
-  // Keeps what steps that run again read and cannot have otherwise.
+  // Adds the values to `kept` that recomputed steps read and that cannot be recomputed.
   KeptValues made_sound(KeptValues kept) const {
     const TrainingGraph& graph = graphs.front();
     std::vector<char> there(kept.begin(), kept.end());
@@ -160,13 +160,13 @@ struct RecomputeSearch::Impl {
     return made_sound(std::move(kept));
   }
 
-  // The cheapest combination of a cut's choices by what was weighed, with at most `limit` bytes. The first regions may
-  // have their choice made already.
+  // Returns the cheapest combination of a cut's choices, by their evaluated bytes and time, with at most `limit` bytes.
+  // `made`: choices that are fixed for the first regions.
   std::optional<KeptValues> best_of(const RegionCut& cut, int64_t limit, const std::vector<int32_t>& made = {}) const {
     std::vector<std::vector<Partial>> fronts{{Partial{}}};
     for (size_t r = 0; r < cut.regions.size(); ++r) {
       std::vector<Partial> next;
-      if (r < made.size()) {  // what it keeps does not stay
+      if (r < made.size()) {  // the values that it keeps are offloaded
         const RegionCut::Weighed& weighed = cut.weighed[r][made[r]];
         const Partial& partial = fronts.back().front();
         fronts.push_back({{partial.held, partial.cost + weighed.cost, made[r], 0}});
@@ -178,7 +178,7 @@ struct RecomputeSearch::Impl {
         runs.push_back(next.size());
         for (size_t p = 0; p < fronts.back().size(); ++p) {
           const Partial& partial = fronts.back()[p];
-          if (partial.held + weighed.peak > limit) break;  // the others hold more
+          if (partial.held + weighed.peak > limit) break;  // the following ones hold more
           next.push_back({partial.held + weighed.held, partial.cost + weighed.cost, static_cast<int32_t>(c),
                           static_cast<int32_t>(p)});
         }
@@ -188,7 +188,7 @@ struct RecomputeSearch::Impl {
       fronts.push_back(std::move(next));
     }
     std::vector<int32_t> picks(cut.regions.size());
-    int32_t at = static_cast<int32_t>(fronts.back().size()) - 1;  // the most bytes, the least time
+    int32_t at = static_cast<int32_t>(fronts.back().size()) - 1;  // the most bytes, and the least time
     for (size_t r = cut.regions.size(); r-- > 0;) {
       const Partial& partial = fronts[r + 1][at];
       picks[r] = partial.choice;
@@ -197,7 +197,8 @@ struct RecomputeSearch::Impl {
     return kept_by(cut, picks);
   }
 
-  // The first regions choose at a price of a byte, the others under the limit, or as lean as can be.
+  // Returns a choice in which the first `moved` regions are solved at `price`. The others are solved under the limit
+  // or, if nothing fits, with the fewest bytes.
   KeptValues beside(int32_t moved, double price, int64_t limit) {
     const RegionCut& whole = cut(0);
     std::vector<int32_t> made;
@@ -210,7 +211,7 @@ struct RecomputeSearch::Impl {
                                          [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
       made.push_back(static_cast<int32_t>(best - weighed.begin()));
     }
-    // What several regions share was weighed as staying.
+    // Values that several regions share were counted as kept on the device.
     const TrainingGraph& graph = graphs.front();
     const auto first_that_stays =
         moved < static_cast<int32_t>(whole.regions.size()) ? whole.regions[moved].begin : graph.steps.size();
@@ -229,7 +230,7 @@ struct RecomputeSearch::Impl {
     return kept_by(whole, made);
   }
 
-  // Of a cut, the choice that holds least under a limit, region by region: whether there is one at all.
+  // Returns the choice of a cut that holds the fewest bytes under a limit, region by region; nullopt: no choice fits.
   std::optional<KeptValues> leanest_of(const RegionCut& cut, int64_t limit) const {
     int64_t held = 0;
     std::vector<int32_t> picks;
@@ -246,8 +247,8 @@ struct RecomputeSearch::Impl {
     return kept_by(cut, picks);
   }
 
-  // What a combination of regions' choices leaves of the limit: values are kept after all, one by one, where that fits
-  // and saves time, the dearest to rebuild for their bytes first.
+  // Uses the bytes that a combination of regions' choices leaves below the limit. Values are kept one by one if that
+  // fits and saves time, those first whose recomputation costs most for their bytes.
   KeptValues refined(KeptValues kept, int64_t limit) const {
     const TrainingGraph& graph = graphs.front();
     std::vector<std::pair<double, int32_t>> order;
@@ -260,7 +261,7 @@ struct RecomputeSearch::Impl {
     const size_t most = parameters.refinement_work / (graph.values.size() + graph.steps.size() + 1) + 1;
     if (order.size() > most) order.resize(most);
     RerunCost cost(graph, kept);
-    size_t tightest = 0;  // the graph that was too much last: it mostly is the next time too
+    size_t tightest = 0;  // the last graph that exceeded the limit, which is often the next one to exceed it
     const auto fits = [&] {
       for (size_t i = 0; i < bytes.size(); ++i)
         if (const size_t g = (tightest + i) % bytes.size(); bytes[g].peak(kept) > limit) {
@@ -270,7 +271,7 @@ struct RecomputeSearch::Impl {
       return fixed_peak <= limit;
     };
     for (const auto& [worth, v] : order) {
-      if (kept[v]) continue;  // several makers, several entries
+      if (kept[v]) continue;  // a value with several makers has several entries
       kept[v] = 1;
       if (cost.keep(v) > 0 && fits()) continue;
       kept[v] = 0;
@@ -279,15 +280,15 @@ struct RecomputeSearch::Impl {
     return kept;
   }
 
-  // The ops at which most bytes are live under a choice, in each graph.
+  // Returns the ops at which most bytes are live under a choice, one for each graph.
   std::vector<int32_t> peak_ops(const KeptValues& kept) const {
     std::vector<int32_t> ops;
     for (size_t g = 0; g < graphs.size(); ++g) ops.push_back(bytes[g].peak_op(kept));
     return ops;
   }
 
-  // The best of the bounds at the moments that are tight: the beginning of backward, and the peaks with everything kept
-  // and under the answer.
+  // Returns the best of the lower bounds at the ops with the most live bytes: the beginning of backward, the peak of
+  // keep-all, and the peak of the solution.
   int64_t bound(int64_t limit, const KeptValues& kept) const {
     int64_t best = 0;
     const std::vector<int32_t> all = peak_ops(keep_all(graphs.front())), chosen = peak_ops(kept);
@@ -300,7 +301,7 @@ struct RecomputeSearch::Impl {
     return best;
   }
 
-  // The answer with the least peak, over all cuts.
+  // Returns the solution with the smallest peak over all cuts.
   const RecomputeAnswer& least() {
     if (least_) return *least_;
     const auto consider = [&](const KeptValues& kept) {
@@ -326,7 +327,8 @@ struct RecomputeSearch::Impl {
       }
       if (leanest) consider(*leanest);
     }
-    // What was weighed region by region is too much at most: what is said to take more may take less.
+    // Bytes evaluated region by region may be too high: a choice with a higher evaluated peak may have a lower real
+    // one.
     const int rounds =
         graphs.front().values.size() <= parameters.max_values_improved ? parameters.improvement_rounds : 0;
     for (int round = 0; round < rounds; ++round) {
@@ -335,7 +337,7 @@ struct RecomputeSearch::Impl {
         for (int percent : {100, 105, 110, 120})
           if (const auto kept = best_of(cut(index), before / 100 * percent)) {
             consider(*kept);
-            consider(refined(*kept, before));  // what is kept need not be made again beside others
+            consider(refined(*kept, before));  // values that are kept need not be recomputed together with others
           }
       if (least_->peak == before) break;
     }
@@ -346,8 +348,8 @@ struct RecomputeSearch::Impl {
   const RecomputeParameters parameters;
   std::vector<TrainingGraph> graphs;
   std::vector<ChoiceBytes> bytes;
-  int64_t fixed_peak = 0;       // of training segments that nothing is chosen for
-  std::vector<int32_t> groups;  // blocks a region
+  int64_t fixed_peak = 0;       // peak of training segments without a choice
+  std::vector<int32_t> groups;  // blocks in a region
   std::vector<std::optional<RegionCut>> cuts;
   std::vector<int32_t> decisions;
   std::optional<RecomputeAnswer> least_;
@@ -401,7 +403,8 @@ std::optional<RecomputeAnswer> RecomputeSearch::cheapest(int64_t limit) const {
   }
   int64_t bound = impl_->bound(limit, all.kept);
   for (size_t index = 0; index < impl_->groups.size(); ++index) {
-    // What was weighed region by region may fall short of the whole by values that live on: aim lower by as much.
+    // Bytes evaluated region by region may be too low for values that live longer than their region: lower the limit by
+    // the excess.
     int64_t aim = limit;
     for (int attempt = 0; attempt < impl_->parameters.max_limit_attempts; ++attempt) {
       const auto kept = impl_->best_of(impl_->cut(index), aim);

@@ -1,16 +1,17 @@
-// Which values of forward to keep, under a limit of live bytes: the choice that costs least time.
+// Declares the search for the values of forward to keep: the choice with the least recomputation time under a limit of
+// live bytes.
 //
-// Regions are chosen over one after the other, in forward order. While region i is backward, what regions 0 .. i - 1
-// keep lies beneath it:
+// Regions are decided one after the other, in forward order. While region i runs backward, the values that regions 0 ..
+// i - 1 keep are live below it:
 //
 //     bytes
-//       |          ____            peak of region i = kept by 0 .. i-1, and what i itself needs while it is rebuilt
-//       |      ___|    |___
+//       |          ____            peak of region i = kept by 0 .. i-1, plus what i itself needs while it
+//       |      ___|    |___                           is recomputed
 //       |  ___|            |___
 //       +--0---1---2----2'--1'--0'--> time
 //
-// so the best choices of the first i regions are a front of (bytes kept, time), and dynamic programming over regions
-// finds the best of all combinations. Where the graph is small every set of kept values is tried instead.
+// The best choices of the first i regions are a front of (bytes kept, time). Dynamic programming over regions finds the
+// best of all combinations. If the graph is small, every set of kept values is tried instead.
 #pragma once
 
 #include <cstdint>
@@ -25,54 +26,58 @@
 
 namespace plimsoll {
 
+/// A solution of the search.
 struct RecomputeAnswer {
   KeptValues kept;
-  int64_t cost = 0;    ///< picoseconds of the steps run again in one micro batch
-  int64_t bound = 0;   ///< no choice that fits costs less
-  int64_t peak = 0;    ///< live bytes within the training segments, persistent buffers left out
-  bool exact = false;  ///< every choice was weighed
+  int64_t cost = 0;    ///< picoseconds of the recomputed steps in one micro batch
+  int64_t bound = 0;   ///< lower bound of the cost of every choice that fits
+  int64_t peak = 0;    ///< largest sum of live bytes within the training segments, without persistent buffers
+  bool exact = false;  ///< true: every choice was tried
 };
 
+/// A search over the kept values of a trace.
 class RecomputeSearch {
  public:
-  /// Over the training segments of `trace`, which must outlive this. One choice holds for all of the first one's shape;
-  /// another keeps everything.
+  /// Prepares the search over the training segments of `trace`, which must outlive it. One choice applies to all
+  /// segments with the shape of the first; the others keep everything.
   RecomputeSearch(const Trace& trace, const CostModel& cost, const RecomputeParameters& parameters = {});
   ~RecomputeSearch();
 
-  /// Of the segments that are chosen for, in the order of the trace.
+  /// Returns the graphs of the segments that the choice applies to, in the order of the trace.
   const std::vector<TrainingGraph>& graphs() const;
 
-  /// The cheapest choice with at most `limit` live bytes (persistent buffers left out), or nothing.
+  /// Returns the cheapest choice with at most `limit` live bytes, without persistent buffers; nullopt if none fits.
   std::optional<RecomputeAnswer> cheapest(int64_t limit) const;
 
-  /// The least limit for which cheapest() has an answer, and that answer.
+  /// Returns the smallest limit for which cheapest() has an answer. leanest() returns that answer.
   int64_t least_limit() const;
   RecomputeAnswer leanest() const;
 
-  /// How many regions of one block each there are.
+  /// Returns the number of regions of one block each.
   int32_t regions() const;
 
-  /// By value of the graph: the region in which it is made.
+  /// Returns for each value of the graph the region that makes it.
   std::vector<int32_t> region_of_values() const;
 
-  /// The cheapest choice where the first `moved` regions may keep what they like at `price` picoseconds a byte, because
-  /// it does not stay, and what the others keep and all need while they run takes at most `limit` bytes; where nothing
-  /// does, the one that holds least. A proposal: what it takes in the end is up to the copies.
+  /// Returns the cheapest choice if the first `moved` regions offload the values that they keep. These cost `price`
+  /// picoseconds a byte and do not stay on the device. The values that other regions keep, plus the bytes that every
+  /// region needs while it runs, are at most `limit` bytes. If no choice fits, returns the one that holds least. It is
+  /// a proposal: its real bytes and time depend on the copies.
   KeptValues cheapest_beside(int32_t moved, double price, int64_t limit) const;
 
-  /// No choice takes fewer picoseconds with at most so many live bytes.
+  /// Returns a lower bound, in picoseconds, of the cost of any choice with at most `limit` live bytes.
   int64_t bound(int64_t limit) const;
 
-  /// Whether there is so little to decide that everything can be tried; and over which values.
+  /// Returns the values over which there is a choice: repeatable ones that backward needs or forward steps read.
   const std::vector<int32_t>& decisions() const;
-  /// `kept`, and what else must be for it to be possible.
+  /// Returns `kept` with the additional values that it needs to be possible.
   KeptValues made_sound(KeptValues kept) const;
 
-  /// Nothing recomputed.
+  /// Returns the choice that recomputes nothing.
   RecomputeAnswer keep_everything() const;
 
-  /// Block-level activation checkpointing: of every block within `module` (empty: of every one) only what others read.
+  /// Returns block checkpointing: each block within `module` (empty: every block) keeps only the values that ops
+  /// outside the block read.
   RecomputeAnswer drop_blocks(const std::string& module = "") const;
 
  private:

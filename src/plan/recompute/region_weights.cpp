@@ -27,8 +27,8 @@ class CutWeigher {
   }
 
  private:
-  // What lies there besides the regions' own values: by op of the segment, and in the gap before it. And which region
-  // each op belongs to: in backward, the last one that is not done yet.
+  // Computes the live bytes without the regions' own values, by op of the segment and in the gap before it, and the
+  // region of each op. In backward that is the last region that is not finished.
   void find_base(size_t g) {
     const TrainingGraph& graph = graphs_[g];
     std::vector<char> shared(graph.values.size(), 1);
@@ -38,7 +38,7 @@ class CutWeigher {
     Base& base = bases_.emplace_back();
     for (const auto& tick : line.ticks) {
       base.at.push_back(tick.bytes + bytes_[g].fixed_at(tick.op));
-      // Values that others share are counted as if the op's own were there already: too much at most.
+      // Values that regions share are counted as if the op's own were already there: an upper bound.
       base.before.push_back(tick.bytes + bytes_[g].fixed_before(tick.op));
     }
     const int32_t begin = graph.segment.begin;
@@ -61,15 +61,15 @@ class CutWeigher {
       if (base.region[at] >= 0) base.ops[base.region[at]].push_back(static_cast<int32_t>(at));
   }
 
-  // As a timeline of the whole segment would have it, but only what a choice of this region changes: there are as many
-  // timelines as regions have choices, and each would go through all that is forward and backward.
+  // Returns the bytes and time of one choice, as a timeline of the whole segment would count them. It examines only
+  // what the choice changes, because a timeline for each choice of each region would visit every op each time.
   RegionCut::Weighed weigh(size_t r, const RegionChoice& choice) {
     RegionCut::Weighed result{&choice};
     for (size_t g = 0; g < graphs_.size(); ++g) {
       const TrainingGraph& graph = graphs_[g];
       const Rebuilt rebuilt = rebuilt_by(graph, cut_.regions[r], choice);
       result.peak = std::max(result.peak, peak_of(g, r, choice, rebuilt));
-      if (g == 0)  // as answers count it
+      if (g == 0)  // as for solutions
         for (const int32_t step : rebuilt.steps) result.cost += graph.steps[step].cost;
       int64_t held = 0;
       for (int32_t v : choice.kept) held += graph.values[v].bytes;
@@ -79,12 +79,13 @@ class CutWeigher {
     return result;
   }
 
-  // Steps that run again, in the order in which they do, each before an op.
+  // A sequence of recomputed steps in order, each with the op that it precedes.
   struct Rebuilt {
     std::vector<int32_t> steps, before;
   };
 
-  // As rebuilds_of where everything is kept but this region's values that the choice does not keep.
+  // Returns the recomputed steps as rebuilds_of() does, if only this region's values that the choice does not keep are
+  // recomputed.
   Rebuilt rebuilt_by(const TrainingGraph& graph, const Region& region, const RegionChoice& choice) {
     for (int32_t v : region.values) there_[v] = 0;
     for (int32_t v : choice.kept) there_[v] = 1;
@@ -95,7 +96,7 @@ class CutWeigher {
     std::sort(uses.begin(), uses.end());
     Rebuilt rebuilt;
     std::vector<int32_t> work;
-    size_t begin = 0;  // of the steps before the op at hand
+    size_t begin = 0;  // first step before the current op
     const auto in_order = [&] {
       std::sort(rebuilt.steps.begin() + static_cast<std::ptrdiff_t>(begin), rebuilt.steps.end());
     };
@@ -135,7 +136,7 @@ class CutWeigher {
     changed_.push_back(value);
   }
 
-  // The clock runs over the segment's ops and, before some of them, the steps that run again.
+  // Returns the peak of the region. Time runs over the segment's ops and, before some of them, the recomputed steps.
   int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const Rebuilt& rebuilt) {
     const TrainingGraph& graph = graphs_[g];
     const Base& base = bases_[g];
@@ -159,7 +160,7 @@ class CutWeigher {
       for (int32_t v : step.writes) {
         touched.push_back(v);
         if (written_again_[v] < 0) written_again_[v] = tick;
-        if (!is_kept(v)) read_again_[v] = tick;  // a fresh buffer lives at least while it is made
+        if (!is_kept(v)) read_again_[v] = tick;  // a new buffer is live at least while it is made
       }
       for (int32_t v : step.reads) {
         touched.push_back(v);
@@ -183,7 +184,7 @@ class CutWeigher {
       if (own_[v] != kOthers) continue;
       const auto [forward_end, use_end] = ends_of(graph.values[v]);
       if (read_again_[v] > use_end && written_again_[v] < 0) live(use_end + 1, read_again_[v], graph.values[v].bytes);
-      read_again_[v] = -1;  // once
+      read_again_[v] = -1;  // counts each value once
     }
     for (int32_t v : cut_.regions[r].values) {
       const ForwardValue& value = graph.values[v];
@@ -228,8 +229,8 @@ class CutWeigher {
   }
 
   struct Base {
-    std::vector<int64_t> at, before;        // by op of the segment
-    std::vector<int32_t> region;            // -1: of none
+    std::vector<int64_t> at, before;        // live bytes by op of the segment, and in the gap before it
+    std::vector<int32_t> region;            // by op; -1: in no region
     std::vector<std::vector<int32_t>> ops;  // by region: its ops of the segment, ascending
   };
   const std::vector<TrainingGraph>& graphs_;
@@ -237,13 +238,13 @@ class CutWeigher {
   RegionCut& cut_;
   std::vector<Base> bases_;
 
-  // Room to work in, as it is between two choices. All graphs have the same values and steps.
+  // Scratch of one choice; it is reset between choices. All graphs have the same values and steps.
   enum Own : char { kOthers, kDropped, kKept };
-  KeptValues needed_, there_;     // by value
-  std::vector<char> again_;       // by step
-  std::vector<int32_t> changed_;  // values of there_
-  std::vector<char> own_;         // by value: of the region at hand, and what the choice does with it
-  std::vector<int32_t> written_again_, read_again_;  // by value: ticks
+  KeptValues needed_, there_;                        // by value
+  std::vector<char> again_;                          // by step
+  std::vector<int32_t> changed_;                     // values whose there_ was changed
+  std::vector<char> own_;                            // by value: its place in the current region and choice
+  std::vector<int32_t> written_again_, read_again_;  // ticks by value
   std::vector<std::pair<int32_t, int64_t>> events_;  // (tick, change of live bytes)
 };
 

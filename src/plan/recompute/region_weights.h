@@ -1,4 +1,4 @@
-// What each choice of a region takes in bytes and in time, counted by carrying it out with all else kept.
+// Declares the evaluation of region choices: bytes and time of each, counted with everything kept in the other regions.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace plimsoll {
 
-/// The regions of a cut into groups of blocks, their choices, and what each choice takes.
+/// A cut of the graph into regions of whole blocks, with the choices of each region and their bytes and time.
 struct RegionCut {
   struct Weighed {
     const RegionChoice* choice;
     int64_t held = 0;  ///< bytes between the region's forward and its backward
-    int64_t peak = 0;  ///< bytes while it is forward or backward, all that no choice changes included
-    int64_t cost = 0;  ///< picoseconds of the steps run again
+    int64_t peak = 0;  ///< peak bytes while it runs forward or backward, with the bytes that no choice changes
+    int64_t cost = 0;  ///< picoseconds of the recomputed steps
   };
   std::vector<Region> regions;
   std::vector<std::vector<RegionChoice>> choices;
   std::vector<std::vector<Weighed>> weighed;  ///< by region
 };
 
-/// Fills in `cut.weighed`. Of several graphs of one shape the most bytes, and the first one's time.
+/// Sets `cut.weighed`. For several graphs of one shape it has the largest bytes, and the time of the first graph.
 void weigh_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut);
 
 }  // namespace plimsoll

@@ -7,8 +7,8 @@
 
 namespace plimsoll {
 
-// A step that may run again reads nothing that is written later: what wants what is a graph without circles, and
-// counts of who wants a value tell whether anybody does.
+// A recomputed step reads nothing that is written later, so the graph of dependencies has no cycles. A value is
+// therefore needed exactly if the count of its readers is above 0.
 RerunCost::RerunCost(const TrainingGraph& graph, KeptValues kept)
     : graph_(graph), kept_(std::move(kept)), wants_(graph.values.size(), 0), again_(graph.steps.size(), 0) {
   for (size_t v = 0; v < kept_.size(); ++v)
@@ -59,7 +59,7 @@ int64_t RerunCost::keep(int32_t value) {
 
 void RerunCost::undo() {
   check(last_ >= 0, "there is a keep to take back");
-  // Steps that were dropped read values that were not kept, and the value itself only if it was: none of them did.
+  // Dropped steps read only values that were not kept. They read the value itself only if it was kept, so none did.
   for (const int32_t maker : dropped_) {
     again_[maker] = 1;
     total_ += graph_.steps[maker].cost;

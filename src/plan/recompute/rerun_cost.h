@@ -1,5 +1,6 @@
-// What a choice of kept values costs, kept up to date while values are kept after all, one by one: only what depends on
-// the value is looked at, and not the whole graph.
+// Declares the incremental cost of a choice of kept values while more values are kept, one by one.
+//
+// Each step examines only what depends on the value, not the whole graph.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +10,18 @@
 
 namespace plimsoll {
 
+/// A cost that is updated when a value is kept.
 class RerunCost {
  public:
-  /// `graph` must outlive this; `kept` is sound: what is needed and not kept can be rebuilt.
+  /// Keeps a reference to `graph`. `kept` must be feasible: every needed value that is not kept can be recomputed.
   RerunCost(const TrainingGraph& graph, KeptValues kept);
 
-  /// Picoseconds of the steps that run again, as ChoiceBytes::cost counts them.
+  /// Returns the picoseconds of the recomputed steps, as ChoiceBytes::cost() counts them.
   int64_t total() const { return total_; }
 
-  /// Keeps `value`, which was not, and gives the picoseconds that it saves.
+  /// Keeps `value`, which was not kept, and returns the picoseconds that it saves.
   int64_t keep(int32_t value);
-  /// Takes the last keep() back.
+  /// Reverts the last keep().
   void undo();
 
  private:
@@ -29,11 +31,11 @@ class RerunCost {
 
   const TrainingGraph& graph_;
   KeptValues kept_;
-  std::vector<int32_t> wants_;  // by value: its own use in backward, and the steps that run again and read it
-  std::vector<char> again_;     // by step
+  std::vector<int32_t> wants_;  // by value: its readers, which are backward (counted once) and recomputed steps
+  std::vector<char> again_;     // by step: it is recomputed
   int64_t total_ = 0;
   std::vector<int32_t> work_;  // values
-  // Of the last keep(): the value, the steps that do not run any more.
+  // For undo(): the value of the last keep(), and the steps that are not recomputed any more.
   int32_t last_ = -1;
   std::vector<int32_t> dropped_;
 };

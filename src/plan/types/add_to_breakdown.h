@@ -1,4 +1,4 @@
-// Which part of a breakdown a buffer's bytes are.
+// Computes the part of a breakdown that a buffer's bytes belong to.
 #pragma once
 
 #include "plimsoll/plan.h"

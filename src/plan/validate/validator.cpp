@@ -13,7 +13,7 @@ namespace {
 
 constexpr BufferId kWorkspace = -2;
 
-// Who owns which byte of each memory's arena.
+// A map from bytes of each memory's arena to the buffer that owns them.
 class Arena {
  public:
   explicit Arena(const Plan& plan)
@@ -38,7 +38,8 @@ class Arena {
                                target, plan_.trace.buffers[target].label);
   }
 
-  // What the host writes, before anything runs or before a segment: its place is its own from the first time on.
+  // Records a write by the host, before the first op or before a segment. The buffer owns its bytes from the first
+  // write on.
   void host_write(const std::string& name, BufferId buffer) {
     if (plan_.offsets[buffer] < 0 || !fault_.empty()) return;  // no op uses it
     if (!inside(buffer)) {
@@ -49,12 +50,12 @@ class Arena {
       fault_ = fmt::format("'{}', which the host writes, was overwritten", name);
     }
   }
-  // What is neither made nor used by the segment that has just run must still be there after it.
+  // Checks that a state buffer which the last segment neither made nor used still has its bytes.
   void host_keeps(const NamedView& state) {
     if (fault_.empty() && plan_.offsets[state.view.buffer] >= 0 && !owns(state.view.buffer))
       fault_ = fmt::format("the state '{}' was overwritten", state.name);
   }
-  // After a segment.
+  // Checks an output after its segment.
   void host_read(const NamedView& output, const Segment& segment) {
     if (fault_.empty() && !owns(output.view.buffer))
       fault_ = fmt::format("output '{}' does not survive segment '{}'", output.name, segment.name);
@@ -77,7 +78,7 @@ class Arena {
   }
   bool owns(BufferId buffer) const { return owned_[buffer] == plan_.trace.buffers[buffer].bytes; }
 
-  // Gives [offset, offset + bytes) to `buffer`; whoever had some of it has lost that much.
+  // Assigns [offset, offset + bytes) to `buffer`; other buffers lose the bytes that they owned in it.
   void take(BufferId buffer, Memory memory, int64_t offset, int64_t bytes) {
     if (bytes == 0) return;
     std::map<int64_t, Extent>& extents = extents_[static_cast<int>(memory)];
@@ -96,15 +97,15 @@ class Arena {
     if (buffer >= 0) owned_[buffer] += bytes;
   }
 
-  // The first fault is the one that is told.
+  // Records a fault; only the first one is reported.
   void complain_of(int32_t index, const Segment& segment, BufferId buffer, const std::string& what) {
     if (fault_.empty())
       fault_ = fmt::format("op {} ({}, segment '{}'): buffer {} ('{}') {}", index, plan_.trace.ops[index].name,
                            segment.name, buffer, plan_.trace.buffers[buffer].label, what);
   }
 
-  // A copy or an exchange that was started runs while other ops do. Until its wait no op may touch its target or write
-  // to its source. Returns false for the wait itself.
+  // Checks a copy or an exchange that overlaps other ops. Between its start and its wait no op may use its target or
+  // write to its source. Returns false for the wait itself.
   template <typename Complain>
   bool check_under_way(const Op& op, CopyStage stage, std::map<BufferId, BufferId>& under_way, const char* what,
                        const char* done, const Complain& complain) {
@@ -131,7 +132,7 @@ class Arena {
   void check_copies(int32_t index, const Segment& segment) {
     const Op& op = plan_.trace.ops[index];
     const auto complain = [&](BufferId buffer, const std::string& what) { complain_of(index, segment, buffer, what); };
-    // The one that waits for an exchange may do so while a copy is under way, and the other way round.
+    // A wait for an exchange may run while a copy is in progress, and the reverse.
     if (!check_under_way(op, op.exchange, exchanges_, "an exchange", "exchanged", complain)) return;
     if (!check_under_way(op, op.copy, copies_, "a copy", "copied to", complain)) return;
     if (op.exchange == CopyStage::start) {
@@ -156,7 +157,7 @@ class Arena {
     copies_[target.buffer] = source.buffer;
   }
 
-  // Backward wants parameters as forward saw them, and so does what is run again.
+  // Checks that backward and recomputed ops read parameters as forward read them.
   void check_updates(int32_t index, const Segment& segment) {
     const Op& op = plan_.trace.ops[index];
     for_each_view(op, [&](const View& view, bool written) {
@@ -169,8 +170,8 @@ class Arena {
     });
   }
 
-  // A copy computes nothing, whatever op it stands before: it may carry an updated parameter away at any time. What it
-  // fills is as new as what it is a copy of.
+  // Updates the set of changed parameters for a copy. A copy computes nothing, so it may copy an updated parameter at
+  // any time; its target is updated exactly if its source is.
   void copy_updates(const Op& op) {
     const BufferId target = op.arguments[0].views[0].buffer, source = op.arguments[1].views[0].buffer;
     if (updated_here_.contains(source))
@@ -179,7 +180,7 @@ class Arena {
       updated_here_.erase(target);
   }
 
-  /// Bytes from the buffer's start to the end of the view's last element.
+  /// Returns the bytes from the buffer's start to the end of the view's last element.
   static int64_t end_of(const View& view) {
     int64_t last = view.offset;
     for (size_t d = 0; d < view.sizes.size(); ++d) {
@@ -211,7 +212,7 @@ class Arena {
         return;
       }
       if (!written) return complain(view.buffer, "is read, but is not whole: never written, or overwritten since");
-      // Only the op that makes a buffer may find somebody else in its place.
+      // Only the op that makes a buffer may overwrite the bytes of another buffer.
       if (born_[view.buffer] != index) return complain(view.buffer, "is changed, but is not whole: overwritten since");
       written_here_.insert(view.buffer);
       take(view.buffer, buffer.memory, offset, buffer.bytes);
@@ -229,11 +230,11 @@ class Arena {
 
   const Plan& plan_;
   std::array<std::map<int64_t, Extent>, kMemories> extents_;  // by memory: begin -> end and owner; disjoint
-  std::map<BufferId, BufferId> copies_, exchanges_;           // that were started: target -> source
-  std::vector<int64_t> owned_;                                // by buffer: how many of its bytes are still its own
+  std::map<BufferId, BufferId> copies_, exchanges_;           // started, without a wait so far: target -> source
+  std::vector<int64_t> owned_;                                // by buffer: number of its bytes that it owns
   std::vector<int32_t> born_;        // by buffer: the op of the trace that writes it first, or -1
-  std::set<BufferId> written_here_;  // in the segment that runs now
-  std::set<BufferId> updated_here_;  // parameters, likewise
+  std::set<BufferId> written_here_;  // buffers written in the current segment
+  std::set<BufferId> updated_here_;  // parameters updated in the current segment
   std::set<BufferId> host_wrote_;
   std::string fault_;
 };
@@ -266,12 +267,12 @@ std::string find_fault(const Plan& plan) {
     for (const NamedView& output : trace.outputs)
       if (arena.written(output.view.buffer)) arena.host_read(output, *segment);
   };
-  // Constants and state are there before initialize: uploaded by the host, or read from a checkpoint.
+  // Constants and state exist before initialize: the host uploads them, or a checkpoint has them.
   for (const ConstantData& constant : trace.constants)
     arena.host_write(trace.buffers[constant.buffer].label, constant.buffer);
   run("initialize");
-  run("evaluate");  // of a model as it is made, or as it was saved
-  // Steps of one micro batch, of several, and of several of which the last is smaller.
+  run("evaluate");  // for a new model, or one from a checkpoint
+  // Steps of one micro batch, of several, and of several with a smaller last one.
   const bool in_last = trace.segment("last") != nullptr;
   const auto single = [&] {
     for (const char* name : {"norms", "micro", "update"}) run(name);

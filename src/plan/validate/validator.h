@@ -1,8 +1,8 @@
-// An independent, deliberately naive check of a plan.
+// Declares an independent, deliberately simple check of a plan.
 //
-// It knows nothing of lifetimes. It walks through the segments as training runs them, keeps a map of which buffer owns
-// which bytes of the arena, and finds an op that reads bytes which somebody else has written over, or nobody has
-// written.
+// It does not use lifetimes. It runs the segments in the order of training and keeps a map from bytes of the arena to
+// the buffer that owns them. It finds an op that reads bytes which no op has written, or which another buffer has
+// overwritten.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace plimsoll {
 
-/// Empty if the plan is sound: every op reads only what was written and not overwritten, nothing lies outside the
-/// arena, an op's operands and workspace do not overlap unless they are the same buffer, the host's outputs survive
-/// their segment, and peak_bytes <= budget_bytes if the plan says that it fits. Otherwise one sentence that names op
-/// and buffer.
+/// Returns the first fault of a plan as one sentence that names op and buffer; empty: the plan is sound. Sound means:
+/// every op reads only what was written and not overwritten. No buffer exceeds the arena. An op's operands and
+/// workspace do not overlap unless they are the same buffer. The host's outputs survive their segment. peak_bytes <=
+/// budget_bytes if the plan says that it fits.
 std::string find_fault(const Plan& plan);
 
 }  // namespace plimsoll

@@ -14,7 +14,7 @@ Accumulators::Accumulators(const std::vector<OptimizedParameter>& parameters, Ac
       sums_(parameters.size()),
       hooks_(model_tensors(parameters), [this](size_t index, const at::Tensor& parameter) { add(index, parameter); }) {}
 
-// Called by the autograd engine once a parameter's gradient of this micro batch is complete.
+// Called by the autograd engine when a parameter's gradient of this micro batch is complete.
 void Accumulators::add(size_t index, const at::Tensor& parameter) {
   const at::NoGradGuard no_grad;
   at::Tensor& gradient = parameter.mutable_grad();
@@ -22,11 +22,11 @@ void Accumulators::add(size_t index, const at::Tensor& parameter) {
   const bool fresh = !sum.values.defined();
   check(!fresh || first_, "a gradient that the first micro batch did not have");
   if (fresh) {
-    // Numbers lie as the parameter's do: the update walks through both alike.
+    // The order in memory is the parameter's: the update walks through both in the same way.
     const auto like = [&](at::ScalarType type) {
       return at::empty_like(parameter.detach(), parameter.options().dtype(type).requires_grad(false));
     };
-    // Few elements are not worth their blocks.
+    // Tensors of few elements keep float32: their blocks would not pay off.
     const bool small = gradient.numel() < optimizer::kFewestShrunk;
     switch (dtype_) {
       case AccumulatorDtype::bits8:

@@ -1,5 +1,5 @@
-// Sums of the gradients of several micro batches in a format of their own, filled as soon as each gradient is complete,
-// so that the gradient itself lives no longer than that.
+// Declares sums of the gradients of several micro batches in a format of their own. Each gradient is added as soon as
+// it is complete, so that it is freed then.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,8 @@
 
 namespace plimsoll {
 
-/// While it lives, backward adds each parameter's gradient into its accumulator and drops it.
+/// A set of gradient accumulators. While it lives, backward adds each parameter's gradient to its accumulator and drops
+/// the gradient.
 class Accumulators {
  public:
   /// `dtype` is neither as_gradients nor automatic.
@@ -18,10 +19,10 @@ class Accumulators {
   Accumulators(const Accumulators&) = delete;
   Accumulators& operator=(const Accumulators&) = delete;
 
-  /// Before the backward of the first micro batch of a step, and of each further one.
+  /// Called before the backward of each micro batch; `first`: of the first one of a step.
   void begin_micro_batch(bool first) { first_ = first; }
 
-  /// By parameter: the sum, and its scales where it has 8 bits; undefined where no gradient has come.
+  /// Return a parameter's sum, and its scales if the sum has 8 bits; undefined if there was no gradient.
   const at::Tensor& sum(size_t index) const { return sums_[index].values; }
   const at::Tensor& scales(size_t index) const { return sums_[index].scales; }
 

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// The elements in the order of memory.
+// Returns the elements in the order of memory.
 at::Tensor flat(const at::Tensor& dense) {
   return dense.as_strided({dense.numel()}, {1}, dense.storage_offset());
 }
@@ -30,7 +30,7 @@ ExchangedGradients::ExchangedGradients(const std::vector<OptimizedParameter>& pa
                     name_of(dtype)));
 }
 
-// Called by the autograd engine once a parameter's gradient of this micro batch is complete.
+// Called by the autograd engine when a parameter's gradient of this micro batch is complete.
 void ExchangedGradients::add(size_t index, const at::Tensor& parameter) {
   const at::NoGradGuard no_grad;
   at::Tensor& held = parameter.mutable_grad();

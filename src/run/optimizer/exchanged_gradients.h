@@ -1,5 +1,5 @@
-// Sums of the gradients of all ranks and micro batches, in the order of the micro batches of the whole step: filled as
-// soon as each gradient is complete, so that the gradient itself lives no longer than that.
+// Declares sums of the gradients of all ranks and micro batches, in the order of the micro batches of the whole step.
+// Each gradient is added as soon as it is complete, so that it is freed then.
 #pragma once
 
 #include <vector>
@@ -10,20 +10,20 @@
 
 namespace plimsoll {
 
-/// While it lives, backward adds each parameter's gradient of all ranks to this rank's slice of the sum, or to the
-/// whole sum where the parameter is not sliced, and drops it.
+/// A set of gradient sums over all ranks. While it lives, backward adds each parameter's gradient of all ranks to this
+/// rank's slice of the sum, and drops it. If the parameter is not sliced, the rank has the whole sum.
 class ExchangedGradients {
  public:
-  /// `parameters` live as long as this. `dtype`: as_gradients or float32. Throws UserError for the others, whose sums
-  /// are rounded at random.
+  /// `parameters` must outlive it. `dtype`: as_gradients or float32. Throws UserError for other dtypes, whose sums are
+  /// rounded at random.
   ExchangedGradients(const std::vector<OptimizedParameter>& parameters, AccumulatorDtype dtype);
   ExchangedGradients(const ExchangedGradients&) = delete;
   ExchangedGradients& operator=(const ExchangedGradients&) = delete;
 
-  /// Before the backward of the first micro batch of a step, and of each further one.
+  /// Called before the backward of each micro batch; `first`: of the first one of a step.
   void begin_micro_batch(bool first) { first_ = first; }
 
-  /// By parameter: the sum, of the sizes of OptimizedParameter::value; undefined where no gradient has come.
+  /// Returns a parameter's sum, with the sizes of OptimizedParameter::value; undefined if there was no gradient.
   const at::Tensor& sum(size_t index) const { return sums_[index]; }
 
  private:

@@ -1,4 +1,4 @@
-// Hooks of autograd that run when a parameter's gradient is complete.
+// Declares autograd hooks that run when a parameter's gradient is complete.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,8 @@
 
 namespace plimsoll {
 
-/// While it lives, backward calls `complete(i, parameter)` when the gradient of the i-th of `parameters` is complete.
+/// A set of hooks. While it lives, backward calls `complete(i, parameter)` when the gradient of `parameters[i]` is
+/// complete.
 class GradientHooks {
  public:
   using Complete = std::function<void(size_t index, const at::Tensor& parameter)>;

@@ -1,4 +1,5 @@
-// Dynamic loss scaling for float16 gradients (Micikevicius et al. 2018), with the constants of torch.amp.GradScaler.
+// Implements dynamic loss scaling for float16 gradients (Micikevicius et al. 2018), with the constants of
+// torch.amp.GradScaler.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@ namespace plimsoll {
 
 class LossScaler {
  public:
-  /// Disabled, the scale is 1 and stays so.
+  /// `enabled` false: the scale is always 1.
   explicit LossScaler(bool enabled) : enabled_(enabled), scale_(enabled ? 65536.0 : 1.0) {}
 
   double scale() const { return scale_; }
@@ -17,7 +18,7 @@ class LossScaler {
     growth_tracker_ = growth_tracker;
   }
 
-  /// After a step: halve the scale if a gradient was not finite, double it after 2000 good steps in a row.
+  /// Updates the scale after a step: halves it if a gradient was not finite, doubles it after 2000 good steps in a row.
   void update(bool skipped) {
     if (!enabled_) return;
     if (skipped) {

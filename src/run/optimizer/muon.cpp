@@ -12,7 +12,8 @@ at::Tensor orthogonal(const at::Tensor& matrix) {
   constexpr int steps = 5;
   const bool wide = matrix.size(0) <= matrix.size(1);
   at::Tensor x = matrix / (at::linalg_vector_norm(matrix, 2, {}, false, at::kFloat) + 1e-7);
-  // X <- a X + (b A + c A A) X with A = X X', or for a tall matrix the same from the other side: A is the smaller.
+  // X <- a X + (b A + c A A) X with A = X X'. A tall matrix uses A = X' X from the other side, because A is then the
+  // smaller one.
   for (int i = 0; i < steps; ++i) {
     const at::Tensor product = wide ? at::mm(x, x.t()) : at::mm(x.t(), x);
     const at::Tensor factor = at::addmm(product, product, product, b, c);
@@ -30,7 +31,7 @@ void muon_(const ops::UpdatedTensors& tensors, const ops::Packed& momentum, cons
   const int64_t rows = parameter.size(0), columns = parameter.numel() / rows;
   const at::Tensor direction = orthogonal(moved.view({rows, columns})).view(parameter.sizes());
   const double factor = 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
-  // SGD with that direction: the factor goes into the learning rate and comes out of the decay again.
+  // SGD with that direction: the factor multiplies the learning rate and divides the decay.
   ops::UpdatedTensors update = tensors;
   update.gradient = {direction};
   const ops::StepScalars scaled{scalars.learning_rate * factor, at::ones_like(scalars.grad_scale), scalars.skipped};

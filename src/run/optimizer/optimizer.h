@@ -1,4 +1,4 @@
-// The optimizer update as tensor operations: recorded on the plan device, run as they are on any other.
+// Declares the optimizer update as tensor operations. They are recorded on the plan device and run on any other.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,38 +11,37 @@
 
 namespace plimsoll {
 
-/// Scalars of a step, tensors of no dimensions on the parameters' device.
+/// Scalar inputs of a step: tensors of no dimensions on the parameters' device.
 struct UpdateInputs {
   at::Tensor learning_rate;  ///< float64
-  at::Tensor loss_scale;     ///< float32: what the losses were multiplied by
+  at::Tensor loss_scale;     ///< float32: factor that the losses were multiplied by
 };
 struct UpdateOutputs {
   at::Tensor gradient_norm;  ///< float32: 2-norm of all gradients, without the loss scale, before clipping
   at::Tensor skipped;        ///< float32: 1 if a gradient was not finite and nothing was changed, otherwise 0
 };
-/// What the update of one parameter is told, tensors of no dimensions on the parameters' device.
+/// Inputs of the update of one parameter: tensors of no dimensions on the parameters' device.
 struct UpdateScalars {
   at::Tensor learning_rate;  ///< float64
   at::Tensor grad_scale;     ///< float32: gradients are divided by it, which unscales and clips them
-  at::Tensor skipped;        ///< float32: not 0: parameter and state stay as they are
+  at::Tensor skipped;        ///< float32; not 0: parameter and state do not change
 };
 
-/// The optimizers of docs/optimizers.md, through operators of our own (ops/optimizer/ops.h). Weight decay is decoupled,
-/// and not applied to parameters of fewer than two dimensions: norms and biases.
+/// The optimizers of docs/optimizers.md, through operators of our own (ops/optimizer/ops.h). Weight decay is decoupled.
+/// It is not applied to parameters of fewer than two dimensions: norms and biases.
 class Optimizer {
  public:
-  /// `seed`: of what is rounded at random.
+  /// `seed` of random rounding.
   explicit Optimizer(const OptimizerConfig& config, uint64_t seed = 0) : config_(config), seed_(seed) {}
 
-  /// Makes the state on the parameters' device: running means, which start at zero, and what 16-bit parameters keep
-  /// beside themselves, which starts from the parameters as they are. Throws UserError where the configuration does not
-  /// suit a parameter.
+  /// Makes the state on the parameters' device: running means, which start at zero, and companions of 16-bit
+  /// parameters, which start from the parameters. Throws UserError if the configuration does not suit a parameter.
   std::vector<NamedState> make_state(const std::vector<OptimizedParameter>& parameters);
 
-  /// The update in parts, which UpdateStep orders (update_step.h). What one parameter's update does depends on no
-  /// other's; its gradient stays as it is.
+  /// Updates one parameter; UpdateStep orders these calls (update_step.h). The update of a parameter does not depend on
+  /// other parameters, and does not change its gradient.
   void update_one(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars);
-  void count_step(const at::Tensor& skipped);  ///< after the updates
+  void count_step(const at::Tensor& skipped);  ///< counts the step; called after the updates
 
  private:
   OptimizerConfig config_;

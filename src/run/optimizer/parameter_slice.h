@@ -1,10 +1,10 @@
-// Slices of parameters for ranks that each update a part of the model.
+// Declares slices of parameters for ranks that each update a part of the model.
 //
 //     whole, padded   | slice of rank 0 | slice of rank 1 | slice of rank 2 .... padding |     in the order of memory
 //
 // All slices of a parameter have the same number of elements, so that the ranks have the same plan. They begin at
-// borders of the blocks of 8- and 4-bit state, of random rounding and of norms: the update of all slices gives the bits
-// that the update of the whole parameter gives.
+// borders of the blocks of 8- and 4-bit state, of random rounding and of norms. The update of all slices has therefore
+// the bits of an update of the whole parameter.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -29,7 +29,7 @@ bool of_16_bits(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
 }
 
-/// Zeros in the parameter's order in memory.
+/// Returns zeros in the parameter's order in memory.
 at::Tensor zeros_as(const at::Tensor& value, at::ScalarType type) {
   return at::zeros_like(value, value.options().dtype(type).requires_grad(false));
 }
@@ -68,14 +68,14 @@ class StateMaker {
  private:
   const at::Tensor& value() const { return parameter_.value; }
 
-  // One number for each of the parameter.
+  // Names state with one number for each of the parameter's.
   at::Tensor named(const std::string& kind, at::Tensor tensor) {
     NamedState& state = named_.emplace_back(NamedState{"optimizer." + kind + "." + parameter_.name, tensor});
     if (parameter_.slice) state.whole_sizes = parameter_.model_tensor().sizes().vec();
     return tensor;
   }
 
-  // `count_of(elements)`: of a parameter of so many.
+  // Makes flat state. `count_of(elements)` returns its number of elements for a parameter of `elements`.
   template <typename CountOf>
   at::Tensor flat(const std::string& kind, const CountOf& count_of, at::ScalarType type) {
     const at::Tensor tensor =
@@ -103,7 +103,7 @@ class StateMaker {
                                 : dtype == StateDtype::bfloat16 ? at::kBFloat16
                                                                 : value().scalar_type();
     const at::Tensor tensor = named(kind, zeros_as(value(), type));
-    // As libtorch's kernels do, where rounding to nearest is asked for.
+    // Rounding to nearest is what libtorch's kernels do.
     if (of_16_bits(tensor) && config_.weight_update != WeightUpdate::nearest) state_.rounding.stochastic_state = true;
     return {tensor};
   }

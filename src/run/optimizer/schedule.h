@@ -1,4 +1,4 @@
-// The learning rate over the steps of a job.
+// Computes the learning rate over the steps of a job.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-/// The rate of step `step` of `max_steps`, counted from 1:
+/// Returns the rate of step `step` of `max_steps`, counted from 1:
 ///
 ///     rate |        ____
 ///          |      /      \           constant | linear | cosine
@@ -16,8 +16,8 @@ namespace plimsoll {
 ///          +-------------------
 ///           1    warmup   max_steps
 ///
-/// It rises linearly to `learning_rate`, which it has at step warmup_steps (at step 1 without a warm-up). A constant
-/// schedule stays there and has no use for min_lr_ratio. Past max_steps it stays as it is at max_steps.
+/// It rises linearly to `learning_rate`, which it reaches at step warmup_steps (at step 1 without a warm-up). A
+/// constant schedule keeps that rate and ignores min_lr_ratio. After max_steps the rate is that of max_steps.
 double learning_rate_at(const SchedulerConfig& config, double learning_rate, int64_t step, int64_t max_steps);
 
 }  // namespace plimsoll

@@ -34,7 +34,8 @@ std::vector<at::Tensor> UpdateStep::make_scalars(const std::vector<OptimizedPara
   return made;
 }
 
-// The norms of sliced gradients are made of what all ranks know of their slices: of all at once, or of each.
+// Norms of sliced gradients. They need the block sums of all ranks, which are exchanged for all gradients in one
+// exchange, or for each gradient.
 class UpdateStep::SlicedNorms {
  public:
   explicit SlicedNorms(UpdateStep& step) : step_(step) {}
@@ -52,7 +53,7 @@ class UpdateStep::SlicedNorms {
     if (!step_.waits_for_all()) finish();
   }
 
-  // A parameter without a gradient.
+  // Skips a parameter without a gradient.
   void skip() {
     if (!step_.waits_for_all()) ++next_;
   }
@@ -68,7 +69,7 @@ class UpdateStep::SlicedNorms {
 
  private:
   UpdateStep& step_;
-  size_t next_ = 0;  // of block_sums_
+  size_t next_ = 0;  // index into block_sums_
   int64_t begun_ = 0, ranks_ = 1;
   std::vector<int64_t> index_, first_, blocks_;
 };
@@ -107,11 +108,11 @@ UpdateOutputs UpdateStep::run(const std::vector<OptimizedParameter>& parameters,
   }
   piece(Kind::total);
   sliced.finish();
-  // In float64: the squares of large norms that are finite would not be.
+  // Computed in float64, because the squares of large finite norms would overflow in float32.
   total_.copy_(at::linalg_vector_norm(norms_, 2, at::IntArrayRef{}, false, at::kDouble) / inputs.loss_scale);
   if (waits_for_all()) piece(Kind::clip);
   if (max_grad_norm_ > 0) {
-    // Not a number where the norm is not finite: each was, their sum is not.
+    // Not-a-number if the total norm is not finite, although each single norm was.
     const at::Tensor zero = total_ * 0;
     skipped_.copy_(at::maximum(skipped_, zero.ne(zero).to(at::kFloat)));
     grad_scale_.div_((max_grad_norm_ / (total_ + 1e-6)).clamp_max(1.0));

@@ -73,15 +73,28 @@ TEST(SeriesBaselines, TellWhatWarpingSees) {
   const std::vector<LabeledSeries> train = {{early, 0}, {flat, 1}, {low, 2}, {low, 2}},
                                    held_out = {{late, 0}, {deep, 2}, {flat, 1}, {low, 2}};
   const std::vector<Baseline> baselines = series_baselines(train, held_out, 1, 3);
-  ASSERT_EQ(baselines.size(), 3u);
+  ASSERT_EQ(baselines.size(), 4u);
   EXPECT_EQ(baselines[0].name, "1-nearest neighbour");
   EXPECT_EQ(baselines[0].value, 0.5);
   EXPECT_EQ(baselines[1].name, "1-nearest neighbour, time warping");
   EXPECT_EQ(baselines[1].value, 1.0);
-  EXPECT_EQ(baselines[2].name, "most frequent class");
-  EXPECT_EQ(baselines[2].value, 0.5);
+  EXPECT_EQ(baselines[2].name, "1-nearest neighbour, time warping, each normalized");
+  EXPECT_EQ(baselines[2].value, 1.0);
+  EXPECT_EQ(baselines[3].name, "most frequent class");
+  EXPECT_EQ(baselines[3].value, 0.5);
   for (const Baseline& each : baselines) EXPECT_EQ(each.metric, "accuracy");
   EXPECT_TRUE(series_baselines(train, {}, 1, 3).empty());
+}
+
+// Series of one shape and other sizes are of one class: only where each is normalized are they near each other.
+TEST(SeriesBaselines, NormalizeEachSeriesAlone) {
+  const std::vector<float> up = {0, 1, 2, 3, 4, 5}, down = {10, 9, 8, 7, 6, 5}, large = {5, 6, 7, 8, 9, 10},
+                           flat = {8, 8, 8, 8, 8, 8};
+  const std::vector<LabeledSeries> train = {{up, 0}, {down, 1}}, held_out = {{large, 0}, {down, 1}};
+  const std::vector<Baseline> baselines = series_baselines(train, held_out, 1, 2);
+  EXPECT_EQ(baselines.at(1).value, 0.5);
+  EXPECT_EQ(baselines.at(2).value, 1.0);
+  EXPECT_EQ(series_baselines({{flat, 0}, {up, 1}}, {{flat, 0}}, 1, 2).at(2).value, 1.0);
 }
 
 // Abandoning early keeps the nearest: as the search without it.
