@@ -2,11 +2,7 @@
 # from an installed toolkit. Nothing of this is needed to run where there is no NVIDIA device, and no device or driver is
 # needed to build. Defines PLIMSOLL_HAS_CUDA, the target `cuda_runtime` and plimsoll_cuda_objects().
 set(PLIMSOLL_CUDA "AUTO" CACHE STRING "Build the backend for NVIDIA devices: AUTO (where a compiler is found), ON, OFF")
-set(_architectures "75-virtual;80;90")
-if(DEFINED ENV{PLIMSOLL_CUDA_ARCHITECTURES})
-  set(_architectures "$ENV{PLIMSOLL_CUDA_ARCHITECTURES}")
-endif()
-set(PLIMSOLL_CUDA_ARCHITECTURES "${_architectures}" CACHE STRING
+set(PLIMSOLL_CUDA_ARCHITECTURES "75-virtual;80;90" CACHE STRING
     "Compute capabilities that kernels are compiled for; -virtual: as PTX, which the driver compiles for any later one")
 set(PLIMSOLL_HAS_CUDA OFF)
 if(PLIMSOLL_CUDA STREQUAL "OFF")

@@ -23,15 +23,19 @@ if [[ -n "${PLIMSOLL_TORCH_DIR:-}" ]]; then
 else
   torch=$(compgen -G "$PWD/.venv/lib/python3*/site-packages/torch" || true)
 fi
+# CUDA kernels for other devices than those of a release: PLIMSOLL_CUDA_ARCHITECTURES, as in cmake/Cuda.cmake.
+more=()
+[[ -z "${PLIMSOLL_CUDA_ARCHITECTURES:-}" ]] || more+=("-DPLIMSOLL_CUDA_ARCHITECTURES:STRING=$PLIMSOLL_CUDA_ARCHITECTURES")
 if [[ -f $folder/build.ninja && ! CMakePresets.json -nt $folder/build.ninja ]] &&
-  grep -qxF -e "PLIMSOLL_TORCH_DIR:PATH=$torch" "$folder/CMakeCache.txt"; then
+  grep -qxF -e "PLIMSOLL_TORCH_DIR:PATH=$torch" "$folder/CMakeCache.txt" &&
+  { ((${#more[@]} == 0)) || grep -qxF -e "${more[0]#-D}" "$folder/CMakeCache.txt"; }; then
   exit 0
 fi
 
 echo "==> configure: preset $preset into $folder/"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! cmake --preset "$preset" "-DPLIMSOLL_TORCH_DIR:PATH=$torch" >"$log" 2>&1; then
+if ! cmake --preset "$preset" "-DPLIMSOLL_TORCH_DIR:PATH=$torch" "${more[@]}" >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
 fi

@@ -81,12 +81,13 @@ class Result:
         self.inputs, self.input = 0, ""
 
 
-def fuzz(target, folder, seconds, seed):
+def fuzz(target, folder, seconds, seed, known=False):
     """Replays the corpus and fuzzes for `seconds`; 0: replays only."""
     result = Result(target)
     kept, corpus = folder / "corpus" / target, SOURCES / "corpus" / target
     kept.mkdir(parents=True, exist_ok=True)
-    corpora = [str(each) for each in (kept, corpus) if each.is_dir()]
+    # A replay is of the repository's inputs alone: what an earlier run has kept is not known to pass.
+    corpora = [str(each) for each in ((kept, corpus) if seconds or not known else (corpus,)) if each.is_dir()]
     finds = folder / "finds"
     finds.mkdir(exist_ok=True)
     command = [str(folder / f"{target}_fuzz"), *LIMITS, f"-artifact_prefix={finds}/{target}-",
@@ -214,7 +215,7 @@ def main():
         die("no target is built")
     seconds = arguments.seconds if arguments.total is None else arguments.total / len(targets)
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        run_all = lambda each: list(pool.map(lambda target: fuzz(target, folder, each, arguments.seed), targets))
+        run_all = lambda each: list(pool.map(lambda target: fuzz(target, folder, each, arguments.seed, arguments.known), targets))
         results = run_all(0) if arguments.known else []
         if any(each.find for each in results):
             show(results)
@@ -228,7 +229,7 @@ def main():
         for each in results:
             if each.input:
                 print(f"{each.target}: the input in base64: {each.input}")
-        print(f"==> fuzz: NEW FINDS of {found} targets, to be mended: inputs are in build/fuzz/finds, logs in build/fuzz/logs")
+        print(f"==> fuzz: NEW FINDS of {found} targets; fix the readers: inputs are in build/fuzz/finds, logs in build/fuzz/logs")
     elif found:
         die("there are finds; inputs are in build/fuzz/finds, logs in build/fuzz/logs")
     print(f"==> fuzz: {len(results)} targets, {sum(each.runs for each in results)} executions, {found or 'no'} finds")

@@ -248,8 +248,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default, purpose in (("--build", "build", "the release build"), ("--out", "dist", "the folder for the wheel")):
         parser.add_argument(name, type=pathlib.Path, default=ROOT / default, metavar="DIR", help=f"{purpose} (default: {default})")
+    parser.add_argument("--any-architectures", action="store_true",
+                        help="take a build whose CUDA kernels are PTX only, as that of .ci/run")
     arguments = parser.parse_args()
     try:
+        architectures = cache_of(arguments.build).get("PLIMSOLL_CUDA_ARCHITECTURES", "")
+        if not arguments.any_architectures and all(each.endswith("-virtual") for each in architectures.split(";")):
+            raise Failure(f"{arguments.build}: its CUDA kernels are for '{architectures}', without machine code for any card; "
+                          "configure it with -DPLIMSOLL_CUDA_ARCHITECTURES='75-virtual;80;90', or give --any-architectures")
         wheel = make(arguments.build, arguments.out)
     except Failure as failure:
         print(f"wheel: {failure}", file=sys.stderr)

@@ -78,7 +78,8 @@ class Wheel(unittest.TestCase):
         cls.folder = pathlib.Path(tempfile.mkdtemp())
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         cls.torch = pathlib.Path(cached(cls.build, "PLIMSOLL_TORCH_DIR"))
-        made = subprocess.run([sys.executable, ROOT / "scripts" / "wheel.py", "--build", cls.build, "--out", cls.folder / "dist"],
+        made = subprocess.run([sys.executable, ROOT / "scripts" / "wheel.py", "--build", cls.build, "--out", cls.folder / "dist",
+                               "--any-architectures"],
                               capture_output=True, text=True)
         if made.returncode != 0:
             raise AssertionError(made.stdout + made.stderr)
