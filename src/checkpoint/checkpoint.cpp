@@ -40,6 +40,13 @@ std::string shape_text(DType dtype, const std::vector<int64_t>& sizes) {
   return fmt::format("{} [{}]", name_of(dtype), fmt::join(sizes, ", "));
 }
 
+/// Returns the number of the model's revision in an origin, without the explanation that may follow it: "2 (why)". An
+/// origin without a revision is of revision 1.
+std::string revision_of(const std::map<std::string, std::string>& origin) {
+  const auto found = origin.find(kRevisionKey);
+  return found == origin.end() ? "1" : found->second.substr(0, found->second.find(" ("));
+}
+
 std::string metadata_of(const CheckpointInfo& info) {
   nlohmann::ordered_json json;
   json["format_version"] = kFormatVersion;
@@ -48,6 +55,7 @@ std::string metadata_of(const CheckpointInfo& info) {
   json["epoch"] = info.epoch;
   json["counters"] = info.counters;
   json["origin"] = info.origin;
+  if (info.origin.contains(kRevisionKey)) json["origin"][kRevisionKey] = revision_of(info.origin);
   return json.dump();
 }
 
@@ -95,14 +103,14 @@ CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& pa
   return info;
 }
 
-/// Returns the differences in keys for which `counts` is true. Some keys are stored only if they are not the default,
-/// so a key that one side lacks is a difference.
+/// Returns the differences in keys for which `counts` is true. The revision is not among them: require_same_revision()
+/// compares it. Some keys are stored only if they are not the default, so a key that one side lacks is a difference.
 std::vector<std::string> origin_differences(const std::map<std::string, std::string>& theirs,
                                             const std::map<std::string, std::string>& ours,
                                             const std::function<bool(const std::string& key)>& counts) {
   std::vector<std::string> found;
   for (const auto& [key, value] : ours) {
-    if (!counts(key)) continue;
+    if (key == kRevisionKey || !counts(key)) continue;
     const auto other = theirs.find(key);
     if (other == theirs.end())
       found.push_back(fmt::format("{} is {} in the job, not said in the checkpoint", key, value));
@@ -110,7 +118,7 @@ std::vector<std::string> origin_differences(const std::map<std::string, std::str
       found.push_back(fmt::format("{} is {} in the job, {} in the checkpoint", key, value, one_line(other->second)));
   }
   for (const auto& [key, value] : theirs)
-    if (counts(key) && !ours.contains(key))
+    if (key != kRevisionKey && counts(key) && !ours.contains(key))
       found.push_back(fmt::format("{} is {} in the checkpoint, not said in the job", one_line(key), one_line(value)));
   return found;
 }
@@ -119,18 +127,16 @@ std::vector<std::string> origin_differences(const std::map<std::string, std::str
 /// fix that.
 void require_same_revision(const std::map<std::string, std::string>& theirs,
                            const std::map<std::string, std::string>& ours, const std::filesystem::path& checkpoint) {
-  const auto revision = [](const std::map<std::string, std::string>& origin) {
-    const auto found = origin.find(kRevisionKey);
-    return found == origin.end() ? std::string("1") : found->second;
-  };
   const auto type = theirs.find(kModelTypeKey), wanted = ours.find(kModelTypeKey);
   if (type == theirs.end() || wanted == ours.end() || type->second != wanted->second) return;
-  if (revision(theirs) == revision(ours)) return;
+  if (revision_of(theirs) == revision_of(ours)) return;
+  const auto explained = ours.find(kRevisionKey);
   throw UserError(
       fmt::format("{}: the model {} of this checkpoint is of revision {}; this version of Plimsoll has revision {}. "
                   "Nothing was loaded. Start a new run in another checkpoint.directory, or use the version that wrote "
                   "the checkpoint.",
-                  checkpoint.string(), wanted->second, one_line(revision(theirs)), revision(ours)));
+                  checkpoint.string(), wanted->second, one_line(revision_of(theirs)),
+                  explained == ours.end() ? "1" : explained->second));
 }
 
 std::vector<std::string> setting_differences(const std::map<std::string, std::string>& theirs,

@@ -33,7 +33,9 @@ struct CheckpointInfo {
   int64_t position = 0;                         ///< windows of the data read, counted over all epochs
   int64_t epoch = 0;                            ///< epoch of that position; for display only
   std::map<std::string, std::string> counters;  ///< Training::counters()
-  std::map<std::string, std::string> origin;    ///< the settings of the job, by key of the job file: job::origin_of()
+  /// Settings of the job, by key of the job file: job::origin_of(). The file has `model.revision` without the
+  /// explanation that follows its number.
+  std::map<std::string, std::string> origin;
 };
 
 /// Writes a checkpoint, whole or not at all. Throws UserError (failure) if it cannot be written.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "job/origin.h"
@@ -235,6 +236,44 @@ TEST_F(CheckpointTest, RefusesDescriptionsThatAreDeepOrLong) {
   EXPECT_THAT(refusal_of(R"({"step":1,"step":2})"), HasSubstr("its description has the key 'step' twice"));
   EXPECT_THAT(refusal_of(R"({"format_version":1,"counters":")" + std::string(17 << 20, 'x') + "\"}"),
               HasSubstr("its description has 17825826 bytes; allowed: 16777216"));
+}
+
+// The explanation of a revision is for messages, and its words may change.
+TEST_F(CheckpointTest, ComparesTheNumberOfARevisionOnly) {
+  const std::map<std::string, std::string> ours = {{"model.type", "x"}, {"model.revision", "2 (new words)"}};
+  CheckpointInfo info;
+  info.origin = ours;
+  write_checkpoint(file_, info, {});
+  EXPECT_EQ(describe_checkpoint(file_).origin.at("model.revision"), "2");
+  EXPECT_NO_THROW(read_checkpoint(file_, ours, {}));
+  EXPECT_NO_THROW(require_same_model(ours, file_));
+  // The writer of checkpoints stores no explanation; earlier commits did.
+  const auto put_origin = [&](const std::map<std::string, std::string>& origin) {
+    const nlohmann::json json = {
+        {"format_version", 2}, {"step", 1}, {"position", 0}, {"epoch", 0}, {"counters", nlohmann::json::object()},
+        {"origin", origin}};
+    SafetensorsWriter(file_, {}, {{"plimsoll.checkpoint", json.dump()}}).commit();
+  };
+  std::map<std::string, std::string> theirs = ours;
+  theirs["model.revision"] = "2 (old words)";
+  put_origin(theirs);
+  EXPECT_NO_THROW(read_checkpoint(file_, ours, {}));
+  EXPECT_NO_THROW(require_same_model(ours, file_));
+  const auto expect_refused = [&](const std::string& number) {
+    const std::string expected =
+        "of revision " + number + "; this version of Plimsoll has revision 2 (new words). Nothing was loaded.";
+    EXPECT_THAT(refusal(file_, {}, ours), HasSubstr(expected));
+    EXPECT_THAT(user_error_of([&] { require_same_model(ours, file_); }), HasSubstr(expected));
+  };
+  theirs["model.revision"] = "3";
+  put_origin(theirs);
+  expect_refused("3");
+  theirs["model.revision"] = "20 (more words)";
+  put_origin(theirs);
+  expect_refused("20");
+  theirs.erase("model.revision");
+  put_origin(theirs);
+  expect_refused("1");
 }
 
 TEST_F(CheckpointTest, RefusesTensorsWithoutAChecksum) {

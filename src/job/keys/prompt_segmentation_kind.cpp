@@ -15,8 +15,8 @@ namespace {
 
 using E = ImageEncoderConfig;
 
-/// Told in every checkpoint; it is raised when the tensors or the arithmetic of the model change. A checkpoint that
-/// does not tell it is of revision 1.
+/// Number of the model's revision, which is raised when the tensors or the arithmetic of the model change. Checkpoints
+/// store the number alone; the explanation is for messages. A checkpoint without a number is of revision 1.
 constexpr const char* kRevision =
     "2 (biases and no norm in the stem of the compact encoder; mask decoder with features at 1/4)";
 
