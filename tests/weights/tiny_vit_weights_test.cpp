@@ -84,7 +84,9 @@ class TinyVitWeights : public ::testing::Test {
   void expect_same() {
     const at::NoGradGuard no_grad;
     const at::Tensor image = torch::randn({1, 32, 32, 3});
-    EXPECT_TRUE(at::equal(ours_.forward(image), theirs_.forward(image)));
+    const model::ImageFeatures ours = ours_.forward(image), theirs = theirs_.forward(image);
+    EXPECT_TRUE(at::equal(ours.coarse, theirs.coarse));
+    EXPECT_TRUE(at::equal(ours.fine, theirs.fine));
   }
 
   TempFolder folder_;
