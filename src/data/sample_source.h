@@ -16,7 +16,7 @@ namespace plimsoll {
 /// Name of the metric for baselines of the loss itself.
 inline constexpr const char* kEvaluationLoss = "evaluation_loss";
 
-/// A metric's value without learning: "the most frequent class", "1-nearest neighbour".
+/// A metric's value without learning: "the most frequent class", "1-nearest neighbor".
 struct Baseline {
   std::string metric;  ///< name as in the step's metrics, or kEvaluationLoss
   std::string name;

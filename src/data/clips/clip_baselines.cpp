@@ -4,13 +4,14 @@
 #include <limits>
 #include <utility>
 
+#include "data/evenly_spread.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMaxCompared = 4096;
+constexpr int64_t kMaxCompared = 4096, kMaxEvaluated = 4096;
 constexpr int64_t kMaxReadBytes = GiB;
 
 // Computes means over the cells of a picture of size x size pixels. If a picture has fewer pixels than cells, some
@@ -62,10 +63,11 @@ ClipSummary::ClipSummary(const std::vector<uint8_t>& pictures, int64_t frames, i
 }
 
 std::vector<int64_t> NearestClipSearch::compared(int64_t clips, int64_t clip_bytes) {
-  const int64_t count = std::min({clips, kMaxCompared, std::max<int64_t>(1, kMaxReadBytes / clip_bytes)});
-  std::vector<int64_t> numbers;
-  for (int64_t i = 0; i < count; ++i) numbers.push_back(i * clips / count);  // at most 10^7 clips a video
-  return numbers;
+  return evenly_spread(clips, std::min(kMaxCompared, kMaxReadBytes / clip_bytes));
+}
+
+std::vector<int64_t> NearestClipSearch::evaluated(int64_t clips) {
+  return evenly_spread(clips, kMaxEvaluated);
 }
 
 void NearestClipSearch::add(ClipSummary clip, size_t caption) {

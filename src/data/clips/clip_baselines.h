@@ -26,13 +26,13 @@ class ClipSummary {
   std::array<double, 3> color_{};  // in [0, 255]
 };
 
-/// Numbers of captions, by two distances.
+/// The captions, by number, that two distances give a clip.
 struct NearestCaptions {
   size_t by_frame = 0;  ///< caption of the known clip with the frame nearest to one of the clip's frames
   size_t by_color = 0;  ///< caption of the known clip with the nearest mean color
 };
 
-/// Shares of clips whose nearest known clip has the right caption.
+/// Shares of the evaluated clips whose nearest known clip has the right caption.
 struct NearestClips {
   double by_frame = 0, by_color = 0;
 };
@@ -44,6 +44,10 @@ class NearestClipSearch {
   /// Returns the clips, evenly spread over `clips`, that are compared: at most 4 096, and at most 1 GiB of pictures of
   /// `clip_bytes` bytes a clip, so that reading them takes seconds. Returns at least one if there is one.
   static std::vector<int64_t> compared(int64_t clips, int64_t clip_bytes);
+
+  /// Returns the held-out clips, evenly spread over `clips`, whose nearest known clip is searched: at most 4 096, about
+  /// ten seconds on one core. At least one if there is one.
+  static std::vector<int64_t> evaluated(int64_t clips);
 
   void add(ClipSummary clip, size_t caption);
 

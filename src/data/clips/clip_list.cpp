@@ -116,7 +116,8 @@ std::vector<CaptionedVideo> captioned_by_name(const std::vector<std::filesystem:
 
 void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap) {
   std::map<std::string, std::vector<const CaptionedVideo*>> by_file;
-  for (const CaptionedVideo& video : videos) by_file[file_key(video.file)].push_back(&video);
+  for (const CaptionedVideo& video : videos)
+    if (!video.split) by_file[file_key(video.file)].push_back(&video);
   const auto end_of = [](const CaptionedVideo& video) { return video.end < 0 ? HUGE_VAL : video.end; };
   for (auto& [file, parts] : by_file) {
     std::ranges::sort(parts, {}, [&](const auto* each) { return std::pair(each->start, end_of(*each)); });
@@ -131,13 +132,9 @@ void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap) {
   }
 }
 
-void complete_splits(std::vector<CaptionedVideo>& videos) {
-  if (std::ranges::none_of(videos, [](const auto& each) { return each.split.has_value(); })) return;
+void check_splits(const std::vector<CaptionedVideo>& videos) {
   std::map<std::string, const CaptionedVideo*> first_of;
-  bool trained_on = false;
-  for (CaptionedVideo& video : videos) {
-    if (!video.split) video.split = Split::train;
-    trained_on |= video.split == Split::train;
+  for (const CaptionedVideo& video : videos) {
     const CaptionedVideo& first = *first_of.try_emplace(file_key(video.file), &video).first->second;
     if (first.split != video.split)
       throw UserError(
@@ -145,7 +142,7 @@ void complete_splits(std::vector<CaptionedVideo>& videos) {
                       "all lines of one file the same split",
                       video.place, one_line(video.file.filename().string()), first.place));
   }
-  if (!trained_on)
+  if (std::ranges::all_of(videos, [](const auto& each) { return each.split == Split::validation; }))
     throw UserError(
         fmt::format("{}: every video of the list has the split validation; give the split train to at least "
                     "one",

@@ -5,7 +5,7 @@
 //     |------------- trained on ----------|-- left out-|---- held out ---|
 //
 // Neighboring pictures look alike. Between the training part and the held-out part, a clip's length is left out, or a
-// quarter of the training part if that is less. A list may also hold out whole videos by name.
+// quarter of the training part if that is less. A list may also give whole videos their split.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct CaptionedVideo {
   double start = 0;                           ///< seconds
   double end = -1;                            ///< seconds; negative: the video's end
   std::string place;                          ///< "list.tsv:3"; for messages
-  std::optional<Split> split = std::nullopt;  ///< the split to which the list assigns the whole video
+  std::optional<Split> split = std::nullopt;  ///< the list's split of the whole video; empty: by the job's fraction
 };
 
 struct ClipTime {
@@ -41,13 +41,13 @@ std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list);
 /// Returns videos whose captions are their names.
 std::vector<CaptionedVideo> captioned_by_name(const std::vector<std::filesystem::path>& files);
 
-/// Throws UserError if parts of one video overlap and are not the same, or are less than `gap` seconds apart: a
-/// held-out part would be trained on as the other. Two names of one file are the same video.
+/// Throws UserError if parts of one video without a split overlap and are not the same, or are less than `gap` seconds
+/// apart: a held-out part would be trained on as the other. Two names of one file are the same video.
 void check_overlaps(const std::vector<CaptionedVideo>& videos, double gap);
 
-/// Assigns a split to every video if the list has a split for any; train to videos without one. Throws UserError if a
-/// file is both trained on and held out, or no video is trained on.
-void complete_splits(std::vector<CaptionedVideo>& videos);
+/// Throws UserError if two lines of one file differ in their split, also if only one of them has a split, or if the
+/// list has the split validation for every video.
+void check_splits(const std::vector<CaptionedVideo>& videos);
 
 /// Returns the share of the video's time that is held out: 0 or 1 if the list has its split, else `fraction`.
 double held_out_fraction(const CaptionedVideo& video, double fraction);

@@ -34,12 +34,12 @@ class ClipSamples final : public SampleSource {
     std::error_code error;
     std::filesystem::create_directories(config.cache_dir, error);
     if (error) throw_file_error("make the folder", config.cache_dir, error.value());
-    std::vector<CaptionedVideo> videos =
+    const std::vector<CaptionedVideo> videos =
         config.clips.list.empty() ? captioned_by_name(config.files) : read_clip_list(config.clips.list);
-    complete_splits(videos);
+    check_splits(videos);
     const auto trained =
         std::ranges::count_if(videos, [](const auto& each) { return each.split != Split::validation; });
-    if (config.validation_fraction > 0 && !videos.front().split) check_overlaps(videos, config.clips.clip_seconds);
+    if (config.validation_fraction > 0) check_overlaps(videos, config.clips.clip_seconds);
     for (size_t i = 0; i < videos.size(); ++i) {
       const auto report = [&](double fraction) {
         if (progress) progress((static_cast<double>(i) + fraction) / static_cast<double>(videos.size()));
@@ -115,13 +115,14 @@ class ClipSamples final : public SampleSource {
       search.add(picture_of(clip), clip.caption);
     }
     NearestClips right;
-    for (const int64_t i : evaluated) {
-      const Clip& clip = of(Split::validation)[static_cast<size_t>(i)];
+    const std::vector<int64_t> searched = NearestClipSearch::evaluated(std::ssize(evaluated));
+    for (const int64_t i : searched) {
+      const Clip& clip = of(Split::validation)[static_cast<size_t>(evaluated[static_cast<size_t>(i)])];
       const NearestCaptions found = search.nearest_to(picture_of(clip));
       right.by_frame += found.by_frame == clip.caption;
       right.by_color += found.by_color == clip.caption;
     }
-    const auto clips = static_cast<double>(std::ssize(evaluated));
+    const auto clips = static_cast<double>(std::ssize(searched));
     return {right.by_frame / clips, right.by_color / clips};
   }
 

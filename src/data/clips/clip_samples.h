@@ -21,10 +21,11 @@ struct ClipShape {
   std::array<double, 3> mean = {0.5, 0.5, 0.5}, std = {0.5, 0.5, 0.5};
 };
 
-/// Returns the clips of config.files or config.clips.list. Pictures that no earlier job has decoded are decoded into
-/// config.cache_dir in this call. A sample is "frames", float32 [frames, 3, size, size] (in [-1, 1] unless the shape
-/// says otherwise), "tokens" and "targets". Throws UserError for an unreadable file. With config.skip_bad the file is
-/// left out, if at least one is left.
+/// Returns the clips of config.files or config.clips.list. The list decides for videos whose split it has; of each
+/// other video, config.validation_fraction of the time is held out. Pictures that no earlier job has decoded are
+/// decoded into config.cache_dir in this call. A sample is "frames", float32 [frames, 3, size, size] (in [-1, 1] unless
+/// the shape says otherwise), "tokens" and "targets". Throws UserError for an unreadable file. With config.skip_bad the
+/// file is left out, if at least one is left.
 std::unique_ptr<SampleSource> clip_samples(const DataConfig& config, const Tokenizer& tokenizer, const ClipShape& shape,
                                            const std::function<void(double fraction)>& progress);
 

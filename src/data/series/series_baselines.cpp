@@ -1,10 +1,13 @@
 #include "data/series/series_baselines.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "data/evenly_spread.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -96,8 +99,17 @@ int64_t warping_band(int64_t pairs, int64_t length, int64_t channels) {
   return -1;
 }
 
+std::vector<int64_t> compared_series(int64_t train, int64_t held_out, int64_t values, double max_operations) {
+  const double operations =
+      3.0 * static_cast<double>(held_out) * static_cast<double>(values);  // of one training series
+  if (operations * static_cast<double>(train) <= max_operations) return evenly_spread(train, train);
+  if (operations > max_operations) return {};
+  return evenly_spread(train, static_cast<int64_t>(max_operations / operations));
+}
+
 std::vector<Baseline> series_baselines(const std::vector<LabeledSeries>& train,
-                                       const std::vector<LabeledSeries>& held_out, int64_t channels, int64_t classes) {
+                                       const std::vector<LabeledSeries>& held_out, int64_t channels, int64_t classes,
+                                       double max_euclidean_operations) {
   if (held_out.empty()) return {};
   check(!train.empty(), "baselines need a series to know");
   const auto accuracy = [&](const auto& label_of) {
@@ -111,12 +123,19 @@ std::vector<Baseline> series_baselines(const std::vector<LabeledSeries>& train,
 
   std::vector<Baseline> baselines;
   const auto add = [&](const std::string& name, double value) { baselines.push_back({"accuracy", name, value}); };
-  add("1-nearest neighbour",
-      accuracy([&](const LabeledSeries& series) { return nearest_label(series, train, euclidean_distance); }));
+  std::vector<LabeledSeries> compared;
+  for (const int64_t i : compared_series(std::ssize(train), std::ssize(held_out), std::ssize(train.front().values),
+                                         max_euclidean_operations))
+    compared.push_back(train[static_cast<size_t>(i)]);
+  if (!compared.empty())
+    add(compared.size() == train.size()
+            ? "1-nearest neighbor"
+            : fmt::format("1-nearest neighbor of {} of {} series", compared.size(), train.size()),
+        accuracy([&](const LabeledSeries& series) { return nearest_label(series, compared, euclidean_distance); }));
   const int64_t length = std::ssize(train.front().values) / channels;
   const int64_t band = warping_band(2 * std::ssize(train) * std::ssize(held_out), length, channels);
   const std::string warping =
-      std::string("1-nearest neighbour, time warping") + (band < length ? " within a tenth" : "");
+      std::string("1-nearest neighbor, time warping") + (band < length ? " within a tenth" : "");
   const auto add_warping = [&](const std::string& name, const std::vector<LabeledSeries>& known, const auto& seen) {
     add(name, accuracy([&](const LabeledSeries& series) {
           return nearest_label(seen(series), known,

@@ -13,7 +13,8 @@ namespace plimsoll {
 namespace {
 
 constexpr int kPenalties = 13;
-constexpr int64_t kParts = 5;  // parts of a single run
+constexpr int64_t kParts = 5;        // parts of a single run
+constexpr double kRounding = 1e-12;  // a column with a smaller share of variance in its mean square is constant
 
 double penalty_of(int number) {
   return std::pow(10.0, -2 + 0.5 * number);
@@ -39,30 +40,43 @@ void add_row(std::span<double> to, double factor, const double* from) {
   for (size_t i = 0; i < to.size(); ++i) to[i] += factor * from[i];
 }
 
-/// Returns the concatenated inputs, each with mean 0 and a sum of variances of 1 over the fitted samples.
+/// Returns the concatenated inputs, each with mean 0 and a sum of variances of 1 over the fitted samples. Columns that
+/// are constant over these are 0 in all rows.
 std::vector<float> scaled_table(const RidgeSamples& samples, int64_t width) {
   const int64_t rows = samples.fitted + samples.predicted;
+  const auto count = static_cast<double>(samples.fitted);
   std::vector<float> table(static_cast<size_t>(rows * width));
   int64_t column = 0;
   for (const RidgeInput& input : samples.inputs) {
-    const auto value = [&](int64_t row, int64_t i) {
-      return double{input.rows[static_cast<size_t>(row * input.width + i)]};
+    const auto row_of = [&](int64_t row) {
+      return std::span(table).subspan(static_cast<size_t>(row * width + column), static_cast<size_t>(input.width));
     };
-    const auto count = static_cast<double>(samples.fitted);
     std::vector<double> mean(static_cast<size_t>(input.width));
-    for (int64_t row = 0; row < samples.fitted; ++row)
-      for (int64_t i = 0; i < input.width; ++i) mean[static_cast<size_t>(i)] += value(row, i) / count;
-    double variance = 0;
-    for (int64_t row = 0; row < samples.fitted; ++row)
-      for (int64_t i = 0; i < input.width; ++i) {
-        const double deviation = value(row, i) - mean[static_cast<size_t>(i)];
-        variance += deviation * deviation / count;
+    for (int64_t row = 0; row < rows; ++row) {
+      const std::span<float> values = row_of(row);
+      input.read(row, values);
+      for (size_t i = 0; i < mean.size() && row < samples.fitted; ++i) mean[i] += double{values[i]} / count;
+    }
+    std::vector<double> variance(mean.size());
+    for (int64_t row = 0; row < samples.fitted; ++row) {
+      const std::span<const float> values = row_of(row);
+      for (size_t i = 0; i < mean.size(); ++i) {
+        const double deviation = double{values[i]} - mean[i];
+        variance[i] += deviation * deviation / count;
       }
-    const double scale = variance > 0 ? 1 / std::sqrt(variance) : 0;
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t i = 0; i < input.width; ++i)
-        table[static_cast<size_t>(row * width + column + i)] =
-            static_cast<float>((value(row, i) - mean[static_cast<size_t>(i)]) * scale);
+    }
+    // The rounding error of a constant is no scale for the values of predicted rows.
+    double total = 0;
+    for (size_t i = 0; i < mean.size(); ++i) {
+      if (variance[i] <= kRounding * (mean[i] * mean[i] + variance[i])) variance[i] = 0;
+      total += variance[i];
+    }
+    const double scale = total > 0 ? 1 / std::sqrt(total) : 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      const std::span<float> values = row_of(row);
+      for (size_t i = 0; i < mean.size(); ++i)
+        values[i] = variance[i] > 0 ? static_cast<float>((double{values[i]} - mean[i]) * scale) : 0;
+    }
     column += input.width;
   }
   return table;
@@ -111,14 +125,14 @@ struct Moments {
   }
 };
 
-/// Coordinates and measured values of all samples, as inputs of the regression.
+/// Coordinates of all samples, as inputs of the regression. `samples` must outlive it.
 class Regression {
  public:
   Regression(const RidgeSamples& samples, std::vector<double> coordinates, int64_t rank)
-      : rank_(rank),
+      : samples_(samples),
+        rank_(rank),
         targets_(samples.targets),
         coordinates_(std::move(coordinates)),
-        measured_(samples.measured.begin(), samples.measured.end()),
         all_(moments_of(all_rows(samples.fitted))) {}
 
   /// Returns the correlation on `rows`, which are left out of the fit, for each penalty.
@@ -130,7 +144,7 @@ class Regression {
     for (int number = 0; number < kPenalties; ++number) {
       const std::vector<double> weights = ridge_weights(rest.zz, rest.zy, rank_, penalty_of(number));
       VoxelCorrelation correlation(targets_);
-      for (const int64_t row : rows) correlation.add(predicted(rest, weights, row), measured_.data() + row * targets_);
+      for (const int64_t row : rows) correlation.add(predicted(rest, weights, row), measured(row).data());
       correlations.push_back(correlation.mean());
     }
     return correlations;
@@ -142,6 +156,7 @@ class Regression {
     all.center();
     const std::vector<double> weights = ridge_weights(all.zz, all.zy, rank_, penalty);
     std::vector<float> values;
+    values.reserve(static_cast<size_t>((end - first) * targets_));
     for (int64_t row = first; row < end; ++row)
       for (const double value : predicted(all, weights, row)) values.push_back(static_cast<float>(value));
     return values;
@@ -153,9 +168,13 @@ class Regression {
     for (int64_t row = 0; row < count; ++row) rows.push_back(row);
     return rows;
   }
+  std::vector<double> measured(int64_t row) const {
+    const float* values = samples_.measured(row);
+    return {values, values + targets_};
+  }
   Moments moments_of(const std::vector<int64_t>& rows) const {
     Moments moments(rank_, targets_);
-    for (const int64_t row : rows) moments.add(coordinates_.data() + row * rank_, measured_.data() + row * targets_);
+    for (const int64_t row : rows) moments.add(coordinates_.data() + row * rank_, measured(row).data());
     return moments;
   }
   std::vector<double> predicted(const Moments& centered, const std::vector<double>& weights, int64_t row) const {
@@ -166,8 +185,9 @@ class Regression {
     return values;
   }
 
+  const RidgeSamples& samples_;
   int64_t rank_, targets_;
-  std::vector<double> coordinates_, measured_;
+  std::vector<double> coordinates_;
   Moments all_;
 };
 
@@ -179,6 +199,28 @@ std::vector<std::vector<int64_t>> left_out_rows(const RidgeSamples& samples) {
   std::vector<std::vector<int64_t>> parts;
   for (auto& [run, of_run] : rows) parts.push_back(std::move(of_run));
   return parts;
+}
+
+/// Returns the largest number of directions, at most kMaxRidgeRank, with which a regression on `parts` left-out parts
+/// keeps to kMaxRidgeBytes and kMaxRidgeOperations; 0 if one direction exceeds them.
+int64_t max_rank(const RidgeSamples& samples, double width, int64_t parts) {
+  const auto fitted = static_cast<double>(samples.fitted), targets = static_cast<double>(samples.targets);
+  const auto predicted = static_cast<double>(samples.predicted);
+  const double rows = fitted + predicted, fits = static_cast<double>(parts) * kPenalties;
+  const auto fits_limits = [&](double rank) {
+    // The columns and the rows of the coordinates exist at the same time as the table.
+    const double making = 4 * rows * width + 16 * width + 16 * rows * (rank + 1);
+    // Three sets of sums: those of all samples, those without a part, and the part's or the equations and weights.
+    const double fitting =
+        8 * rows * rank + 24 * (rank + 1) * (rank + targets) + 64 * targets + 4 * predicted * targets;
+    const double operations =
+        fits * rank * rank * (rank / 3 + 2 * targets) + 2 * fitted * rank * targets * (kPenalties + 2);
+    return std::max(making, fitting) <= kMaxRidgeBytes && 2 * rows * width * rank <= kMaxRidgeOperations &&
+           operations <= kMaxRidgeOperations;
+  };
+  int64_t rank = kMaxRidgeRank;
+  while (rank > 0 && !fits_limits(static_cast<double>(rank))) --rank;
+  return rank;
 }
 
 }  // namespace
@@ -211,7 +253,7 @@ std::optional<std::vector<double>> ridge_coordinates(const std::vector<float>& t
                                                      int64_t max_rank) {
   const int64_t rows = width > 0 ? std::ssize(table) / width : 0;
   const auto row_of = [&](int64_t row) { return table.data() + row * width; };
-  // Each fitted row's square less its part in the pivots so far.
+  // The squared length of each fitted row, less its part in the pivots so far.
   std::vector<double> left;
   for (int64_t row = 0; row < fitted; ++row) left.push_back(dot(row_of(row), row_of(row), width));
   const double least = fitted > 0 ? 1e-6 * *std::ranges::max_element(left) : 0;  // above float32's rounding error
@@ -238,29 +280,19 @@ std::optional<std::vector<double>> ridge_coordinates(const std::vector<float>& t
 }
 
 std::optional<RidgePrediction> ridge_prediction(const RidgeSamples& samples) {
-  const int64_t rows = samples.fitted + samples.predicted;
-  int64_t width = 0;
-  for (const RidgeInput& input : samples.inputs) {
-    check(std::ssize(input.rows) == rows * input.width, "an input of a ridge regression has not a row for each sample");
-    width += input.width;
-  }
-  check(std::ssize(samples.measured) == samples.fitted * samples.targets && std::ssize(samples.run) == samples.fitted,
-        "the measured values of a ridge regression are not those of its samples");
-  if (samples.fitted < kParts || width == 0 || width > kMaxRidgeNumbers / rows) return std::nullopt;
-  const double operations_of_rank = 2.0 * static_cast<double>(rows) * static_cast<double>(width);
-  const auto max_rank =
-      std::min<int64_t>(kMaxRidgeRank, static_cast<int64_t>(kMaxRidgeOperations / operations_of_rank));
-  const auto coordinates = ridge_coordinates(scaled_table(samples, width), width, samples.fitted, max_rank);
-  if (!coordinates) return std::nullopt;
-  const int64_t rank = std::ssize(*coordinates) / rows;
+  check(std::ssize(samples.run) == samples.fitted, "a ridge regression needs the run of each fitted sample");
+  double numbers = 0;  // in a row; int64_t might overflow
+  for (const RidgeInput& input : samples.inputs) numbers += static_cast<double>(input.width);
+  if (samples.fitted < kParts || numbers == 0) return std::nullopt;
   const std::vector<std::vector<int64_t>> parts = left_out_rows(samples);
-  const auto r = static_cast<double>(rank), targets = static_cast<double>(samples.targets);
-  const double fits = static_cast<double>(std::ssize(parts)) * kPenalties;
-  if (fits * r * r * (r / 3 + 2 * targets) + 2 * static_cast<double>(samples.fitted) * r * targets * (kPenalties + 2) >
-      kMaxRidgeOperations)
-    return std::nullopt;
-
-  const Regression regression(samples, *coordinates, rank);
+  const int64_t most = max_rank(samples, numbers, std::ssize(parts));
+  if (most == 0) return std::nullopt;
+  const auto width = static_cast<int64_t>(numbers);
+  std::optional<std::vector<double>> coordinates =
+      ridge_coordinates(scaled_table(samples, width), width, samples.fitted, most);
+  if (!coordinates) return std::nullopt;
+  const int64_t rows = samples.fitted + samples.predicted, rank = std::ssize(*coordinates) / rows;
+  const Regression regression(samples, std::move(*coordinates), rank);
   std::vector<double> sums(kPenalties);
   for (const std::vector<int64_t>& part : parts) add_row(sums, 1, regression.left_out_correlations(part).data());
   const auto best = std::ranges::max_element(sums) - sums.begin();

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace plimsoll {
@@ -10,16 +12,17 @@ namespace plimsoll {
 /// One input, a row of numbers for each sample.
 struct RidgeInput {
   int64_t width = 0;
-  std::vector<float> rows;  ///< [samples, width]
+  /// Writes all `width` numbers of a sample. Each sample is read at most once.
+  std::function<void(int64_t sample, std::span<float> row)> read;
 };
 
-/// Samples in rows: first those that the regression is fitted to, then those that it predicts.
+/// Samples by number: first those that the regression is fitted to, then those that it predicts.
 struct RidgeSamples {
   int64_t fitted = 0, predicted = 0;
   std::vector<RidgeInput> inputs;
   int64_t targets = 0;
-  std::vector<float> measured;  ///< [fitted, targets]
-  std::vector<int64_t> run;     ///< run of each fitted sample
+  std::function<const float*(int64_t sample)> measured;  ///< [targets], of a fitted sample
+  std::vector<int64_t> run;                              ///< run of each fitted sample
 };
 
 struct RidgePrediction {
@@ -28,18 +31,19 @@ struct RidgePrediction {
   std::vector<float> values;        ///< [predicted, targets]
 };
 
-/// Upper bounds: numbers in the table of all inputs (256 MiB); independent directions of its rows; arithmetic
-/// operations (about ten seconds on one core).
-inline constexpr int64_t kMaxRidgeNumbers = int64_t{1} << 26;
+/// Upper bounds: bytes that a regression holds (the table of all inputs, coordinates, sums of products, predictions);
+/// independent directions of the table's rows; arithmetic operations (about ten seconds on one core).
+inline constexpr double kMaxRidgeBytes = 256.0 * 1024 * 1024;
 inline constexpr int64_t kMaxRidgeRank = 512;
 inline constexpr double kMaxRidgeOperations = 3e10;
 
 /// Returns the predictions of the ridge regression with an intercept, which minimizes the sum of squared errors plus
 /// penalty x the sum of squared weights. Every input has mean 0 over the fitted samples, and is scaled so that the sum
-/// of the variances of its columns is 1: inputs of many columns do not outweigh those of few. The penalty is one of
-/// 10^-2, 10^-1.5, ..., 10^4: that with the highest correlation (VoxelCorrelation) on a run that is left out of the
-/// fit, as the mean over the runs. If all samples are of one run, its fifths are used as runs. Only the inputs of the
-/// predicted samples are read. Returns none if a limit would be exceeded or fewer than 5 samples are fitted.
+/// of the variances of its columns is 1: inputs of many columns do not outweigh those of few. Columns that are constant
+/// over the fitted samples are left out. The penalty is one of 10^-2, 10^-1.5, ..., 10^4: that with the highest
+/// correlation (VoxelCorrelation) on a run that is left out of the fit, as the mean over the runs. If all samples are
+/// of one run, its fifths are used as runs. Only the inputs of the predicted samples are read. Returns none if a limit
+/// would be exceeded or fewer than 5 samples are fitted. Reads no sample if even one direction exceeds a limit.
 std::optional<RidgePrediction> ridge_prediction(const RidgeSamples& samples);
 
 /// Returns the weights [rank, targets] that solve (gram + penalty I) weights = cross by Cholesky's factors. `gram` is

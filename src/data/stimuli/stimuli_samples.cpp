@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "data/stimuli/fmri_responses.h"
 #include "data/stimuli/fmri_series.h"
@@ -98,30 +99,28 @@ class StimuliSamples final : public SampleSource {
 
   /// Returns the correlation of a ridge regression that is fitted to the volumes trained on and sees what the model
   /// sees: the words, frames and mel frames of a sample. None if there are no inputs or more than the limits allow.
+  /// The regression reads inputs and voxels in place, after it has checked its limits.
   std::optional<double> ridge_correlation(const Volumes& evaluated) const {
     const StimuliShape& s = shape_;
     RidgeSamples samples{.fitted = std::ssize(train_), .predicted = std::ssize(evaluated), .targets = s.voxels};
     Volumes volumes = train_;
     volumes.insert(volumes.end(), evaluated.begin(), evaluated.end());
-    const auto add = [&](bool given, int64_t width, float nothing, const auto& fill) {
-      if (!given || std::ssize(volumes) > kMaxRidgeNumbers / width) return given;
-      RidgeInput& input = samples.inputs.emplace_back(RidgeInput{width, {}});
-      input.rows.assign(volumes.size() * static_cast<size_t>(width), nothing);
-      for (size_t i = 0; i < volumes.size(); ++i) fill(volumes[i], input.rows.data() + i * static_cast<size_t>(width));
-      return false;
+    using Fill = void (StimuliSamples::*)(int64_t volume, float* to) const;
+    const auto add = [&](bool given, int64_t width, float nothing, Fill fill) {
+      if (!given) return;
+      samples.inputs.push_back({width, [this, &volumes, nothing, fill](int64_t sample, std::span<float> row) {
+                                  std::ranges::fill(row, nothing);
+                                  (this->*fill)(volumes[static_cast<size_t>(sample)], row.data());
+                                }});
     };
-    const bool too_large =
-        add(!vectors_.empty() || words_.given(), s.text_tokens * s.text_features, 0,
-            [&](int64_t volume, float* to) { fill_words(volume, to); }) ||
-        add(pictures_.given() || !config_.videos.empty(), s.video_frames * 3 * s.video_size * s.video_size, kBlack,
-            [&](int64_t volume, float* to) { fill_frames(volume, to); }) ||
-        add(sounds_.given() || !config_.videos.empty(), s.audio_frames * s.audio_mels, kMelSilence,
-            [&](int64_t volume, float* to) { fill_mel(volume, to); });
-    if (too_large || samples.inputs.empty()) return std::nullopt;
-    for (const int64_t volume : train_) {
-      samples.run.push_back(labels_.run[static_cast<size_t>(volume)]);
-      samples.measured.insert(samples.measured.end(), voxels_of(volume), voxels_of(volume) + s.voxels);
-    }
+    add(!vectors_.empty() || words_.given(), s.text_tokens * s.text_features, 0, &StimuliSamples::fill_words);
+    add(pictures_.given() || !config_.videos.empty(), s.video_frames * 3 * s.video_size * s.video_size, kBlack,
+        &StimuliSamples::fill_frames);
+    add(sounds_.given() || !config_.videos.empty(), s.audio_frames * s.audio_mels, kMelSilence,
+        &StimuliSamples::fill_mel);
+    if (samples.inputs.empty()) return std::nullopt;
+    samples.measured = [&](int64_t sample) { return voxels_of(volumes[static_cast<size_t>(sample)]); };
+    for (const int64_t volume : train_) samples.run.push_back(labels_.run[static_cast<size_t>(volume)]);
     const auto prediction = ridge_prediction(samples);
     if (!prediction) return std::nullopt;
     VoxelCorrelation correlation(s.voxels);

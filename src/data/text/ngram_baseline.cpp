@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "data/evenly_spread.h"
 #include "data/text/ngram_model.h"
 #include "plimsoll/error.h"
 
@@ -25,7 +26,7 @@ void read_piece(const TextDataset& dataset, Split split, int64_t window, std::ve
 }  // namespace
 
 NgramBaseline ngram_baseline(const TextDataset& dataset, const std::vector<int64_t>& held_out, const WindowOrder& order,
-                             int64_t trained, int64_t max_bytes) {
+                             int64_t trained, int64_t max_bytes, int64_t max_targets) {
   check(!held_out.empty(), "there are held-out windows");
   check(trained >= 1 && order.count() == dataset.windows(Split::train), "an order of the windows that were read");
   const int64_t length = dataset.sequence_length();
@@ -42,12 +43,13 @@ NgramBaseline ngram_baseline(const TextDataset& dataset, const std::vector<int64
     baseline.tokens += length;
   }
   model.finish();
-  for (const int64_t window : held_out) {
-    read_piece(dataset, Split::validation, window, targets, piece);
-    for (size_t i = 1; i < piece.size(); ++i)
-      baseline.nats -= std::log(model.probability(std::span(piece).first(i), piece[i]));
+  const std::vector<int64_t> predicted = evenly_spread(std::ssize(held_out), max_targets / length);
+  for (const int64_t i : predicted) {
+    read_piece(dataset, Split::validation, held_out[static_cast<size_t>(i)], targets, piece);
+    for (size_t t = 1; t < piece.size(); ++t)
+      baseline.nats -= std::log(model.probability(std::span(piece).first(t), piece[t]));
   }
-  baseline.nats /= static_cast<double>(std::ssize(held_out) * length);
+  baseline.nats /= static_cast<double>(std::ssize(predicted) * length);
   return baseline;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/evenly_spread.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -22,16 +23,6 @@ void for_windows(const TextDataset& dataset, Split split, const std::vector<int6
   }
 }
 
-/// Returns at most `most` of [0, count), evenly spread; at least one if there is one.
-std::vector<int64_t> spread(int64_t count, int64_t most) {
-  const int64_t taken = std::min(count, std::max<int64_t>(1, most));
-  std::vector<int64_t> numbers;
-  for (int64_t i = 0; i < taken; ++i)
-    numbers.push_back(
-        static_cast<int64_t>(static_cast<double>(count) * static_cast<double>(i) / static_cast<double>(taken)));
-  return numbers;
-}
-
 }  // namespace
 
 TextBaselines text_baselines(const TextDataset& dataset, const std::vector<int64_t>& held_out) {
@@ -44,7 +35,8 @@ TextBaselines text_baselines(const TextDataset& dataset, const std::vector<int64
     return pairs[static_cast<size_t>(before * vocabulary + token)];
   };
   int64_t counted = 0;
-  for_windows(dataset, Split::train, spread(dataset.windows(Split::train), kMaxCountedTokens / dataset.sequence_length()),
+  for_windows(dataset, Split::train,
+              evenly_spread(dataset.windows(Split::train), kMaxCountedTokens / dataset.sequence_length()),
               [&](int64_t before, int64_t token) {
                 ++count[static_cast<size_t>(token)];
                 ++counted;

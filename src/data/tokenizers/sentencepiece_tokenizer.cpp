@@ -32,6 +32,9 @@ constexpr std::string_view kUnknown = "\xef\xbf\xbd";
 constexpr size_t kMaxStretchBytes = size_t{1} * MiB;  // maximum bytes of text without an allowed cut that the library
                                                       // gets whole
 constexpr size_t kMaxKnownWords = 65536, kMaxKnownWordBytes = 64;  // words whose tokens encode() remembers: 16 MiB
+// Part of the fingerprint; its number is raised if the same model encodes a text into other tokens. 2: texts are
+// encoded word by word.
+constexpr std::string_view kEncoding = "sentencepiece 2";
 constexpr int kNothing = 4;  // above the library's highest level: the results report errors
 
 // A protobuf message may be given in parts; the last value of each field holds: normalizer_spec {add_dummy_prefix:
@@ -79,7 +82,7 @@ struct SentencePieceTokenizer::Impl {
   explicit Impl(const std::filesystem::path& file) {
     sentencepiece::logging::SetMinLogLevel(kNothing);
     const std::string bytes = read_model(file);
-    fingerprint = hash_bytes(bytes, hash_bytes("sentencepiece"));
+    fingerprint = hash_bytes(bytes, hash_bytes(kEncoding));
     const auto refuse = [&](std::string_view why) {
       throw UserError(fmt::format("{}: is not a SentencePiece model ({}); data.tokenizer_file names a .model file",
                                   file.string(), why));

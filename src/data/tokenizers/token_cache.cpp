@@ -19,7 +19,8 @@ namespace {
 constexpr std::size_t kBlock = 4 * MiB;  // bytes of text tokenized at a time
 
 // Raised whenever the same text gets other tokens for a reason that no fingerprint shows: the input bytes, the position
-// of end of text. 2: the files have checksums.
+// of end of text. A change of one kind of tokenizer raises the number in its fingerprint instead. 2: the files have
+// checksums.
 constexpr int kCacheFormat = 2;
 
 }  // namespace

@@ -29,8 +29,8 @@ DataKind clips_kind() {
       paths("data.files", &D::files, "videos; the caption is the file's name, - and _ as spaces"),
       path("data.list", &C::list, "(none)",
            "instead of data.files: a file with lines of video, tab, caption and, for a part of the video, tab, start, "
-           "tab, end in seconds; a tab and train or validation at the end of lines hold out whole videos; videos are "
-           "relative to the list"),
+           "tab, end in seconds; a tab and train or validation at the end of a line give the whole video a split, and "
+           "data.validation_fraction divides the others; videos are relative to the list"),
       number("data.clip_seconds", &C::clip_seconds, {.least = 0, .least_open = true, .most = 86400},
              "length of a clip in seconds"),
       number("data.clip_stride", &C::clip_stride, {.least = 0, .most = 86400},

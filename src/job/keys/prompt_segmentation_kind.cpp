@@ -124,11 +124,10 @@ void check_segmentation(const Job& job, const Places& places) {
            "model.encoder.weights is given, and model.encoder.type is compact, which no published weights are of; set "
            "model.encoder.type: tiny_vit");
   if (job.data.type == "slices" && config.channels % 2 == 0)
-    refuse(
-        places.of({"model.channels"}),
-        fmt::format("model.channels is {}; with data.type: slices it must be odd: a slice between as many neighbours "
-                    "on either side",
-                    config.channels));
+    refuse(places.of({"model.channels"}),
+           fmt::format("model.channels is {}; with data.type: slices it must be odd: a slice between as many neighbors "
+                       "on either side",
+                       config.channels));
   if (job.data.type == "pictures" && config.channels != 1 && config.channels != 3)
     refuse(places.of({"model.channels"}),
            fmt::format("model.channels is {}; with data.type: pictures it is 1 (grey) or 3 (red, green, blue)",

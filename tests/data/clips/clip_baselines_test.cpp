@@ -65,5 +65,13 @@ TEST(NearestClipSearch, ComparesBoundedNumbersOfClips) {
   EXPECT_THAT(NearestClipSearch::compared(10, int64_t{1} << 40), ElementsAre(0));
 }
 
+TEST(NearestClipSearch, EvaluatesBoundedNumbersOfClips) {
+  EXPECT_THAT(NearestClipSearch::evaluated(3), ElementsAre(0, 1, 2));
+  EXPECT_TRUE(NearestClipSearch::evaluated(0).empty());
+  const auto many = NearestClipSearch::evaluated(3 * 4096);
+  ASSERT_EQ(many.size(), 4096u);
+  EXPECT_EQ(many[2], 6);
+}
+
 }  // namespace
 }  // namespace plimsoll

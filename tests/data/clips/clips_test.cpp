@@ -103,14 +103,14 @@ TEST(ClipList, GivesWholeVideosASplit) {
   TempFolder folder;
   const auto read = [&](const std::string& text) {
     auto videos = read_clip_list(put_file(folder / "list.tsv", text));
-    complete_splits(videos);
+    check_splits(videos);
     return videos;
   };
   const auto videos = read("a.mp4\ta\nb.mp4\tb\tvalidation\nc.mp4\tc\t1\t2\ttrain\nd.mp4\td\t1\t2\tvalidation\n");
   ASSERT_EQ(videos.size(), 4u);
   std::vector<double> fractions;
   for (const CaptionedVideo& each : videos) fractions.push_back(held_out_fraction(each, 0.25));
-  EXPECT_THAT(fractions, ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(fractions, ElementsAre(0.25, 1, 0, 1));  // a.mp4 has no split
   EXPECT_EQ(videos[3].start, 1);
   EXPECT_EQ(held_out_fraction(read("a.mp4\ta\nb.mp4\tb\n")[1], 0.25), 0.25);
   // Under another name the file is the same.
@@ -119,7 +119,10 @@ TEST(ClipList, GivesWholeVideosASplit) {
   EXPECT_THAT(user_error_of([&] { read("a.mp4\ta\nlink.mp4\tb\tvalidation\n"); }),
               AllOf(HasSubstr("list.tsv:2"), HasSubstr("another split than at"), HasSubstr("list.tsv:1")));
   EXPECT_NO_THROW(read("a.mp4\ta\t0\t1\tvalidation\nlink.mp4\ta\t3\t4\tvalidation\nb.mp4\tb\n"));
+  EXPECT_THAT(user_error_of([&] { read("a.mp4\ta\ttrain\nlink.mp4\tb\n"); }),
+              AllOf(HasSubstr("list.tsv:2"), HasSubstr("another split than at")));
   EXPECT_THAT(user_error_of([&] { read("a.mp4\ta\tvalidation\n"); }), HasSubstr("at least one"));
+  EXPECT_NO_THROW(read("a.mp4\ta\tvalidation\nb.mp4\tb\n"));
 }
 
 // The held-out part of one ends at the start of the other, which is trained on.
@@ -293,7 +296,7 @@ TEST(ClipSamples, ACachedFileThatIsDamagedIsNamed) {
 TEST(ClipSamples, HoldWholeVideosOut) {
   TempFolder folder;
   DataConfig config = three_videos(folder);
-  put_file(folder / "list.tsv", "rising.y4m\tdark\nblack.y4m\tdark\tvalidation\nwhite.y4m\tlight\n");
+  put_file(folder / "list.tsv", "rising.y4m\tdark\ttrain\nblack.y4m\tdark\tvalidation\nwhite.y4m\tlight\ttrain\n");
   const auto samples = samples_of(config, {.frames = 2, .size = 8, .tokens = 16});
   EXPECT_EQ(samples->samples(Split::train), 8);
   ASSERT_EQ(samples->samples(Split::validation), 4);
@@ -310,6 +313,27 @@ TEST(ClipSamples, HoldWholeVideosOut) {
   put_file(folder / "list.tsv", "bad.mp4\tdark\nblack.y4m\tdark\tvalidation\n");
   config.skip_bad = true;
   EXPECT_THAT(user_error_of([&] { samples_of(config, {2, 8, 16}); }), HasSubstr("none of the 1 videos to train on"));
+}
+
+// Of 4 s of white: 2 s and a gap, 1 s held out. The list decides for the other two videos.
+TEST(ClipSamples, DivideTheVideosWithoutASplit) {
+  TempFolder folder;
+  DataConfig config = three_videos(folder);
+  put_file(folder / "list.tsv", "rising.y4m\tdark\ttrain\nblack.y4m\tdark\tvalidation\nwhite.y4m\tlight\n");
+  const ClipShape shape{.frames = 2, .size = 8, .tokens = 16};
+  const auto samples = samples_of(config, shape);
+  EXPECT_EQ(samples->samples(Split::train), 4 + 2);
+  EXPECT_EQ(samples->samples(Split::validation), 4 + 1);
+  config.validation_fraction = 0;
+  const auto whole = samples_of(config, shape);
+  EXPECT_EQ(whole->samples(Split::train), 4 + 4);
+  EXPECT_EQ(whole->samples(Split::validation), 4);
+  // Parts that overlap are refused where the fraction divides them, and only there.
+  config.validation_fraction = 0.25;
+  put_file(folder / "list.tsv", "rising.y4m\tdark\t0\t2\ttrain\nrising.y4m\tdark\t1\t3\ttrain\nwhite.y4m\tlight\n");
+  EXPECT_EQ(samples_of(config, shape)->samples(Split::train), 2 + 2 + 2);
+  put_file(folder / "list.tsv", "white.y4m\tlight\t0\t2\nwhite.y4m\tlight\t1\t3\nrising.y4m\tdark\ttrain\n");
+  EXPECT_THAT(user_error_of([&] { samples_of(config, shape); }), HasSubstr("overlaps"));
 }
 
 TEST(ClipSamples, BaselinesAreBlindOrOfTheNearestClip) {

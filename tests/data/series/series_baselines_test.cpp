@@ -51,6 +51,10 @@ TEST(WarpingDistance, IsTheLeastOfAllPaths) {
         EXPECT_NEAR(warping_distance(a, b, channels, band), wanted, 1e-9) << length << " " << channels << " " << band;
         EXPECT_NEAR(warping_distance(a, b, channels, band, wanted * 1.001), wanted, 1e-9);
         EXPECT_GE(warping_distance(a, b, channels, band, wanted * 0.5), wanted * 0.5);
+        // The first pair is the least of the first row, and no path is below it.
+        double first = 0;
+        for (size_t c = 0; c < static_cast<size_t>(channels); ++c) first += std::pow(double{a[c]} - b[c], 2);
+        EXPECT_EQ(warping_distance(a, b, channels, band, first * 0.999), kInfinity);
       }
 }
 
@@ -74,16 +78,43 @@ TEST(SeriesBaselines, TellWhatWarpingSees) {
                                    held_out = {{late, 0}, {deep, 2}, {flat, 1}, {low, 2}};
   const std::vector<Baseline> baselines = series_baselines(train, held_out, 1, 3);
   ASSERT_EQ(baselines.size(), 4u);
-  EXPECT_EQ(baselines[0].name, "1-nearest neighbour");
+  EXPECT_EQ(baselines[0].name, "1-nearest neighbor");
   EXPECT_EQ(baselines[0].value, 0.5);
-  EXPECT_EQ(baselines[1].name, "1-nearest neighbour, time warping");
+  EXPECT_EQ(baselines[1].name, "1-nearest neighbor, time warping");
   EXPECT_EQ(baselines[1].value, 1.0);
-  EXPECT_EQ(baselines[2].name, "1-nearest neighbour, time warping, each normalized");
+  EXPECT_EQ(baselines[2].name, "1-nearest neighbor, time warping, each normalized");
   EXPECT_EQ(baselines[2].value, 1.0);
   EXPECT_EQ(baselines[3].name, "most frequent class");
   EXPECT_EQ(baselines[3].value, 0.5);
   for (const Baseline& each : baselines) EXPECT_EQ(each.metric, "accuracy");
   EXPECT_TRUE(series_baselines(train, {}, 1, 3).empty());
+}
+
+TEST(ComparedSeries, FollowTheLimitOfOperations) {
+  EXPECT_EQ(compared_series(1000, 100, 600).size(), 1000u);
+  const std::vector<int64_t> some = compared_series(1'000'000, 1024, 600);
+  EXPECT_EQ(some.size(), 5425u);  // 1e10 / (3 x 1024 x 600)
+  EXPECT_EQ(some[1], 1'000'000 / 5425);
+  EXPECT_EQ(compared_series(10, 2, 5, 90), (std::vector<int64_t>{0, 3, 6}));
+  EXPECT_EQ(compared_series(10, 2, 5, 30), (std::vector<int64_t>{0}));
+  EXPECT_TRUE(compared_series(10, 2, 5, 29).empty());
+  EXPECT_TRUE(compared_series(10, int64_t{1} << 40, int64_t{1} << 40).empty());
+}
+
+// 3 x 1 x 2 operations a training series; the nearest of the four is not among the first and the third.
+TEST(SeriesBaselines, CompareSomeSeriesAboveTheLimit) {
+  const std::vector<float> zero = {0, 0}, one = {1, 1}, two = {2, 2}, three = {3, 3};
+  const std::vector<LabeledSeries> train = {{zero, 0}, {one, 1}, {two, 1}, {three, 1}}, held_out = {{one, 1}};
+  const std::vector<Baseline> some = series_baselines(train, held_out, 1, 2, 12);
+  EXPECT_EQ(some.at(0).name, "1-nearest neighbor of 2 of 4 series");
+  EXPECT_EQ(some.at(0).value, 0);  // 0 and 2 are equally near; the first is chosen
+  EXPECT_EQ(some.size(), 4u);
+  const std::vector<Baseline> all = series_baselines(train, held_out, 1, 2, 24);
+  EXPECT_EQ(all.at(0).name, "1-nearest neighbor");
+  EXPECT_EQ(all.at(0).value, 1);
+  const std::vector<Baseline> none = series_baselines(train, held_out, 1, 2, 5);
+  ASSERT_EQ(none.size(), 3u);
+  EXPECT_EQ(none[0].name, "1-nearest neighbor, time warping");
 }
 
 // Series of one shape and other sizes are of one class: only where each is normalized are they near each other.
@@ -94,7 +125,8 @@ TEST(SeriesBaselines, NormalizeEachSeriesAlone) {
   const std::vector<Baseline> baselines = series_baselines(train, held_out, 1, 2);
   EXPECT_EQ(baselines.at(1).value, 0.5);
   EXPECT_EQ(baselines.at(2).value, 1.0);
-  EXPECT_EQ(series_baselines({{flat, 0}, {up, 1}}, {{flat, 0}}, 1, 2).at(2).value, 1.0);
+  // A series that does not vary becomes zeros; NaN would be nearest to none.
+  EXPECT_EQ(series_baselines({{up, 0}, {flat, 1}}, {{flat, 1}}, 1, 2).at(2).value, 1.0);
 }
 
 // Abandoning early keeps the nearest: as the search without it.

@@ -203,9 +203,9 @@ TEST(SeriesSamples, KnowTheirBaselines) {
   const auto baselines = fixture.open()->all_baselines();
   ASSERT_EQ(baselines.size(), 4u);
   EXPECT_EQ(baselines[0].metric, "accuracy");
-  EXPECT_EQ(baselines[0].name, "1-nearest neighbour");
+  EXPECT_EQ(baselines[0].name, "1-nearest neighbor");
   EXPECT_EQ(baselines[0].value, 1.0);
-  EXPECT_EQ(baselines[1].name, "1-nearest neighbour, time warping");
+  EXPECT_EQ(baselines[1].name, "1-nearest neighbor, time warping");
   EXPECT_EQ(baselines[1].value, 1.0);
   EXPECT_EQ(baselines[3].name, "most frequent class");
   EXPECT_EQ(baselines[3].value, 0.5);

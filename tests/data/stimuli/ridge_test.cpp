@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
-#include <set>
+#include <span>
 
 #include "data/stimuli/fmri_responses.h"
 
@@ -66,9 +68,36 @@ TEST(RidgeCoordinates, KeepDotProductsWithTheFittedRows) {
   EXPECT_TRUE(ridge_coordinates(std::vector<float>(60), 3, 20, 4)->empty());
 }
 
+/// Numbers of samples in memory, as RidgeSamples reads them.
+struct Numbers {
+  struct Input {
+    int64_t width = 0;
+    std::vector<float> rows;  // [fitted + predicted, width]
+  };
+  int64_t fitted = 0, predicted = 0;
+  std::vector<Input> inputs;
+  int64_t targets = 0;
+  std::vector<float> measured;  // [fitted, targets]
+  std::vector<int64_t> run;
+
+  std::optional<RidgePrediction> prediction() const {
+    RidgeSamples samples{.fitted = fitted, .predicted = predicted, .targets = targets, .run = run};
+    for (const Input& input : inputs)
+      samples.inputs.push_back({input.width, [&input](int64_t sample, std::span<float> row) {
+                                  ASSERT_EQ(std::ssize(row), input.width);
+                                  std::copy_n(input.rows.begin() + sample * input.width, input.width, row.begin());
+                                }});
+    samples.measured = [this](int64_t sample) {
+      EXPECT_LT(sample, fitted);
+      return measured.data() + sample * targets;
+    };
+    return ridge_prediction(samples);
+  }
+};
+
 /// Samples of two inputs in `runs` runs of 12, and targets that depend on them with `error`.
-RidgeSamples samples_of(int64_t runs, int64_t predicted, float error, unsigned seed) {
-  RidgeSamples samples{.fitted = runs * 12, .predicted = predicted, .targets = 4};
+Numbers samples_of(int64_t runs, int64_t predicted, float error, unsigned seed) {
+  Numbers samples{.fitted = runs * 12, .predicted = predicted, .targets = 4};
   const int64_t rows = samples.fitted + predicted;
   samples.inputs = {{3, noise(rows * 3, seed)}, {20, noise(rows * 20, seed + 1)}};
   for (float& value : samples.inputs[1].rows) value = 40 * value + 7;
@@ -83,10 +112,10 @@ RidgeSamples samples_of(int64_t runs, int64_t predicted, float error, unsigned s
 }
 
 /// Computes the regression by its dual form and Gauss's elimination: predictions of row `of` by a fit to `rows`.
-std::vector<double> by_dual(const RidgeSamples& samples, const std::vector<int64_t>& rows, int64_t of, double penalty) {
+std::vector<double> by_dual(const Numbers& samples, const std::vector<int64_t>& rows, int64_t of, double penalty) {
   const auto n = static_cast<double>(samples.fitted);
   std::vector<double> scale;
-  for (const RidgeInput& input : samples.inputs) {
+  for (const Numbers::Input& input : samples.inputs) {
     double variance = 0;
     for (int64_t i = 0; i < input.width; ++i) {
       double mean = 0, square = 0;
@@ -134,8 +163,8 @@ std::vector<double> by_dual(const RidgeSamples& samples, const std::vector<int64
 }
 
 TEST(RidgePrediction, IsTheDualFormWithThePenaltyOfTheRunsLeftOut) {
-  const RidgeSamples samples = samples_of(3, 5, 1.5f, 4);
-  const auto prediction = ridge_prediction(samples);
+  const Numbers samples = samples_of(3, 5, 1.5f, 4);
+  const auto prediction = samples.prediction();
   ASSERT_TRUE(prediction.has_value());
   double best = -1, best_penalty = 0;
   for (int number = 0; number < 13; ++number) {
@@ -164,35 +193,80 @@ TEST(RidgePrediction, IsTheDualFormWithThePenaltyOfTheRunsLeftOut) {
 }
 
 TEST(RidgePrediction, ChoosesALargerPenaltyForNoisierValues) {
-  const auto clear = ridge_prediction(samples_of(4, 1, 0.01f, 6)), noisy = ridge_prediction(samples_of(4, 1, 6, 6));
+  const auto clear = samples_of(4, 1, 0.01f, 6).prediction(), noisy = samples_of(4, 1, 6, 6).prediction();
   ASSERT_TRUE(clear.has_value() && noisy.has_value());
   EXPECT_LT(clear->penalty, noisy->penalty);
   EXPECT_GT(clear->left_out_correlation, 0.99);
 }
 
 TEST(RidgePrediction, OfOneRunLeavesFifthsOut) {
-  RidgeSamples samples = samples_of(5, 2, 1, 8);
-  const auto by_runs = ridge_prediction(samples);  // each run has 12 samples, as each fifth has
+  Numbers samples = samples_of(5, 2, 1, 8);
+  const auto by_runs = samples.prediction();  // each run has 12 samples, as each fifth has
   samples.run.assign(60, 3);
-  const auto by_fifths = ridge_prediction(samples);
+  const auto by_fifths = samples.prediction();
   ASSERT_TRUE(by_runs.has_value() && by_fifths.has_value());
   EXPECT_EQ(by_runs->penalty, by_fifths->penalty);
   EXPECT_EQ(by_runs->left_out_correlation, by_fifths->left_out_correlation);
 }
 
 TEST(RidgePrediction, KeepsToItsLimits) {
-  RidgeSamples samples = samples_of(5, 2, 1, 9);
+  Numbers samples = samples_of(5, 2, 1, 9);
   samples.inputs = {{1000, noise(62 * 1000, 10)}};
-  EXPECT_TRUE(ridge_prediction(samples).has_value());
+  EXPECT_TRUE(samples.prediction().has_value());
   samples.targets = 100'000;
   samples.measured.assign(size_t{60} * 100'000, 1);
-  EXPECT_FALSE(ridge_prediction(samples).has_value());  // 59 directions of 1e5 targets
-  RidgeSamples few = samples_of(1, 0, 1, 9);
+  EXPECT_FALSE(samples.prediction().has_value());  // 59 directions of 1e5 targets
+  Numbers few = samples_of(1, 0, 1, 9);
   few.fitted = 4;
   few.run.resize(4);
   few.measured.resize(16);
   few.inputs = {{3, noise(12, 1)}};
-  EXPECT_FALSE(ridge_prediction(few).has_value());
+  EXPECT_FALSE(few.prediction().has_value());
+}
+
+// The mean of -1 over 708 rows is not -1 in floating point; the rounding error has no scale.
+TEST(RidgePrediction, LeavesConstantColumnsOut) {
+  Numbers samples = samples_of(59, 2, 6, 11);
+  const auto without = samples.prediction();
+  std::vector<float> constant(710, -1);
+  constant[708] = constant[709] = 0;
+  samples.inputs.push_back({1, constant});
+  const auto alone = samples.prediction();
+  // The same column next to columns that vary.
+  samples.inputs.pop_back();
+  Numbers::Input& input = samples.inputs[0];
+  const std::vector<float> three = input.rows;
+  input = {4, {}};
+  for (size_t row = 0; row < 710; ++row) {
+    input.rows.insert(input.rows.end(), three.begin() + row * 3, three.begin() + row * 3 + 3);
+    input.rows.push_back(constant[row]);
+  }
+  const auto inside = samples.prediction();
+  ASSERT_TRUE(without.has_value() && alone.has_value() && inside.has_value());
+  for (const auto* with : {&*alone, &*inside}) {
+    EXPECT_EQ(with->penalty, without->penalty);
+    for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(with->values[i], without->values[i], 1e-4) << i;
+  }
+}
+
+// Sizes alone show that a limit would be exceeded: nothing is read, and no table is allocated.
+TEST(RidgePrediction, ReadsNothingThatIsTooLarge) {
+  const auto refused = [](const std::vector<int64_t>& widths, int64_t targets) {
+    RidgeSamples samples{.fitted = 60, .predicted = 2, .targets = targets, .run = std::vector<int64_t>(60)};
+    bool has_read = false;
+    for (const int64_t width : widths)
+      samples.inputs.push_back({width, [&](int64_t, std::span<float>) { has_read = true; }});
+    samples.measured = [&](int64_t) -> const float* {
+      ADD_FAILURE() << "measured values were read";
+      return nullptr;
+    };
+    return !ridge_prediction(samples).has_value() && !has_read;
+  };
+  EXPECT_TRUE(refused({1'100'000}, 4));                  // 62 rows of 4 bytes a number: 260 MiB
+  EXPECT_TRUE(refused({400'000, 400'000, 300'000}, 4));  // together
+  EXPECT_TRUE(refused({int64_t{1} << 62, int64_t{1} << 62, int64_t{1} << 62}, 4));
+  EXPECT_TRUE(refused({3}, 3'000'000));  // sums: 112 bytes a target with one direction
+  EXPECT_TRUE(refused({3}, int64_t{1} << 40));
 }
 
 }  // namespace

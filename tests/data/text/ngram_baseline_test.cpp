@@ -92,6 +92,21 @@ TEST_F(NgramBaselineTest, CountsEachWindowOnceWithinItsMemory) {
   EXPECT_TRUE(std::isfinite(small.nats));
 }
 
+// Of ten windows of 16 targets, three have at most 50 targets.
+TEST_F(NgramBaselineTest, PredictsEvenlySpreadWindowsWithinItsTargets) {
+  const TextDataset data(config_of(words(6, 400), 16), *bytes_);
+  const WindowOrder order(data.windows(Split::train), 5, true);
+  const std::vector<int64_t> held_out = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+  ASSERT_GE(data.windows(Split::validation), 10);
+  const auto nats = [&](const std::vector<int64_t>& windows, int64_t max_targets) {
+    return ngram_baseline(data, windows, order, order.count(), MiB * 64, max_targets).nats;
+  };
+  EXPECT_DOUBLE_EQ(nats(held_out, 50), nats({9, 6, 3}, 48));
+  EXPECT_DOUBLE_EQ(nats(held_out, 1), nats({9}, 16));
+  EXPECT_DOUBLE_EQ(nats(held_out, 160), nats(held_out, kMaxNgramTargets));
+  EXPECT_NE(nats(held_out, 50), nats(held_out, 160));
+}
+
 TEST_F(NgramBaselineTest, AWindowOfOneTokenHasPairsOnly) {
   const TextDataset data(config_of(words(4, 100), 1), *bytes_);
   const WindowOrder order(data.windows(Split::train), 5, true);

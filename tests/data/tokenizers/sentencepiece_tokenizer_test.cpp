@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "base/hash.h"
 #include "test_files.h"
 
 namespace plimsoll {
@@ -194,6 +195,12 @@ TEST_F(SentencePieceTest, DifferentModelsHaveDifferentFingerprints) {
   EXPECT_NE(SentencePieceTokenizer(file("llama")).fingerprint(), SentencePieceTokenizer(file("unigram")).fingerprint());
   EXPECT_EQ(make_tokenizer("sentencepiece", file("llama"))->fingerprint(),
             SentencePieceTokenizer(file("llama")).fingerprint());
+}
+
+// Token files from before texts were encoded word by word have other tokens.
+TEST_F(SentencePieceTest, HasAnotherFingerprintThanTheFirstEncoding) {
+  EXPECT_NE(SentencePieceTokenizer(file("unigram")).fingerprint(),
+            hash_bytes(get_file(file("unigram")), hash_bytes("sentencepiece")));
 }
 
 TEST_F(SentencePieceTest, RefusesOtherFilesWithoutPrinting) {
