@@ -70,6 +70,28 @@ TEST_F(CommandLine, VersionIsShownInSpiteOfAWrongVariable) {
               HasSubstr("\ninstructions  not known, because PLIMSOLL_CPU_CAPABILITY is wrong (own kernels)"));
 }
 
+// With LD_DEBUG=files the linker of glibc names each library whose destructors an exit runs.
+TEST_F(CommandLine, AVariableAsksForANormalExit) {
+  const auto outcome_of = [&](const char* asked) {
+    return run_with(
+        [asked] {
+          ::setenv("LD_DEBUG", "files", 1);
+          ::setenv("PLIMSOLL_NORMAL_EXIT", asked, 1);
+        },
+        {"--version"});
+  };
+  const Outcome normal = outcome_of("1");
+  EXPECT_EQ(normal.exit_code, 0);
+  if (normal.err.find("calling init: ") == std::string::npos) GTEST_SKIP() << "no linker of glibc";
+  EXPECT_THAT(normal.err, ::testing::ContainsRegex("calling fini: [^\n]*/libtorch_cpu"));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const Outcome direct = outcome_of("0");
+  EXPECT_EQ(direct.exit_code, 0);
+  EXPECT_EQ(direct.out, normal.out);
+  EXPECT_THAT(direct.err, ::testing::Not(::testing::ContainsRegex("calling fini: [^\n]*/libtorch_cpu")));
+#endif
+}
+
 TEST_F(CommandLine, CompletionIsOfAKnownShell) {
   expect_refusal(run({"completion", "zssh"}), 2, HasSubstr("'zssh' is none; allowed: bash, zsh, fish, man"));
   expect_refusal(run({"completion"}), 2, HasSubstr("TARGET"));
