@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kPenalties = 13;
 constexpr int64_t kParts = 5;        // parts of a single run
-constexpr double kRounding = 1e-12;  // a column with a smaller share of variance in its mean square is constant
+constexpr double kConstantVariance = 1e-12;  // a column with a smaller share of variance in its mean square is constant
 
 double penalty_of(int number) {
   return std::pow(10.0, -2 + 0.5 * number);
@@ -68,7 +68,7 @@ std::vector<float> scaled_table(const RidgeSamples& samples, int64_t width) {
     // The rounding error of a constant is no scale for the values of predicted rows.
     double total = 0;
     for (size_t i = 0; i < mean.size(); ++i) {
-      if (variance[i] <= kRounding * (mean[i] * mean[i] + variance[i])) variance[i] = 0;
+      if (variance[i] <= kConstantVariance * (mean[i] * mean[i] + variance[i])) variance[i] = 0;
       total += variance[i];
     }
     const double scale = total > 0 ? 1 / std::sqrt(total) : 0;
