@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "plan/offload/away.h"
+#include "plan/offload/offload_candidates.h"
 #include "plan/offload/offload_search.h"
 
 namespace plimsoll {

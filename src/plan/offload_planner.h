@@ -6,8 +6,8 @@
 #include <limits>
 #include <optional>
 
-#include "plan/offload/arrangement.h"
-#include "plan/schedules.h"
+#include "plan/offload/offload_variants.h"
+#include "plan/schedule_builder.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {

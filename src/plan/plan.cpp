@@ -8,15 +8,15 @@
 #include <utility>
 
 #include "plan/explain/decision_reasons.h"
-#include "plan/offload/arrangement.h"
+#include "plan/fixed_strategy.h"
+#include "plan/offload/offload_variants.h"
 #include "plan/offload_planner.h"
 #include "plan/passes/group_updates.h"
 #include "plan/passes/update_in_backward.h"
 #include "plan/pipeline.h"
 #include "plan/recompute/recompute_search.h"
-#include "plan/schedules.h"
+#include "plan/schedule_builder.h"
 #include "plan/search_count.h"
-#include "plan/treatment.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

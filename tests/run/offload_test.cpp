@@ -15,7 +15,7 @@
 
 #include "device/cpu_arena.h"
 #include "device/cpu_backend.h"
-#include "plan/placement/lay_out.h"
+#include "plan/placement/assign_offsets.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"

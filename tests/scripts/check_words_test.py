@@ -147,7 +147,7 @@ class Identifiers(Tree):
         self.assertEqual(self.faults({}, "--identifiers"), ["src/plan/plan.cpp:6: moved_bytes: write offloaded_bytes instead"])
 
     def test_code_and_comments_but_no_strings(self):
-        text = '#include "treatment.h"\n// The treatment of moved_bytes.\n// The `treatment`.\nint treatment, a_treatment;\nf("treatment");\n'
+        text = '#include "fixed_strategy.h"\n// The treatment of moved_bytes.\n// The `treatment`.\nint treatment, a_treatment;\nf("treatment");\n'
         self.assertEqual([line for line in self.faults({"src/base/new.cpp": text}, "--identifiers") if "new" in line.split(":")[0]],
                          [f"src/base/new.cpp:{where} instead" for where in
                           ["2: moved_bytes: write offloaded_bytes", "3: treatment: write fixed_strategy",

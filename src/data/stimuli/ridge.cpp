@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int kPenalties = 13;
-constexpr int64_t kParts = 5;        // parts of a single run
+constexpr int64_t kParts = 5;                // parts of a single run
 constexpr double kConstantVariance = 1e-12;  // a column with a smaller share of variance in its mean square is constant
 
 double penalty_of(int number) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "plan/graph/host_updates.h"
-#include "plan/graph/segment_moves.h"
+#include "plan/graph/segment_copies.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

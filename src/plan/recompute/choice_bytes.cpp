@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "plan/graph/segment_moves.h"
+#include "plan/graph/segment_copies.h"
 
 namespace plimsoll {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "plan/recompute/region_weights.h"
-#include "plan/recompute/rerun_cost.h"
+#include "plan/recompute/recompute_cost.h"
+#include "plan/recompute/region_costs.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/placement/lay_out.h"
+#include "plan/placement/assign_offsets.h"
 #include "plan/trace_text.h"
 #include "plimsoll/plan.h"
 

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "plan/passes/offload.h"
-#include "plan/placement/lay_out.h"
+#include "plan/placement/assign_offsets.h"
 #include "plan/random_trace.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/cost_model.h"

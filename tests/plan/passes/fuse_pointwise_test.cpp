@@ -6,7 +6,7 @@
 #include <random>
 
 #include "plan/graph/iteration.h"
-#include "plan/placement/lay_out.h"
+#include "plan/placement/assign_offsets.h"
 #include "plan/recorded_ops.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/plan.h"

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "cost/cost.h"
-#include "plan/placement/lay_out.h"
+#include "plan/placement/assign_offsets.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/trace.h"

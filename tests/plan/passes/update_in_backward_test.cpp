@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/passes/offload.h"
-#include "plan/placement/lay_out.h"
+#include "plan/placement/assign_offsets.h"
 #include "plan/random_trace.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/error.h"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "plan/offload/arrangement.h"
 #include "plan/offload/offload_search.h"
+#include "plan/offload/offload_variants.h"
 #include "plan/pipeline.h"
 #include "plan/recompute/recompute_search.h"
 #include "plimsoll/plan.h"

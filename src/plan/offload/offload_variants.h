@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "plan/offload/away.h"
+#include "plan/offload/offload_candidates.h"
 #include "plan/offload/offload_search.h"
 #include "plan/recompute/recompute_search.h"
 #include "plimsoll/plan.h"
@@ -32,8 +32,8 @@ class Arrangements {
 
   const AwayCandidates& candidates() const { return candidates_; }
 
-  /// Returns the arrangement with `part` of the candidates offloaded (plan/offload/away.h), of which at most
-  /// `host_room` bytes are in host memory. Each is made once.
+  /// Returns the arrangement with `part` of the candidates offloaded (plan/offload/offload_candidates.h), of which at
+  /// most `host_room` bytes are in host memory. Each is made once.
   const Arrangement& at(double part, int64_t host_room) const;
 
  private:

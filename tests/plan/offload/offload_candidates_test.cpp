@@ -1,5 +1,5 @@
 // Tests the choice of the buffers that are offloaded first, and of their fraction.
-#include "plan/offload/away.h"
+#include "plan/offload/offload_candidates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

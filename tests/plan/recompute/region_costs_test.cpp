@@ -1,5 +1,5 @@
 // Tests the costs of regions' choices against a timeline of the whole segment for each.
-#include "plan/recompute/region_weights.h"
+#include "plan/recompute/region_costs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "plan/treatment.h"
+#include "plan/fixed_strategy.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "plan/graph/segment_moves.h"
+#include "plan/graph/segment_copies.h"
 
 #include <algorithm>
 

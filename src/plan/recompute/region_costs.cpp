@@ -1,4 +1,4 @@
-#include "plan/recompute/region_weights.h"
+#include "plan/recompute/region_costs.h"
 
 #include <algorithm>
 

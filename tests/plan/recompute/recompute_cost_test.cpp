@@ -1,5 +1,5 @@
 // Tests that incrementally updated costs are those that are counted from the beginning.
-#include "plan/recompute/rerun_cost.h"
+#include "plan/recompute/recompute_cost.h"
 
 #include <gtest/gtest.h>
 

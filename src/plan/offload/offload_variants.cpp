@@ -1,4 +1,4 @@
-#include "plan/offload/arrangement.h"
+#include "plan/offload/offload_variants.h"
 
 #include "plimsoll/trace.h"
 

@@ -1,4 +1,4 @@
-#include "plan/passes/late_initialisation.h"
+#include "plan/passes/sink_initialization.h"
 
 #include <algorithm>
 #include <unordered_map>

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "plan/offload/arrangement.h"
+#include "plan/offload/offload_variants.h"
 #include "plan/offload_planner.h"
-#include "plan/schedules.h"
+#include "plan/schedule_builder.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {

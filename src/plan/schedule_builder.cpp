@@ -1,4 +1,4 @@
-#include "plan/schedules.h"
+#include "plan/schedule_builder.h"
 
 #include <algorithm>
 #include <limits>

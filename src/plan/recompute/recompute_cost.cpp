@@ -1,4 +1,4 @@
-#include "plan/recompute/rerun_cost.h"
+#include "plan/recompute/recompute_cost.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,10 +1,10 @@
-#include "plan/offload/away.h"
+#include "plan/offload/offload_candidates.h"
 
 #include <algorithm>
 #include <map>
 #include <string_view>
 
-#include "plan/graph/segment_moves.h"
+#include "plan/graph/segment_copies.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

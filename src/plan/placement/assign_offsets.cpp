@@ -1,4 +1,4 @@
-#include "plan/placement/lay_out.h"
+#include "plan/placement/assign_offsets.h"
 
 #include <algorithm>
 #include <utility>
