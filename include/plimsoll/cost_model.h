@@ -84,8 +84,8 @@ double seconds_of(const CostModel& model, const Op& op);
 
 /// Returns the seconds of one copy of `bytes` bytes between device and host.
 double copy_seconds(const CostModel& model, int64_t bytes);
-/// Returns the seconds of one copy of `bytes` bytes between the device and `far`.
-double copy_seconds(const CostModel& model, int64_t bytes, Memory far);
+/// Returns the seconds of one copy of `bytes` bytes between the device and `offload_memory`.
+double copy_seconds(const CostModel& model, int64_t bytes, Memory offload_memory);
 
 /// Returns the seconds of one exchange between ranks in which each rank sends `bytes` bytes to the others, without the
 /// work of the ranks on their own memory. Returns 0 without a link (`peer_link` is 0).

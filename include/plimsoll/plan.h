@@ -116,7 +116,7 @@ struct MemoryUse {
 };
 
 /// Opaque: the fusions that the device supports (trace/pointwise.h).
-struct Fusing;
+struct FusionRules;
 
 /// Returns the scratch of an op's kernel on the device planned for, in bytes: by a rule for the operator, or as
 /// measured in a run. nullopt: not known; planned as 0 and measured in the first step.
@@ -125,18 +125,18 @@ using WorkspaceModel = std::function<std::optional<int64_t>(const Op&)>;
 /// A set of budgets and fixed choices for a plan.
 struct PlanOptions {
   Budget budget;
-  bool thorough = true;       ///< false: return the first plan that fits, whatever its time
-  int64_t micro_batches = 1;  ///< micro batches of a step: the work for one micro batch counts this often
+  bool minimize_step_time = true;  ///< false: return the first plan that fits, whatever its time
+  int64_t micro_batches = 1;       ///< micro batches of a step: the work for one micro batch counts this often
   Choice gradient_checkpointing = Choice::automatic;  ///< `automatic`: only if the step does not fit without
   std::string checkpointed_module;                    ///< `on`: only blocks within this module ("llm"); empty: all
   /// `automatic`: used if the step does not fit, or is slower, without it. `on`: UserError if the trace does not allow
   /// it.
   Choice update_in_backward = Choice::off;
-  std::shared_ptr<const Fusing> fusing;   ///< fusions that the device supports; null: none
-  WorkspaceModel workspace;               ///< empty: no kernel uses scratch
-  CostModel cost = generic_cost_model();  ///< rates by which times are predicted
-  SolverParameters solver;                ///< limits of the searches
-  std::function<void()> on_schedule;      ///< called before each candidate schedule is computed; may throw
+  std::shared_ptr<const FusionRules> fusion_rules;  ///< fusions that the device supports; null: none
+  WorkspaceModel workspace;                         ///< empty: no kernel uses scratch
+  CostModel cost = generic_cost_model();            ///< rates by which times are predicted
+  SolverParameters solver;                          ///< limits of the searches
+  std::function<void()> on_schedule;                ///< called before each candidate schedule is computed; may throw
 };
 
 /// A prediction of the cost model for each part of a step, in seconds.
@@ -150,9 +150,9 @@ struct StepTime {
   double finish = 0;      ///< rest of the update after `last`, or after a remainder with updates
   double recompute = 0;   ///< part of micro, and of accumulate, that recomputed ops take
   double offload = 0;     ///< part of micro, and of accumulate, in which ops wait for copies to and from host memory
-  double update_offload = 0;   ///< part of update in which ops wait for copies
-  double recompute_bound = 0;  ///< lower bound of `recompute` + `offload` over all choices that fit the budget; the
-                               ///< choice is optimal if it reaches the bound
+  double update_offload = 0;         ///< part of update in which ops wait for copies
+  double recompute_lower_bound = 0;  ///< lower bound of `recompute` + `offload` over all choices that fit the budget;
+                                     ///< the choice is optimal if it reaches the bound
 
   /// Returns the time of recomputed ops as a fraction of the time of all other ops.
   double recompute_share() const {
@@ -211,12 +211,13 @@ struct Plan {
   StepTime time;
   bool checkpointed = false;  ///< true: activations are recomputed
   bool update_in_backward = false;
-  int64_t fused_ops = 0;          ///< recorded ops that run within others, over all segments
-  int64_t moved_bytes = 0;        ///< bytes of saved values that are copied to host memory and back in each micro batch
-  int64_t moved_state_bytes = 0;  ///< bytes of optimizer state in host memory or on disk
-  int64_t moved_gradient_bytes = 0;  ///< bytes of gradients in host memory or on disk
+  int64_t fused_ops = 0;  ///< recorded ops that run within others, over all segments
+  int64_t offloaded_saved_bytes =
+      0;  ///< bytes of saved values that are copied to host memory and back in each micro batch
+  int64_t offloaded_state_bytes = 0;     ///< bytes of optimizer state in host memory or on disk
+  int64_t offloaded_gradient_bytes = 0;  ///< bytes of gradients in host memory or on disk
   /// Bytes of parameters in host memory or on disk, which are copied in for each use.
-  int64_t moved_parameter_bytes = 0;
+  int64_t offloaded_parameter_bytes = 0;
   int64_t host_updates = 0;  ///< number of parameters whose update runs on the host
   std::vector<Reason> reasons;
   PlanChoices choices;  ///< choices that the passes applied
@@ -251,7 +252,7 @@ class Planner {
 
   /// Returns a cheap, approximate lower bound of the step time in seconds under `budget` bytes. It is for budgets that
   /// need recomputation and a long search. Returns 0 if no bound is known; call plan() then.
-  double least_seconds(int64_t budget) const;
+  double step_seconds_lower_bound(int64_t budget) const;
 
  private:
   struct Impl;

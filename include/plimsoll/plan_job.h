@@ -78,7 +78,8 @@ struct PlanTarget {
   CostModel cost;              ///< rates of the device
   Budget budget;
   std::string budget_reason;  ///< reason for the size of the budget
-  bool thorough = true;       ///< false: return the first plan that shows that the job fits; another plan may be faster
+  bool minimize_step_time =
+      true;              ///< false: return the first plan that shows that the job fits; another plan may be faster
   bool bfloat16 = true;  ///< true: the device computes in bfloat16; otherwise float16 is the dtype of mixed precision
   /// Measured speed of 16-bit matmuls as a multiple of float32's; 0: not measured.
   double bfloat16_products = 0, float16_products = 0;
@@ -124,10 +125,10 @@ TrainingOptions options_of(const Job& job);
 /// Returns the micro batch sizes that the planner tries for a batch, ascending; the batch itself is the last. They are
 /// its divisors. If two of these are more than a factor of two from each other, sizes between them are added, whose
 /// last micro batch is smaller.
-std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size);
+std::vector<int64_t> candidate_micro_batches(int64_t batch_size);
 
 /// Records and plans the job, without its data. If the micro batch is `auto`, the plan has the one of
-/// micro_batches_to_weigh() with the least predicted time a step among those that fit the budget. If the precision is
+/// candidate_micro_batches() with the least predicted time a step among those that fit the budget. If the precision is
 /// `auto`, it has the faster of 32-true and mixed among those that fit. bf16-true changes the result, so it is used
 /// only if neither fits. plan.fits says whether the plan fits; the minimum budget is over every open choice. Throws
 /// UserError as step_of() and record_step() do. record_step throw.

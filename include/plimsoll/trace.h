@@ -132,7 +132,7 @@ struct Op {
   /// exchange. The op with `wait` has no `call`; its arguments are the exchange's target and its source. Between them
   /// no op touches the target or writes to the source. Exchanges are done in the order in which they were started.
   CopyStage exchange = CopyStage::none;
-  Memory far = Memory::host;  ///< for a copy: the memory on the other side, host or disk
+  Memory offload_memory = Memory::host;  ///< for a copy: the memory on the other side, host or disk
   std::shared_ptr<const OpCall> call;
 };
 

@@ -107,10 +107,10 @@ std::string unknown_option(const CLI::App& app, const CLI::App& place, const std
       if (option.size() > 4 && each.size() > 4 && (each.starts_with(option) || option.starts_with(each)))
         return fmt::format("{}; did you mean '{}'?", message, each);
   }
-  std::vector<std::string> elsewhere;
+  std::vector<std::string> other_commands;
   for (const CLI::App* command : app.get_subcommands({}))
-    if (command != &place && has(option_names(*command), option)) elsewhere.push_back(command->get_name());
-  if (!elsewhere.empty()) message += fmt::format("; it is one of plimsoll {}", fmt::join(elsewhere, " and "));
+    if (command != &place && has(option_names(*command), option)) other_commands.push_back(command->get_name());
+  if (!other_commands.empty()) message += fmt::format("; it is one of plimsoll {}", fmt::join(other_commands, " and "));
   if (!job || !option.starts_with("--")) return message;
   if (const std::vector<std::string> keys = keys_meant_by(name); keys.size() == 1) {
     // A section's name alone usually means its kind: --optimizer adamw.

@@ -93,15 +93,16 @@ double copy_seconds(const CostModel& model, int64_t bytes) {
   return copy_seconds(model, bytes, Memory::host);
 }
 
-double copy_seconds(const CostModel& model, int64_t bytes, Memory far) {
-  const double link = far == Memory::disk ? model.disk_link : model.host_link;
+double copy_seconds(const CostModel& model, int64_t bytes, Memory offload_memory) {
+  const double link = offload_memory == Memory::disk ? model.disk_link : model.host_link;
   return link > 0 ? static_cast<double>(bytes) / link : std::numeric_limits<double>::infinity();
 }
 
 double seconds_of(const CostModel& model, const Op& op) {
   if (op.copy == CopyStage::wait) return 0;  // a wait takes no time by itself; its delay depends on the ops before it
   if (op.copy == CopyStage::start)
-    return model.overhead_seconds + (model.copies_overlap ? 0 : copy_seconds(model, op.bytes_moved / 2, op.far));
+    return model.overhead_seconds +
+           (model.copies_overlap ? 0 : copy_seconds(model, op.bytes_moved / 2, op.offload_memory));
   if (op.on_host && model.copies_overlap)
     return model.host_bytes > 0 ? model.overhead_seconds + static_cast<double>(op.bytes_moved) / model.host_bytes
                                 : std::numeric_limits<double>::infinity();

@@ -22,7 +22,7 @@ void SegmentClock::run(const Op& op) {
   if (op.copy == CopyStage::wait && found != copied_.end()) now_ = std::max(now_, found->second);
   if (op.copy == CopyStage::start && model_.copies_overlap) {
     double& free = copies_free_[trace_.buffers[target].on_device() ? 1 : 0];
-    copied_[target] = free = std::max(free, now_) + copy_seconds(model_, op.bytes_moved / 2, op.far);
+    copied_[target] = free = std::max(free, now_) + copy_seconds(model_, op.bytes_moved / 2, op.offload_memory);
   }
 }
 

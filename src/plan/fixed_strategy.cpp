@@ -4,20 +4,23 @@
 
 namespace plimsoll {
 
-Treatment::Treatment(const Schedules& schedules, const Arrangements* arrangements, KeptValues kept, Plan at_once)
-    : schedules_(schedules), kept_(std::move(kept)), at_once_(std::move(at_once)) {
-  if (arrangements) elsewhere_.emplace(schedules_, *arrangements, &kept_);
+FixedStrategy::FixedStrategy(const ScheduleBuilder& builder, const OffloadVariants* variants, KeptValues kept,
+                             Plan without_offload)
+    : builder_(builder), kept_(std::move(kept)), without_offload_(std::move(without_offload)) {
+  if (variants) offload_planner_.emplace(builder_, *variants, &kept_);
 }
 
-const Plan& Treatment::leanest() const {
-  const bool less = elsewhere_ && elsewhere_->leanest() && elsewhere_->leanest()->peak_bytes < at_once_.peak_bytes;
-  return less ? *elsewhere_->leanest() : at_once_;
+const Plan& FixedStrategy::min_memory_plan() const {
+  const bool less = offload_planner_ && offload_planner_->min_memory_plan() &&
+                    offload_planner_->min_memory_plan()->peak_bytes < without_offload_.peak_bytes;
+  return less ? *offload_planner_->min_memory_plan() : without_offload_;
 }
 
-Plan Treatment::plan(std::optional<int64_t> budget) const {
-  if (schedules_.fits(at_once_, budget)) return at_once_;
-  if (!elsewhere_ || !elsewhere_->leanest() || *budget < leanest().peak_bytes) return leanest();
-  return elsewhere_->choose(*budget, at_once_);
+Plan FixedStrategy::plan(std::optional<int64_t> budget) const {
+  if (builder_.fits(without_offload_, budget)) return without_offload_;
+  if (!offload_planner_ || !offload_planner_->min_memory_plan() || *budget < min_memory_plan().peak_bytes)
+    return min_memory_plan();
+  return offload_planner_->choose(*budget, without_offload_);
 }
 
 }  // namespace plimsoll

@@ -14,28 +14,30 @@
 namespace plimsoll {
 
 /// A fixed recomputation strategy of a step, with its plans for any budget.
-class Treatment {
+class FixedStrategy {
  public:
-  /// Keeps references to `schedules` and `arrangements`, which is null if there is no host memory or disk. `at_once` is
-  /// the plan that keeps `kept` and offloads nothing.
-  Treatment(const Schedules& schedules, const Arrangements* arrangements, KeptValues kept, Plan at_once);
-  Treatment(const Treatment&) = delete;
-  Treatment& operator=(const Treatment&) = delete;
+  /// Keeps references to `builder` and `variants`, which is null if there is no host memory or disk. `without_offload`
+  /// is the plan that keeps `kept` and offloads nothing.
+  FixedStrategy(const ScheduleBuilder& builder, const OffloadVariants* variants, KeptValues kept, Plan without_offload);
+  FixedStrategy(const FixedStrategy&) = delete;
+  FixedStrategy& operator=(const FixedStrategy&) = delete;
 
-  const Plan& at_once() const { return at_once_; }
+  const Plan& without_offload() const { return without_offload_; }
   /// Returns the plan of this strategy with the smallest peak on the device.
-  const Plan& leanest() const;
-  /// Returns the plan with the least step time within `budget`; if none fits, leanest().
+  const Plan& min_memory_plan() const;
+  /// Returns the plan with the least step time within `budget`; if none fits, min_memory_plan().
   Plan plan(std::optional<int64_t> budget) const;
   /// Returns a lower bound of the step time in seconds over all plans of this strategy: copies only add time, and only
   /// updates may run on the host.
-  double least_seconds() const { return schedules_.step_of(at_once_) - schedules_.update_seconds_saved(); }
+  double step_seconds_lower_bound() const {
+    return builder_.step_seconds(without_offload_) - builder_.update_seconds_saved();
+  }
 
  private:
-  const Schedules& schedules_;
+  const ScheduleBuilder& builder_;
   const KeptValues kept_;
-  const Plan at_once_;
-  std::optional<OffloadPlanner> elsewhere_;
+  const Plan without_offload_;
+  std::optional<OffloadPlanner> offload_planner_;
 };
 
 }  // namespace plimsoll

@@ -16,29 +16,30 @@ namespace plimsoll {
 class OffloadPlanner {
  public:
   /// Keeps references to all arguments. `pinned`: the kept values are fixed; null: they are chosen as well.
-  OffloadPlanner(const Schedules& schedules, const Arrangements& arrangements, const KeptValues* pinned);
+  OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* pinned);
 
   /// Returns the plan with the smallest peak on the device; nullopt: even that plan does not fit into host memory and
   /// disk.
-  const std::optional<Plan>& leanest() const { return leanest_; }
+  const std::optional<Plan>& min_memory_plan() const { return min_memory_plan_; }
 
   /// Returns whether keeping `kept` may fit a budget in bytes, by live bytes and with everything offloaded that can be.
   bool may_fit(const KeptValues& kept, int64_t budget) const;
 
   /// Returns the plan with the least step time within `budget` bytes, if it is faster than `best` or `best` does not
-  /// fit; otherwise `best`. leanest() must have a value.
+  /// fit; otherwise `best`. min_memory_plan() must have a value.
   Plan choose(int64_t budget, Plan best) const;
 
  private:
-  std::optional<Plan> leanest_with(double part, bool host_updates, bool by_value) const;
-  bool blocks_are_leaner(double part) const;
+  std::optional<Plan> min_memory_plan_with(double fraction, bool host_updates, bool by_value) const;
+  bool blocks_need_less_memory(double fraction) const;
 
   const PlanOptions& options_;
-  const Schedules& schedules_;
-  const Arrangements& arrangements_;
+  const ScheduleBuilder& builder_;
+  const OffloadVariants& variants_;
   const KeptValues* const pinned_;
-  std::optional<Plan> leanest_;
-  int64_t least_by_value_ = std::numeric_limits<int64_t>::max();  // peak of the best plan without block checkpointing
+  std::optional<Plan> min_memory_plan_;
+  int64_t min_peak_by_value_ =
+      std::numeric_limits<int64_t>::max();  // peak of the best plan without block checkpointing
 };
 
 }  // namespace plimsoll

@@ -90,7 +90,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   const PlanOptions& options = in.options;
   const PlanChoices& choices = in.choices;
   // A trace without training segments is placed as prepared.
-  const Fusing* const fusing = plan.trace.segment("micro") ? options.fusing.get() : nullptr;
+  const FusionRules* const fusion_rules = plan.trace.segment("micro") ? options.fusion_rules.get() : nullptr;
   PassRunner run(plan, first, last, in.observer);
 
   run.begin(Stage::prepare);
@@ -106,7 +106,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
            [&](Trace trace) { return gather_late(std::move(trace), options.gradient_checkpointing == Choice::off); });
   // Before the searches, so that none counts or recomputes dead ops.
   run.pass("remove_dead_ops", true, remove_dead_ops);
-  run.pass("initialise_late", true, initialise_late);
+  run.pass("initialise_late", true, sink_initialization);
 
   // The searches choose here, on the prepared trace.
 
@@ -117,7 +117,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   run.pass("recompute", choices.recompute,
            [&](Trace trace) { return recompute(std::move(trace), recompute_choices(in)); });
   // After recompute, whose ops may read parameters.
-  run.pass("settle_updates", choices.recompute, settle_updates);
+  run.pass("settle_updates", choices.recompute, sink_updates);
   // After recompute, whose ops may read offloaded buffers.
   run.pass("offload", choices.offload, [&](Trace trace) {
     const OffloadChoice choice = offload_choice(trace, in);
@@ -126,13 +126,15 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
 
   run.begin(Stage::merging);
   // Norms first: a chain that includes a norm's sum would leave the norm unmerged.
-  run.pass("fuse_norms", fusing != nullptr, [&](Trace trace) {
-    return fuse_norms(std::move(trace), *fusing, in.cost, options.workspace, options.solver.merging);
+  run.pass("fuse_norms", fusion_rules != nullptr, [&](Trace trace) {
+    return fuse_norms(std::move(trace), *fusion_rules, in.cost, options.workspace, options.solver.merging);
   });
-  run.pass("fuse_pointwise", fusing != nullptr,
-           [&](Trace trace) { return fuse_pointwise(std::move(trace), *fusing, in.cost, options.solver.merging); });
-  run.pass("group_updates", fusing && fusing->updates,
-           [&](Trace trace) { return group_updates(std::move(trace), *fusing->updates, options.solver.merging); });
+  run.pass("fuse_pointwise", fusion_rules != nullptr, [&](Trace trace) {
+    return fuse_pointwise(std::move(trace), *fusion_rules, in.cost, options.solver.merging);
+  });
+  run.pass("group_updates", fusion_rules && fusion_rules->updates, [&](Trace trace) {
+    return group_updates(std::move(trace), *fusion_rules->updates, options.solver.merging);
+  });
 
   run.begin(Stage::overlap);
   // After merging, which moves ops next to each other.
@@ -142,7 +144,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
 
   run.begin(Stage::placement);
   run.step("placement", [&](Plan placed) {
-    lay_out(placed, options);
+    assign_offsets(placed, options);
     placed.choices = choices;
     placed.fused_ops = fused_ops_of(placed.trace);
     return placed;

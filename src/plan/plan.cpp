@@ -81,102 +81,109 @@ struct Planner::Impl {
   const PlanOptions options;
 
   Impl(const Trace& trace, const PlanOptions& plan_options, bool updates_in_backward)
-      : options(plan_options), in_backward(updates_in_backward), schedules(trace, options, updates_in_backward) {
-    search = schedules.search();
+      : options(plan_options), in_backward(updates_in_backward), builder(trace, options, updates_in_backward) {
+    search = builder.search();
     if (!search) return;
     const bool disk = options.budget.disk > 0 && options.cost.disk_link > 0;
     if ((options.budget.host > 0 || disk) && options.cost.host_link > 0)
-      arrangements.emplace(schedules.trace(), *search, options, apply_choices);
+      variants.emplace(builder.trace(), *search, options, apply_choices);
     if (options.gradient_checkpointing != Choice::automatic) {
-      treatment(options.gradient_checkpointing);
+      fixed_strategy(options.gradient_checkpointing);
       return;
     }
-    leanest = schedules.with(search->leanest());
+    min_memory_plan = builder.build(search->min_memory_solution());
     // For a large step the keep-all plan is placed only if it may have the smallest peak, and only when it is needed.
-    if (schedules.small() || schedules.least_at_once() <= leanest->peak_bytes) whole();
-    look_for_leaner();
-    if (arrangements) elsewhere.emplace(schedules, *arrangements, nullptr);
+    if (builder.small() || builder.keep_all_peak_bound() <= min_memory_plan->peak_bytes) keep_all_plan();
+    improve_min_memory_plan();
+    if (variants) offload_planner.emplace(builder, *variants, nullptr);
   }
 
   /// Returns the minimum budget in bytes.
   int64_t minimum() const {
-    if (!search) return schedules.unchanged().peak_bytes;
-    return leanest_of_all().peak_bytes;
+    if (!search) return builder.build_as_recorded().peak_bytes;
+    return min_memory_plan_of_all().peak_bytes;
   }
 
   Plan plan(std::optional<int64_t> budget) const {
     const auto start = std::chrono::steady_clock::now();
-    Plan plan = !search ? schedules.unchanged() : choose(budget);
-    plan.fits = schedules.fits(plan, budget);
+    Plan plan = !search ? builder.build_as_recorded() : choose(budget);
+    plan.fits = builder.fits(plan, budget);
     plan.budget = options.budget;
     plan.budget.device = budget;
     plan.update_in_backward = in_backward;
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
-    if (plan.fits) plan = schedules.with_overlap(std::move(plan), budget);
+    if (plan.fits) plan = builder.with_overlap(std::move(plan), budget);
     if (in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
-    if (plan.fused_ops > 0) plan.reasons.push_back(fusing_reason(options, plan));
+    if (plan.fused_ops > 0) plan.reasons.push_back(fusion_reason(options, plan));
     if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups > 0)
       plan.reasons.push_back(grouping_reason(options, grouped));
     if (plan.choices.exchange_limit_bytes >= 0) plan.reasons.push_back(overlap_reason(options, plan));
-    plan = schedules.validated(std::move(plan));
+    plan = builder.validated(std::move(plan));
     plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return plan;
   }
 
   /// Returns an approximate lower bound of the step time in seconds: the keep-all plan, less the updates that may run
   /// on the host.
-  double least_seconds() const {
-    if (!search) return schedules.step_of(schedules.unchanged());
+  double step_seconds_lower_bound() const {
+    if (!search) return builder.step_seconds(builder.build_as_recorded());
     const bool pinned = options.gradient_checkpointing != Choice::automatic;
-    return (pinned ? treatment(options.gradient_checkpointing).least_seconds() : least_seconds_in_turn()) -
-           schedules.overlap_seconds_saved();
+    return (pinned ? fixed_strategy(options.gradient_checkpointing).step_seconds_lower_bound()
+                   : serial_step_seconds_lower_bound()) -
+           builder.overlap_seconds_saved();
   }
 
-  double step_of(const Plan& plan) const { return schedules.step_of(plan); }
+  double step_seconds(const Plan& plan) const { return builder.step_seconds(plan); }
 
   /// Returns a lower bound of the step time in seconds under `budget` bytes: keep-all, plus the least recomputation. It
   /// is for a large step without host memory or disk, and a budget below the peak of keep-all. 0: no bound is known.
-  double least_seconds_under(int64_t budget) const {
-    if (!search || schedules.small() || arrangements || options.gradient_checkpointing != Choice::automatic) return 0;
-    if (budget < minimum() || schedules.least_at_once() <= budget) return 0;
-    const int64_t bound = search->bound(schedules.limit_under(budget, leanest->persistent_bytes));
+  double step_seconds_lower_bound_under(int64_t budget) const {
+    if (!search || builder.small() || variants || options.gradient_checkpointing != Choice::automatic) return 0;
+    if (budget < minimum() || builder.keep_all_peak_bound() <= budget) return 0;
+    const int64_t lower_bound = search->lower_bound(builder.transient_limit(budget, min_memory_plan->persistent_bytes));
     // The last micro batch may be smaller than those that the bound is for.
-    const auto whole_ones =
-        static_cast<double>(options.micro_batches - (schedules.trace().segment("remainder") ? 1 : 0));
-    return schedules.seconds_at_once() - schedules.overlap_seconds_saved() +
-           options.solver.unmerged_recompute_fraction * static_cast<double>(bound) * 1e-12 * whole_ones;
+    const auto full_micro_batches =
+        static_cast<double>(options.micro_batches - (builder.trace().segment("remainder") ? 1 : 0));
+    return builder.keep_all_step_seconds() - builder.overlap_seconds_saved() +
+           options.solver.unmerged_recompute_fraction * static_cast<double>(lower_bound) * 1e-12 * full_micro_batches;
   }
 
  private:
-  /// Returns least_seconds() without overlap of exchanges with other ops.
-  double least_seconds_in_turn() const { return schedules.step_of(whole()) - schedules.update_seconds_saved(); }
+  /// Returns step_seconds_lower_bound() without overlap of exchanges with other ops.
+  double serial_step_seconds_lower_bound() const {
+    return builder.step_seconds(keep_all_plan()) - builder.update_seconds_saved();
+  }
 
-  const Treatment& treatment(Choice choice) const {
-    auto& made = choice == Choice::on ? blocks : everything;
+  const FixedStrategy& fixed_strategy(Choice choice) const {
+    auto& made = choice == Choice::on ? block_strategy : keep_all_strategy;
     if (made) return *made;
-    const Arrangements* const others = arrangements ? &*arrangements : nullptr;
-    RecomputeAnswer answer =
-        choice == Choice::on ? search->drop_blocks(options.checkpointed_module) : search->keep_everything();
+    const OffloadVariants* const others = variants ? &*variants : nullptr;
+    RecomputeSolution solution =
+        choice == Choice::on ? search->checkpoint_blocks(options.checkpointed_module) : search->keep_all_solution();
     const bool known = choice == Choice::off && options.gradient_checkpointing == Choice::automatic;
-    Plan at_once = known ? whole() : schedules.with(answer);
-    made = std::make_unique<Treatment>(schedules, others, std::move(answer.kept), std::move(at_once));
+    Plan without_offload = known ? keep_all_plan() : builder.build(solution);
+    made = std::make_unique<FixedStrategy>(builder, others, std::move(solution.kept), std::move(without_offload));
     return *made;
   }
 
-  const Plan& leanest_of_all() const {
-    if (options.gradient_checkpointing != Choice::automatic) return treatment(options.gradient_checkpointing).leanest();
-    const Plan* least = &leanest_searched();
+  const Plan& min_memory_plan_of_all() const {
+    if (options.gradient_checkpointing != Choice::automatic)
+      return fixed_strategy(options.gradient_checkpointing).min_memory_plan();
+    const Plan* least = &min_memory_plan_searched();
     // For large steps the search compares live bytes, and already returns the plan with the fewest.
-    if (schedules.small())
+    if (builder.small())
       for (const Choice choice : {Choice::on, Choice::off})
-        if (const Plan& each = treatment(choice).leanest(); each.peak_bytes < least->peak_bytes) least = &each;
+        if (const Plan& each = fixed_strategy(choice).min_memory_plan(); each.peak_bytes < least->peak_bytes)
+          least = &each;
     return *least;
   }
 
-  const Plan& leanest_searched() const {
-    const Plan* least = whole_ && whole_->peak_bytes <= leanest->peak_bytes ? &*whole_ : &*leanest;
-    if (elsewhere && elsewhere->leanest() && elsewhere->leanest()->peak_bytes < least->peak_bytes)
-      least = &*elsewhere->leanest();
+  const Plan& min_memory_plan_searched() const {
+    const Plan* least = keep_all_plan_ && keep_all_plan_->peak_bytes <= min_memory_plan->peak_bytes ? &*keep_all_plan_
+                                                                                                    : &*min_memory_plan;
+    if (offload_planner && offload_planner->min_memory_plan() &&
+        offload_planner->min_memory_plan()->peak_bytes < least->peak_bytes)
+      least = &*offload_planner->min_memory_plan();
     return *least;
   }
 
@@ -185,38 +192,38 @@ struct Planner::Impl {
     if (options.gradient_checkpointing == Choice::automatic) {
       best = choose_automatically(budget);
       best.reasons.insert(best.reasons.begin(),
-                          recompute_reason(best, schedules.fits(best, budget), whole_peak(), budget));
+                          recompute_reason(best, builder.fits(best, budget), keep_all_peak(), budget));
     } else {
-      const Treatment& pinned = treatment(options.gradient_checkpointing);
+      const FixedStrategy& pinned = fixed_strategy(options.gradient_checkpointing);
       best = pinned.plan(budget);
-      best.reasons.insert(best.reasons.begin(), pinned_reason(options, pinned.at_once()));
+      best.reasons.insert(best.reasons.begin(), pinned_reason(options, pinned.without_offload()));
     }
     best.minimum_budget_bytes = minimum();
     return best;
   }
 
-  const Plan& whole() const {
-    if (!whole_) whole_ = schedules.with(search->keep_everything());
-    return *whole_;
+  const Plan& keep_all_plan() const {
+    if (!keep_all_plan_) keep_all_plan_ = builder.build(search->keep_all_solution());
+    return *keep_all_plan_;
   }
 
   /// Returns the peak of the keep-all plan in bytes; a lower bound if it was never placed.
-  int64_t whole_peak() const { return whole_ ? whole_->peak_bytes : schedules.least_at_once(); }
+  int64_t keep_all_peak() const { return keep_all_plan_ ? keep_all_plan_->peak_bytes : builder.keep_all_peak_bound(); }
 
   // Returns the plan of the search, or that of a fixed strategy if it takes less time: neither the search nor the
   // placement is exact.
   Plan choose_automatically(std::optional<int64_t> budget) const {
-    if (const Plan& least = leanest_of_all(); budget && *budget < least.peak_bytes) return least;
+    if (const Plan& least = min_memory_plan_of_all(); budget && *budget < least.peak_bytes) return least;
     Plan best = search_under(budget);
-    if (!options.thorough && schedules.fits(best, budget)) return best;
-    const double bound = best.time.recompute_bound;
+    if (!options.minimize_step_time && builder.fits(best, budget)) return best;
+    const double lower_bound = best.time.recompute_lower_bound;
     for (const Choice choice : {Choice::on, Choice::off}) {
       if (!may_be_faster(choice, best, budget)) continue;
-      Plan other = treatment(choice).plan(budget);
-      if (!schedules.fits(other, budget)) continue;
-      if (schedules.fits(best, budget) && schedules.step_of(other) >= schedules.step_of(best)) continue;
+      Plan other = fixed_strategy(choice).plan(budget);
+      if (!builder.fits(other, budget)) continue;
+      if (builder.fits(best, budget) && builder.step_seconds(other) >= builder.step_seconds(best)) continue;
       best = std::move(other);
-      best.time.recompute_bound = std::min(bound, best.time.recompute + best.time.offload);
+      best.time.recompute_lower_bound = std::min(lower_bound, best.time.recompute + best.time.offload);
     }
     return best;
   }
@@ -224,92 +231,92 @@ struct Planner::Impl {
   // Returns whether the strategy `choice` may fit and be faster than `best`. Large steps are judged by live bytes and
   // by the time of ops that are not merged into others, because placing them takes seconds.
   bool may_be_faster(Choice choice, const Plan& best, std::optional<int64_t> budget) const {
-    const bool wanted = !schedules.fits(best, budget);
-    if (!wanted && schedules.step_of(best) <= least_seconds_in_turn()) return false;
-    if (!schedules.small()) {
-      const RecomputeAnswer answer =
-          choice == Choice::on ? search->drop_blocks(options.checkpointed_module) : search->keep_everything();
-      const double again = static_cast<double>(answer.cost) * 1e-12 * static_cast<double>(options.micro_batches);
-      if (!wanted && least_seconds_in_turn() + again >= schedules.step_of(best)) return false;
-      const bool at_once = !budget || schedules.limit_under(*budget, leanest->persistent_bytes) >= answer.peak;
-      if (!at_once && !(elsewhere && elsewhere->may_fit(answer.kept, *budget))) return false;
+    const bool wanted = !builder.fits(best, budget);
+    if (!wanted && builder.step_seconds(best) <= serial_step_seconds_lower_bound()) return false;
+    if (!builder.small()) {
+      const RecomputeSolution solution =
+          choice == Choice::on ? search->checkpoint_blocks(options.checkpointed_module) : search->keep_all_solution();
+      const double again = static_cast<double>(solution.cost) * 1e-12 * static_cast<double>(options.micro_batches);
+      if (!wanted && serial_step_seconds_lower_bound() + again >= builder.step_seconds(best)) return false;
+      const bool keep_all_fits =
+          !budget || builder.transient_limit(*budget, min_memory_plan->persistent_bytes) >= solution.peak;
+      if (!keep_all_fits && !(offload_planner && offload_planner->may_fit(solution.kept, *budget))) return false;
     }
-    const Treatment& each = treatment(choice);
-    return (!budget || each.leanest().peak_bytes <= *budget) &&
-           (wanted || each.least_seconds() < schedules.step_of(best));
+    const FixedStrategy& each = fixed_strategy(choice);
+    return (!budget || each.min_memory_plan().peak_bytes <= *budget) &&
+           (wanted || each.step_seconds_lower_bound() < builder.step_seconds(best));
   }
 
   // Returns the plan of the search, which recomputes, keeps or offloads each value.
   Plan search_under(std::optional<int64_t> budget) const {
     Plan best = choose_recomputation(budget);
-    if (!elsewhere || !elsewhere->leanest()) return best;
-    if (const Plan& least = leanest_searched(); budget && *budget < least.peak_bytes) return least;
-    if (!schedules.fits(best, budget) || best.checkpointed) return elsewhere->choose(*budget, std::move(best));
+    if (!offload_planner || !offload_planner->min_memory_plan()) return best;
+    if (const Plan& least = min_memory_plan_searched(); budget && *budget < least.peak_bytes) return least;
+    if (!builder.fits(best, budget) || best.checkpointed) return offload_planner->choose(*budget, std::move(best));
     return best;
   }
 
   // Returns a placed plan under `budget` bytes, or nullopt. The search counts live bytes; if placement takes more, the
   // search is repeated with a lower limit.
   std::optional<Plan> recomputation_under(int64_t budget) const {
-    int64_t limit = schedules.limit_under(budget, leanest->persistent_bytes);
-    std::optional<double> bound;
+    int64_t limit = builder.transient_limit(budget, min_memory_plan->persistent_bytes);
+    std::optional<double> lower_bound;
     for (int attempt = 0; attempt < options.solver.max_placement_attempts; ++attempt) {
-      const auto answer = search->cheapest(limit);
-      if (!answer) return {};
+      const auto solution = search->cheapest(limit);
+      if (!solution) return {};
       // The bound is for the budget itself: later attempts have lower limits than allowed.
-      if (!bound) bound = static_cast<double>(answer->bound) * 1e-12;
-      Plan plan = schedules.with(*answer);
-      plan.time.recompute_bound = std::min(*bound, plan.time.recompute);
-      if (schedules.fits(plan, budget)) return plan;
+      if (!lower_bound) lower_bound = static_cast<double>(solution->lower_bound) * 1e-12;
+      Plan plan = builder.build(*solution);
+      plan.time.recompute_lower_bound = std::min(*lower_bound, plan.time.recompute);
+      if (builder.fits(plan, budget)) return plan;
       // A limit at or above the solution's peak would return the same solution.
-      limit = std::min(limit - (plan.peak_bytes - budget), answer->peak - 1);
+      limit = std::min(limit - (plan.peak_bytes - budget), solution->peak - 1);
     }
     return {};
   }
 
   // Tries to lower the peak of the minimum-memory plan: a choice that holds more may be placed in fewer bytes, and the
   // search for the minimum is not exact.
-  void look_for_leaner() {
-    if (!schedules.small()) return;
+  void improve_min_memory_plan() {
+    if (!builder.small()) return;
     for (int i = 0; i < options.solver.max_placement_attempts; ++i) {
-      auto leaner = recomputation_under(leanest->peak_bytes - 1);
-      if (!leaner) return;
-      leanest = std::move(leaner);
+      auto smaller = recomputation_under(min_memory_plan->peak_bytes - 1);
+      if (!smaller) return;
+      min_memory_plan = std::move(smaller);
     }
   }
 
   Plan choose_recomputation(std::optional<int64_t> budget) const {
-    const int64_t minimum = std::min(whole_peak(), leanest->peak_bytes);
-    const bool at_once = (!budget || whole_peak() <= *budget || whole_peak() == minimum) &&
-                         (schedules.fits(whole(), budget) || whole().peak_bytes == minimum);
-    Plan best = at_once ? whole() : *leanest;
-    if (schedules.fits(best, budget) && best.checkpointed) {
+    const int64_t minimum = std::min(keep_all_peak(), min_memory_plan->peak_bytes);
+    const bool keep_all_fits = (!budget || keep_all_peak() <= *budget || keep_all_peak() == minimum) &&
+                               (builder.fits(keep_all_plan(), budget) || keep_all_plan().peak_bytes == minimum);
+    Plan best = keep_all_fits ? keep_all_plan() : *min_memory_plan;
+    if (builder.fits(best, budget) && best.checkpointed) {
       const auto consider = [&](std::optional<Plan> plan) {
         if (!plan || plan->time.recompute >= best.time.recompute) return;
         best = std::move(*plan);
       };
       auto direct = recomputation_under(*budget);
-      const double bound = direct ? direct->time.recompute_bound : 0;
+      const double lower_bound = direct ? direct->time.recompute_lower_bound : 0;
       consider(std::move(direct));
-      if (!options.thorough) return best;
+      if (!options.minimize_step_time) return best;
       // Neither search nor placement is exact: a plan for a slightly smaller budget is sometimes faster.
       for (int part : {1, 2, 4, 8})
-        if (schedules.small(part == 1 ? 4 : 1))
-          consider(recomputation_under(*budget - (*budget - minimum) * part / 100));
-      best.time.recompute_bound = std::min(bound, best.time.recompute);
+        if (builder.small(part == 1 ? 4 : 1)) consider(recomputation_under(*budget - (*budget - minimum) * part / 100));
+      best.time.recompute_lower_bound = std::min(lower_bound, best.time.recompute);
     }
     return best;
   }
 
   const bool in_backward;
-  const Schedules schedules;
-  const RecomputeSearch* search = nullptr;   // null: there is no training segment, and nothing to choose
-  std::optional<Arrangements> arrangements;  // only if there is host memory or a disk
+  const ScheduleBuilder builder;
+  const RecomputeSearch* search = nullptr;  // null: there is no training segment, and nothing to choose
+  std::optional<OffloadVariants> variants;  // only if there is host memory or a disk
   // Plans of the search: keep-all, minimum memory, and with host memory or disk.
-  mutable std::optional<Plan> whole_;
-  std::optional<Plan> leanest;
-  std::optional<OffloadPlanner> elsewhere;
-  mutable std::unique_ptr<Treatment> blocks, everything;  // made on first use
+  mutable std::optional<Plan> keep_all_plan_;
+  std::optional<Plan> min_memory_plan;
+  std::optional<OffloadPlanner> offload_planner;
+  mutable std::unique_ptr<FixedStrategy> block_strategy, keep_all_strategy;  // made on first use
 };
 
 int64_t searches_made() {
@@ -335,10 +342,11 @@ Plan Planner::plan(std::optional<int64_t> memory_budget) const {
   Plan plan = impl_->plan(memory_budget);
   if (!in_backward_) return plan;
   const int64_t minimum = std::min(plan.minimum_budget_bytes, in_backward_->minimum());
-  if (!plan.fits || (impl_->options.thorough && in_backward_->least_seconds() < impl_->step_of(plan))) {
+  if (!plan.fits ||
+      (impl_->options.minimize_step_time && in_backward_->step_seconds_lower_bound() < impl_->step_seconds(plan))) {
     Plan other = in_backward_->plan(memory_budget);
     const bool better = plan.fits != other.fits ? other.fits
-                        : plan.fits             ? in_backward_->step_of(other) < impl_->step_of(plan)
+                        : plan.fits             ? in_backward_->step_seconds(other) < impl_->step_seconds(plan)
                                                 : other.minimum_budget_bytes < plan.minimum_budget_bytes;
     if (better) plan = std::move(other);
   }
@@ -346,13 +354,13 @@ Plan Planner::plan(std::optional<int64_t> memory_budget) const {
   return plan;
 }
 
-double Planner::least_seconds(int64_t budget) const {
-  const double seconds = impl_->least_seconds_under(budget);
+double Planner::step_seconds_lower_bound(int64_t budget) const {
+  const double seconds = impl_->step_seconds_lower_bound_under(budget);
   if (!in_backward_) return seconds;
   // A plan that does not fit has no time.
   const bool first = impl_->minimum() <= budget, second = in_backward_->minimum() <= budget;
-  if (!first || !second) return first ? seconds : in_backward_->least_seconds_under(budget);
-  return seconds > 0 ? std::min(seconds, in_backward_->least_seconds_under(budget)) : 0;
+  if (!first || !second) return first ? seconds : in_backward_->step_seconds_lower_bound_under(budget);
+  return seconds > 0 ? std::min(seconds, in_backward_->step_seconds_lower_bound_under(budget)) : 0;
 }
 
 int64_t Planner::minimum_budget() const {

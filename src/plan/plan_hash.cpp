@@ -61,7 +61,7 @@ class PlanHasher {
     add(op.on_host);
     add(op.copy);
     add(op.exchange);
-    add(op.far);
+    add(op.offload_memory);
   }
   std::string digits() const { return fmt::format("{:016x}", hasher_.digest()); }
 

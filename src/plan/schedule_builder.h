@@ -14,9 +14,9 @@
 namespace plimsoll {
 
 /// A builder of the finished schedules of one recorded step.
-class Schedules {
+class ScheduleBuilder {
  public:
-  Schedules(const Trace& recorded, const PlanOptions& options, bool updates_in_backward);
+  ScheduleBuilder(const Trace& recorded, const PlanOptions& options, bool updates_in_backward);
 
   const PlanOptions& options() const { return options_; }
   /// Returns the prepared trace that all choices are for. No member function changes it.
@@ -27,20 +27,20 @@ class Schedules {
   /// planned under budgets nearby, which would take seconds.
   bool small(size_t times = 1) const;
   /// Returns the predicted seconds of a step without recomputation and offload.
-  double seconds_at_once() const { return seconds_at_once_; }
+  double keep_all_step_seconds() const { return keep_all_step_seconds_; }
   /// Returns the largest number of seconds that a step may gain if the host updates parameters.
   double update_seconds_saved() const;
 
   /// Returns a lower bound of the peak bytes of every placement without recomputation and offload.
-  int64_t least_at_once() const { return least_at_once_; }
+  int64_t keep_all_peak_bound() const { return keep_all_peak_bound_; }
 
   /// Returns the plan of the prepared trace without any choice: only placed and timed.
-  Plan unchanged() const;
-  /// Returns the plan that keeps the values chosen in `answer`.
-  Plan with(const RecomputeAnswer& answer) const;
-  /// Returns the plan that also offloads buffers as in `arrangement`. `limit`: live bytes on the device, at most, at
+  Plan build_as_recorded() const;
+  /// Returns the plan that keeps the values chosen in `solution`.
+  Plan build(const RecomputeSolution& solution) const;
+  /// Returns the plan that also offloads buffers as in `variant`. `limit`: live bytes on the device, at most, at
   /// which copies may overlap ops.
-  Plan with(const Arrangement& arrangement, const OffloadAnswer& answer, bool host_updates, int64_t limit) const;
+  Plan build(const OffloadVariant& variant, const OffloadSolution& solution, bool host_updates, int64_t limit) const;
 
   /// Returns `plan` with exchanges between ranks that overlap other ops, if that fits `budget` and takes less time;
   /// otherwise `plan`.
@@ -52,23 +52,24 @@ class Schedules {
   Plan validated(Plan plan) const;
   bool fits(const Plan& plan, std::optional<int64_t> budget) const;
   /// Returns the bytes of a budget that remain for transient buffers, after context, libraries and `persistent` bytes.
-  int64_t limit_under(int64_t budget, int64_t persistent) const;
+  int64_t transient_limit(int64_t budget, int64_t persistent) const;
   /// Returns the predicted seconds of a step.
-  double step_of(const Plan& plan) const;
+  double step_seconds(const Plan& plan) const;
 
  private:
   Plan run(Stage first, Stage last, Trace trace, const PlanChoices& choices) const;
-  Plan placed(const Trace& trace, PlanChoices choices) const;
-  double step_of(const StepTime& time) const;
+  Plan build_placed(const Trace& trace, PlanChoices choices) const;
+  double step_seconds(const StepTime& time) const;
   bool is_ragged() const;  // true: steps end with a smaller micro batch
 
   const PlanOptions options_;
   const bool updates_in_backward_;
   const Trace trace_;
-  double micro_at_once_ = 0, update_at_once_ = 0;  // predicted seconds without recomputation and offload
-  double seconds_at_once_ = 0;
+  double keep_all_micro_seconds_ = 0,
+         keep_all_update_seconds_ = 0;  // predicted seconds without recomputation and offload
+  double keep_all_step_seconds_ = 0;
   double overlap_saved_ = 0;  // upper bound in seconds
-  int64_t least_at_once_ = 0;
+  int64_t keep_all_peak_bound_ = 0;
   std::optional<RecomputeSearch> search_;
 };
 

@@ -78,9 +78,9 @@ void Executor::run_copy(BoundOp& op) {
   const int64_t bytes = plan_.trace.buffers[source].bytes;
   if (op.op->copy == CopyStage::start) {
     std::function<void()> done;
-    if (op.op->far == Memory::disk) {
-      const BufferId far = plan_.trace.buffers[target].on_device() ? source : target;
-      done = [disk = disk_, offset = plan_.offsets[far], bytes, written = far == target] {
+    if (op.op->offload_memory == Memory::disk) {
+      const BufferId offload_buffer = plan_.trace.buffers[target].on_device() ? source : target;
+      done = [disk = disk_, offset = plan_.offsets[offload_buffer], bytes, written = offload_buffer == target] {
         disk->let_go(offset, bytes, written);
       };
     }

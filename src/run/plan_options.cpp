@@ -39,18 +39,18 @@ int threads_of(const TrainingOptions& options) {
 namespace {
 
 // Returns the rules for devices that have kernels for fused ops and for updates in groups; nullptr for others.
-std::shared_ptr<const Fusing> fusing_of(const TrainingOptions& options, const Backend* here) {
+std::shared_ptr<const FusionRules> fusion_rules_of(const TrainingOptions& options, const Backend* here) {
   const auto device = options.device == "cuda" ? PointwiseDevice::cuda : PointwiseDevice::cpu;
   if (options.device != "cpu" && options.device != "cuda") return nullptr;
-  Fusing fusing{options.compile == Choice::on, [device](const Op& op) { return pointwise_op(op, device); },
-                fused_op_call};
+  FusionRules fusion_rules{options.compile == Choice::on, [device](const Op& op) { return pointwise_op(op, device); },
+                           fused_op_call};
   // CUDA kernels of chains are compiled here if the device is here.
   const bool cuda_here = device == PointwiseDevice::cuda && here;
   if (cuda_here && options.compile == Choice::automatic && !has_nvrtc())
-    fusing.translate = [](const Op&) { return std::nullopt; };
-  fusing.pair = [device](const Op& first, const Op& second) { return fused_norm(first, second, device); };
-  if (!cuda_here || has_update_groups(c10::DispatchKey::CUDA)) fusing.updates = update_grouping();
-  return std::make_shared<const Fusing>(std::move(fusing));
+    fusion_rules.translate = [](const Op&) { return std::nullopt; };
+  fusion_rules.pair = [device](const Op& first, const Op& second) { return fused_norm(first, second, device); };
+  if (!cuda_here || has_update_groups(c10::DispatchKey::CUDA)) fusion_rules.updates = update_grouping();
+  return std::make_shared<const FusionRules>(std::move(fusion_rules));
 }
 
 }  // namespace
@@ -74,8 +74,8 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options), std::move(allowance));
   if (options.device == "cuda")
     result.workspace = here ? here->workspace_model(threads_of(options)) : cuda_workspace_model();
-  if (options.compile != Choice::off) result.fusing = fusing_of(options, here);
-  if (options.compile == Choice::on && !result.fusing)
+  if (options.compile != Choice::off) result.fusion_rules = fusion_rules_of(options, here);
+  if (options.compile == Choice::on && !result.fusion_rules)
     throw UserError(fmt::format(
         "compile: true is for the devices cpu and cuda; the device is {}: leave compile at auto", options.device));
   return result;

@@ -113,7 +113,7 @@ constexpr int32_t kMostFusedSteps = 24;
 constexpr int32_t kMostFusedDimensions = 6;
 
 /// A description of the fusions that the device supports. It depends on libtorch; the planner does not.
-struct Fusing {
+struct FusionRules {
   /// true: fuse every legal chain, even without a gain.
   bool all = false;
   /// Returns the op as one opcode; nullopt: it is not pointwise, or the device's kernel would give other bits.

@@ -23,7 +23,7 @@ constexpr size_t kMostSteps = 3;  // steps of one change
 // Host memory costs time in every step: more than rounding does, less than smaller samples do.
 constexpr double kHostMemoryPrice = 2.2;
 constexpr size_t kMostLeft = 20;
-constexpr size_t kManyOps = 1500;
+constexpr size_t kLargeTraceOps = 1500;
 
 struct Trial {
   std::vector<const AdviceStep*> steps;  // by family
@@ -60,7 +60,7 @@ class Finder {
   Finder(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
          const PlannedJob& as_it_is, const AdviceOptions& options)
       : file_(file), overrides_(overrides), target_(target), as_it_is_(as_it_is), options_(options) {
-    target_.thorough = false;  // the question is only whether a job fits
+    target_.minimize_step_time = false;  // the question is only whether a job fits
     // Faster precisions are not searched either.
     target_.times_contradicted = false;
     target_.bfloat16_products = target_.float16_products = 0;
@@ -81,7 +81,7 @@ class Finder {
       // Host memory is tried too, unless smaller changes have filled the list. For a large step, each change takes
       // seconds to plan. A search that may end soon then begins with the change that most probably fits and keeps the
       // model.
-      const bool large = as_it_is_.recorded.ops.size() > kManyOps;
+      const bool large = as_it_is_.recorded.ops.size() > kLargeTraceOps;
       if (large) try_host_memory(job);
       try_all(trials, 0, kLikely * budget, options_.most - 1);
       if (!large) try_host_memory(job);

@@ -146,14 +146,14 @@ class Steps {
     ++family_;
     const QuantizeConfig& now = job_.fine_tuning.quantize;
     if (!now.modules.empty()) {
-      const auto leaner = [](double share) { return [=](AdviceLoad& load) { load.rest *= share; }; };
+      const auto scale_rest = [](double share) { return [=](AdviceLoad& load) { load.rest *= share; }; };
       if (now.format != "nf4")
-        add({"quantize.format=nf4"}, "the blocks' weights in 4 bits instead of 8", 0.8, leaner(0.6));
+        add({"quantize.format=nf4"}, "the blocks' weights in 4 bits instead of 8", 0.8, scale_rest(0.6));
       else if (!now.double_scales)
-        add({"quantize.double_scales=true"}, "the blocks' scales in 8 bits", 0.2, leaner(0.95));
+        add({"quantize.double_scales=true"}, "the blocks' scales in 8 bits", 0.2, scale_rest(0.95));
       if (now.format != "nf4" && !now.double_scales)
         add({"quantize.format=nf4", "quantize.double_scales=true"}, "the blocks' weights in 4 bits, their scales in 8",
-            0.9, leaner(0.55));
+            0.9, scale_rest(0.55));
       return;
     }
     const std::string layers = decoder_layers_of(job_);

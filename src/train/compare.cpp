@@ -61,10 +61,10 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
     set_micro_batch(next, micro);
     ladder.push_back({"+ accumulation", next});
   }
-  Job away = next;
-  away.budget.host = std::max(job.budget.host, host_memory_now().value_or(GiB) / 4);
-  ladder.push_back({"+ offload", away, /*down=*/0.5});
-  ladder.push_back({"+ streaming", away, /*down=*/0.85});
+  Job offloaded = next;
+  offloaded.budget.host = std::max(job.budget.host, host_memory_now().value_or(GiB) / 4);
+  ladder.push_back({"+ offload", offloaded, /*down=*/0.5});
+  ladder.push_back({"+ streaming", offloaded, /*down=*/0.85});
   next.optimizer.state_dtype = StateDtype::bits8;
   ladder.push_back({"+ 8-bit state, no offload", next});
   next.precision = Precision::bf16_true;
@@ -89,7 +89,7 @@ std::string settings_of(const PlannedJob& planned) {
   if (planned.plan.checkpointed) text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute_share());
   if (planned.plan.update_in_backward) text += ", updates in backward";
   if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
-  if (planned.plan.moved_parameter_bytes > 0) text += ", parameters streamed";
+  if (planned.plan.offloaded_parameter_bytes > 0) text += ", parameters streamed";
   if (planned.plan.disk_bytes > 0) text += fmt::format(", {} on disk", format_bytes(planned.plan.disk_bytes));
   return text;
 }

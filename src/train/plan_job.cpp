@@ -110,7 +110,7 @@ class Candidate {
     plan_options_ = plan_options_of(options, backend_, target.measuring);
     measuring_ = target.measuring;
     plan_options_.on_schedule = on_schedule;
-    plan_options_.thorough = target.thorough;
+    plan_options_.minimize_step_time = target.minimize_step_time;
     threads_ = threads_of(options);
     to_be_probed_ = backend_ != nullptr;
     planner_.emplace(recorded_, plan_options_);
@@ -143,7 +143,7 @@ class Candidate {
   /// Returns true if probably no plan under the budget takes less than `seconds` per step, and if this is known without
   /// a plan. If scratch was not measured yet, only plan() knows whether the job fits.
   bool takes_longer_than(double seconds, std::optional<int64_t> budget) const {
-    return budget && !to_be_probed_ && planner_->least_seconds(*budget) >= seconds;
+    return budget && !to_be_probed_ && planner_->step_seconds_lower_bound(*budget) >= seconds;
   }
   int64_t minimum_budget() const { return planner_->minimum_budget(); }
 
@@ -334,7 +334,7 @@ class JobPlanner {
     // gradients need a single micro batch.
     const bool single =
         job_.update_in_backward == Choice::on && (job_.max_grad_norm > 0 || precision == Precision::fp16_mixed);
-    for (int64_t size : micro_batches_to_weigh(*job_.batch_size))
+    for (int64_t size : candidate_micro_batches(*job_.batch_size))
       if ((!single || size == *job_.batch_size) && (job_.devices == 1 || *job_.batch_size % size == 0))
         added.open.push_back({size, {{0, (*job_.batch_size + size - 1) / size}}, nullptr});
     return added;
@@ -388,7 +388,7 @@ class JobPlanner {
       if (next.plan.fits || next.plan.minimum_budget_bytes < best.plan.minimum_budget_bytes) best = std::move(next);
     }
     // The minimum budget is that of the formats with the fewest bytes, even if they are not used.
-    if (best.plan.fits && target_.thorough)
+    if (best.plan.fits && target_.minimize_step_time)
       least = std::min(least, choose(formats_.back(), 1).plan.minimum_budget_bytes);
     const std::string words = in_words(job_, choice_of(best.settings));
     std::string why = "the most exact formats fit";
@@ -460,13 +460,13 @@ class JobPlanner {
     std::vector<Fit> fits(alternative.open.size(), Fit::unknown);
     std::optional<PlannedJob> best;
     int64_t minimum = std::numeric_limits<int64_t>::max();
-    size_t weighed = 0;
+    size_t evaluated = 0;
     std::vector<bool> counted(fits.size(), false);  // true: included in the minimum
-    const auto weigh = [&](size_t i, bool exact) {
+    const auto evaluate = [&](size_t i, bool exact) {
       Candidate& candidate = alternative.candidate(i, target_, on_schedule_);
-      weighed += fits[i] == Fit::unknown;
+      evaluated += fits[i] == Fit::unknown;
       // It fits, and is not the fastest: searching its own fastest plan is useless.
-      if (!exact && target_.thorough && best && best->plan.fits &&
+      if (!exact && target_.minimize_step_time && best && best->plan.fits &&
           candidate.takes_longer_than(best->step_seconds, budget)) {
         minimum = std::min(minimum, candidate.minimum_budget());
         counted[i] = true;
@@ -488,7 +488,7 @@ class JobPlanner {
       if (better) best = std::move(planned);
     };
     const auto fit_of = [&](size_t i) {
-      if (fits[i] == Fit::unknown) weigh(i, false);
+      if (fits[i] == Fit::unknown) evaluate(i, false);
       return fits[i];
     };
     size_t end = fits.size();  // sizes from here on do not fit
@@ -501,9 +501,9 @@ class JobPlanner {
     const bool none = budget && misfits_by_far(end - 1) && misfits_by_far(0);
     if (none) {
       end = 0;
-      if (target_.thorough)
+      if (target_.minimize_step_time)
         for (const size_t i : {size_t{0}, fits.size() - 1})
-          if (!counted[i]) weigh(i, true);
+          if (!counted[i]) evaluate(i, true);
     } else if (fit_of(end - 1) == Fit::no) {
       size_t begin = 0;  // sizes before it fit
       for (--end; begin < end;) {
@@ -514,38 +514,38 @@ class JobPlanner {
           begin = middle + 1;
       }
       // Bisection alone does not prove that nothing fits.
-      if (end == 0 && target_.thorough) {
+      if (end == 0 && target_.minimize_step_time) {
         best.reset();
-        for (size_t i = fits.size(); i-- > 0;) weigh(i, true);
+        for (size_t i = fits.size(); i-- > 0;) evaluate(i, true);
       }
     }
     // Search and placement are not exact, and scratch depends on the shape. A size that does not fit may be smaller
     // than one that does.
     for (size_t i = end; !none && i < std::min(end + 3, fits.size()); ++i) fit_of(i);
-    if (!target_.thorough && best->plan.fits) end = 0;
+    if (!target_.minimize_step_time && best->plan.fits) end = 0;
     while (end > 0 && fit_of(end - 1) != Fit::whole) --end;
     // Either the smallest has the smallest need, or the largest, which need not accumulate. A budget that is too small
     // is planned fastest.
-    if (target_.thorough)
+    if (target_.minimize_step_time)
       for (const size_t i : {size_t{0}, fits.size() - 1})
         if (!counted[i])
           minimum = std::min(
               minimum, alternative.candidate(i, target_, on_schedule_).plan(1, true, {}).plan.minimum_budget_bytes);
-    best->plan.minimum_budget_bytes = target_.thorough ? minimum : best->plan.minimum_budget_bytes;
+    best->plan.minimum_budget_bytes = target_.minimize_step_time ? minimum : best->plan.minimum_budget_bytes;
     if (!job_.micro_batch_size)
       best->settings.reasons.push_back({fmt::format("micro_batch_size: {}", best->settings.micro_batch_size),
-                                        micro_batch_reason(*best, weighed, alternative.open.size())});
+                                        micro_batch_reason(*best, evaluated, alternative.open.size())});
     return std::move(*best);
   }
 
-  std::string micro_batch_reason(const PlannedJob& planned, size_t weighed, size_t open) const {
+  std::string micro_batch_reason(const PlannedJob& planned, size_t evaluated, size_t open) const {
     const int64_t batch = *job_.batch_size;
     if (!planned.plan.fits) {
       if (open == 1) return fmt::format("the whole batch_size, {}, does not fit", batch);
       return fmt::format("no size tried for batch_size {} fits; this one needs the least memory", batch);
     }
     if (planned.settings.micro_batch_size == batch) return fmt::format("the whole batch_size {} fits", batch);
-    return fmt::format("the fastest that fits of {} sizes tried for batch_size {}{}", weighed, batch,
+    return fmt::format("the fastest that fits of {} sizes tried for batch_size {}{}", evaluated, batch,
                        planned.settings.last_micro_batch > 0
                            ? fmt::format("; the last micro batch of a step has {}", planned.settings.last_micro_batch)
                            : "");
@@ -560,7 +560,7 @@ class JobPlanner {
 
 }  // namespace
 
-std::vector<int64_t> micro_batches_to_weigh(int64_t batch_size) {
+std::vector<int64_t> candidate_micro_batches(int64_t batch_size) {
   std::set<int64_t> divisors;
   for (int64_t each = 1; each * each <= batch_size; ++each)
     if (batch_size % each == 0) divisors.insert({each, batch_size / each});

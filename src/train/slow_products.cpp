@@ -20,7 +20,7 @@ void tell_of_missing_bfloat16(PlannedJob& planned, const Job& job, const PlanTar
                               const std::function<void()>& on_schedule) {
   std::string why =
       fmt::format("set in the job, but {} has no bfloat16: matmul runs at the rate of float32", target.cost.device);
-  if (planned.plan.fits && target.thorough && !job.model.dtype) {
+  if (planned.plan.fits && target.minimize_step_time && !job.model.dtype) {
     Job other = job;
     other.precision = Precision::fp16_mixed;
     const PlannedJob half = plan_job(other, target, on_schedule);

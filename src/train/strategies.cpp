@@ -89,7 +89,7 @@ PlannedJob plan_strategies(const Job& job, const PlanTarget& target,
   // A strategy between the two: with zero3, the rest of the budget stores parameters that then need no exchange.
   const double part = whole_part_within(target.budget, second.plan, third.plan);
   PlannedJob chosen = std::move(take_third ? third : second);
-  if (take_third && chosen.plan.fits && target.thorough && part > 0) {
+  if (take_third && chosen.plan.fits && target.minimize_step_time && part > 0) {
     Job between = job;
     between.strategy = Strategy::zero3;
     between.whole_part = part;
@@ -102,7 +102,7 @@ PlannedJob plan_strategies(const Job& job, const PlanTarget& target,
       chosen = std::move(mixed);
     }
   }
-  if (target.thorough) chosen.plan.minimum_budget_bytes = least;
+  if (target.minimize_step_time) chosen.plan.minimum_budget_bytes = least;
   add_reason(chosen, why);
   return chosen;
 }

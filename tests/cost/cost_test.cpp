@@ -53,7 +53,7 @@ class CopyTimes : public ::testing::Test {
   Op copy_op(CopyStage stage, BufferId target, int64_t bytes) const {
     Op op;
     op.copy = stage;
-    op.far = std::max(trace_.buffers[target].memory, trace_.buffers[target + 1].memory);
+    op.offload_memory = std::max(trace_.buffers[target].memory, trace_.buffers[target + 1].memory);
     op.bytes_moved = 2 * bytes;
     for (const BufferId buffer : {target, target + 1})
       op.arguments.push_back({Argument::Kind::tensor, buffer == target, {{buffer, DType::uint8, 0, {bytes}, {1}}}});

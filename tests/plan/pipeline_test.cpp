@@ -107,11 +107,11 @@ PlanOptions options_for_test() {
 }
 
 // Merges every two updates of one kind.
-std::shared_ptr<const Fusing> merging() {
-  Fusing fusing;
-  fusing.translate = [](const Op&) { return std::nullopt; };
-  fusing.call = [](const FusedProgram&) { return nullptr; };
-  fusing.updates =
+std::shared_ptr<const FusionRules> merging() {
+  FusionRules fusion_rules;
+  fusion_rules.translate = [](const Op&) { return std::nullopt; };
+  fusion_rules.call = [](const FusedProgram&) { return nullptr; };
+  fusion_rules.updates =
       UpdateGrouping{[](const Op& op) -> std::optional<int64_t> {
                        return op.phase == Phase::update ? std::optional<int64_t>(16) : std::nullopt;
                      },
@@ -126,7 +126,7 @@ std::shared_ptr<const Fusing> merging() {
                        }
                        return made;
                      }};
-  return std::make_shared<const Fusing>(std::move(fusing));
+  return std::make_shared<const FusionRules>(std::move(fusion_rules));
 }
 
 TEST(Pipeline, RunsEveryPassInOrder) {
@@ -163,7 +163,7 @@ TEST(Pipeline, EachFeatureMakesItsPassesRun) {
   EXPECT_THAT(passes(options).changed, ElementsAre("recorded", "update_in_backward", "remove_dead_ops"));
 
   options = options_for_test();
-  options.fusing = merging();
+  options.fusion_rules = merging();
   const Observed merged = passes(options);
   EXPECT_THAT(merged.applied, IsSupersetOf({"fuse_norms", "fuse_pointwise", "group_updates"}));
   EXPECT_THAT(merged.changed, ElementsAre("recorded", "remove_dead_ops", "group_updates"));

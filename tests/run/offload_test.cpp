@@ -78,10 +78,10 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
     EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
     EXPECT_EQ(result.used.host, result.plan.host_bytes);
     EXPECT_LE(result.plan.host_bytes, options.budget.host);
-    moved = moved || result.plan.moved_bytes > 0;
-    moved_state = moved_state || result.plan.moved_state_bytes > 0;
-    moved_parameters = moved_parameters || result.plan.moved_parameter_bytes > 0;
-    moved_gradients = moved_gradients || result.plan.moved_gradient_bytes > 0;
+    moved = moved || result.plan.offloaded_saved_bytes > 0;
+    moved_state = moved_state || result.plan.offloaded_state_bytes > 0;
+    moved_parameters = moved_parameters || result.plan.offloaded_parameter_bytes > 0;
+    moved_gradients = moved_gradients || result.plan.offloaded_gradient_bytes > 0;
   }
   EXPECT_TRUE(moved);
   EXPECT_TRUE(moved_state);
@@ -110,7 +110,7 @@ TEST(OffloadEquality, StateAndValuesAreThoseOfEager) {
   options.budget.host = int64_t{1} << 30;
   options.budget.device = whole / 2;
   torch::manual_seed(3);
-  ASSERT_GT(Training(step, options).plan().moved_state_bytes, 0);
+  ASSERT_GT(Training(step, options).plan().offloaded_state_bytes, 0);
   expect_equal(
       step, options, [] { return token_batch(2, 48, 256); }, 3, 2);
 }
@@ -132,7 +132,7 @@ TEST(OffloadUpdate, OnTheHostItIsTheSameToTheBit) {
     for (const int percent : {40, 60, 25, 50, 55, 45, 30, 35}) {
       options.budget.device = whole.plan.peak_bytes * percent / 100;
       const Plan plan = Training(dropout_decoder(), options).plan();
-      bool& covered = plan.moved_parameter_bytes > 0 ? with_parameters : without;
+      bool& covered = plan.offloaded_parameter_bytes > 0 ? with_parameters : without;
       if (!plan.fits || plan.host_updates == 0 || covered) continue;
       covered = true;
       SCOPED_TRACE(percent);
@@ -230,7 +230,7 @@ TEST(OffloadUpdate, InBackwardItIsTheSameToTheBit) {
           EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
         }
         EXPECT_GT(result.plan.host_bytes + result.plan.disk_bytes, 0);
-        parameters = parameters || result.plan.moved_parameter_bytes > 0;
+        parameters = parameters || result.plan.offloaded_parameter_bytes > 0;
         // Each once, however many segments update it.
         const auto trained = std::ranges::count_if(result.plan.trace.state, [&](const NamedView& entry) {
           return result.plan.trace.buffers[entry.view.buffer].role == Role::parameter;
@@ -303,13 +303,13 @@ TEST(OffloadDisk, WhatTheDiskDoesNotTakeEndsTheStep) {
   for (const CopyStage stage : {CopyStage::start, CopyStage::wait}) {
     Op op;
     op.copy = stage;
-    op.far = Memory::disk;
+    op.offload_memory = Memory::disk;
     op.arguments.push_back({Argument::Kind::tensor, stage == CopyStage::start, {whole(1)}});
     op.arguments.push_back({Argument::Kind::tensor, false, {whole(0)}});
     trace.ops.push_back(std::move(op));
   }
   trace.segments = {{"micro", 0, 2}};
-  const Plan plan = lay_out(std::move(trace), {});
+  const Plan plan = assign_offsets(std::move(trace), {});
   CpuArena arena(plan.arena_bytes);
   DiskArena disk(folder.path(), plan.disk_bytes);
   Executor executor(plan, cpu_backend(), arena, nullptr, &disk);
@@ -356,9 +356,9 @@ TEST(OffloadStreamed, ADeepDecoderTrainsInAThirdOfItsParametersGradientsAndState
     EXPECT_LE(streamed.used.measured_peak(), *options.budget.device);
     EXPECT_EQ(streamed.used.arena, streamed.plan.arena_bytes);
     EXPECT_EQ(streamed.used.host, streamed.plan.host_bytes);
-    EXPECT_GT(streamed.plan.moved_state_bytes, 3 * parameters);
+    EXPECT_GT(streamed.plan.offloaded_state_bytes, 3 * parameters);
     if (percent == 150) {
-      EXPECT_GT(streamed.plan.moved_parameter_bytes, 0);
+      EXPECT_GT(streamed.plan.offloaded_parameter_bytes, 0);
     }
   }
 }
@@ -408,7 +408,7 @@ TEST(OffloadAnew, StateThatChangesSidesKeepsItsBytes) {
     const Plan first = training.plan();
     std::vector<double> losses;
     for (int i = 0; i < 4; ++i) losses.push_back(training.step({{{"x", torch::randn({16, 128})}}}, 1e-2).loss);
-    return std::tuple(losses, first.moved_state_bytes, training.plan().moved_state_bytes, first.peak_bytes);
+    return std::tuple(losses, first.offloaded_state_bytes, training.plan().offloaded_state_bytes, first.peak_bytes);
   };
   const auto [losses, none, still_none, whole] = train_it();
   EXPECT_EQ(none + still_none, 0);
@@ -438,7 +438,7 @@ TEST(OffloadSegments, AllOfThemRunAndARefusalLeavesNothingBehind) {
     torch::manual_seed(5);
     Training training(dropout_decoder(), options);
     training.start();
-    EXPECT_EQ(training.plan().moved_bytes > 0, away == 1);
+    EXPECT_EQ(training.plan().offloaded_saved_bytes > 0, away == 1);
     for (int step = 0; step < 3; ++step) {
       const std::vector<Batch> batches{token_batch(2, 64, 512), token_batch(2, 64, 512), token_batch(1, 64, 512)};
       losses[away].push_back(training.step(batches, 1e-3).loss);

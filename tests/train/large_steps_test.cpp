@@ -33,7 +33,7 @@ TEST(LargeSteps, AnOpenMicroBatchIsAsFastAsTheBestOfThePinnedOnes) {
     for (const int part : {15, 50, 85}) {
       target.budget.device = from + (most - from) * part / 100;
       double best = std::numeric_limits<double>::infinity();
-      for (const int64_t size : micro_batches_to_weigh(8)) {
+      for (const int64_t size : candidate_micro_batches(8)) {
         Job fixed = job;
         fixed.micro_batch_size = size;
         fixed.gradient_accumulation_steps = AccumulationSchedule{{0, 8 / size}};

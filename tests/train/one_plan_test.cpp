@@ -31,7 +31,7 @@ TEST(OnePlan, OfAnOpenMicroBatchEachSizeIsRecordedAndSearchedAtMostOnce) {
   Job job = tiny_job(folder);
   job.micro_batch_size.reset();
   job.gradient_accumulation_steps.reset();
-  const auto sizes = static_cast<int64_t>(micro_batches_to_weigh(*job.batch_size).size());
+  const auto sizes = static_cast<int64_t>(candidate_micro_batches(*job.batch_size).size());
   const Counts before;
   ASSERT_EQ(train(job).steps, job.max_steps);
   const Counts after;

@@ -117,15 +117,15 @@ TEST_F(PlanJobTest, TheLeastBudgetIsOverAllMicroBatchesWhereTheLargestFitsToo) {
 
 TEST_F(PlanJobTest, WeighsDivisorsAndWhereTheyLieFarApartPartsWithASmallerLastOne) {
   using Sizes = std::vector<int64_t>;
-  EXPECT_EQ(micro_batches_to_weigh(1), (Sizes{1}));
-  EXPECT_EQ(micro_batches_to_weigh(2), (Sizes{1, 2}));
-  EXPECT_EQ(micro_batches_to_weigh(12), (Sizes{1, 2, 3, 4, 6, 12}));
-  EXPECT_EQ(micro_batches_to_weigh(37), (Sizes{1, 2, 3, 5, 10, 19, 37}));
-  EXPECT_EQ(micro_batches_to_weigh(10), (Sizes{1, 2, 3, 5, 10}));
+  EXPECT_EQ(candidate_micro_batches(1), (Sizes{1}));
+  EXPECT_EQ(candidate_micro_batches(2), (Sizes{1, 2}));
+  EXPECT_EQ(candidate_micro_batches(12), (Sizes{1, 2, 3, 4, 6, 12}));
+  EXPECT_EQ(candidate_micro_batches(37), (Sizes{1, 2, 3, 5, 10, 19, 37}));
+  EXPECT_EQ(candidate_micro_batches(10), (Sizes{1, 2, 3, 5, 10}));
   // The largest prime that a batch may be: quick, and few enough.
-  EXPECT_EQ(micro_batches_to_weigh(1048573).size(), 21u);
+  EXPECT_EQ(candidate_micro_batches(1048573).size(), 21u);
   for (int64_t batch : {37, 74, 999, 1048573}) {
-    const Sizes sizes = micro_batches_to_weigh(batch);
+    const Sizes sizes = candidate_micro_batches(batch);
     EXPECT_EQ(sizes.front(), 1);
     EXPECT_EQ(sizes.back(), batch);
     for (size_t i = 1; i < sizes.size(); ++i) EXPECT_LE(sizes[i], 2 * sizes[i - 1] + 1);

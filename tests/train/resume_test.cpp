@@ -105,7 +105,7 @@ TEST_F(ResumeTest, StateInHostMemoryIsSavedAndLoadedAsAnyOther) {
   halved.budget.device = whole.job.plan.peak_bytes * 3 / 4;
   std::vector<double> losses = train_until(halved, 3).losses;
   const TrainReport rest = train(halved);
-  EXPECT_GT(rest.job.plan.moved_state_bytes, 0);
+  EXPECT_GT(rest.job.plan.offloaded_state_bytes, 0);
   losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
   EXPECT_EQ(losses, whole.losses);
   EXPECT_TRUE(get_file(checkpoint("halved", 6)) == get_file(checkpoint("straight", 6)));

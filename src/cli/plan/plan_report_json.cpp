@@ -50,7 +50,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
             {"unit", unit_of(job)},
             {"norms_seconds", plan.time.norms},
             {"recompute_seconds", plan.time.recompute},
-            {"recompute_bound_seconds", plan.time.recompute_bound},
+            {"recompute_bound_seconds", plan.time.recompute_lower_bound},
             {"offload_seconds", plan.time.offload},
             {"update_offload_seconds", plan.time.update_offload},
             {"host_bytes", plan.host_bytes},

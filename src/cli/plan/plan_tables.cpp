@@ -46,7 +46,7 @@ std::string breakdown_table(const Plan& plan, const Screen& screen) {
 std::string recomputation_of(const Plan& plan) {
   const StepTime& time = plan.time;
   return fmt::format("{} per micro batch, {:.1f} % more; lower bound {}{}", short_seconds(time.recompute),
-                     100 * time.recompute_share(), short_seconds(time.recompute_bound),
+                     100 * time.recompute_share(), short_seconds(time.recompute_lower_bound),
                      plan.host_bytes + plan.disk_bytes > 0 ? " with offload" : "");
 }
 
@@ -83,22 +83,23 @@ std::string update_of(const Plan& plan) {
 
 // Returns "1.2 GiB of saved values, 4.1 GiB of optimizer state; waits 0.3 ms a micro batch, 12 ms an update".
 std::string offload_of(const Plan& plan) {
-  std::string text = fmt::format("{} of saved values, {} of optimizer state", format_bytes(plan.moved_bytes),
-                                 format_bytes(plan.moved_state_bytes));
-  if (plan.moved_gradient_bytes > 0) text += fmt::format(", {} of gradients", format_bytes(plan.moved_gradient_bytes));
-  if (plan.moved_parameter_bytes > 0)
-    text += fmt::format(", {} of parameters", format_bytes(plan.moved_parameter_bytes));
+  std::string text = fmt::format("{} of saved values, {} of optimizer state", format_bytes(plan.offloaded_saved_bytes),
+                                 format_bytes(plan.offloaded_state_bytes));
+  if (plan.offloaded_gradient_bytes > 0)
+    text += fmt::format(", {} of gradients", format_bytes(plan.offloaded_gradient_bytes));
+  if (plan.offloaded_parameter_bytes > 0)
+    text += fmt::format(", {} of parameters", format_bytes(plan.offloaded_parameter_bytes));
   if (plan.host_updates > 0) text += fmt::format(", {} updates on the host", plan.host_updates);
   return text + fmt::format("; waits {} per micro batch, {} per update", short_seconds(plan.time.offload),
                             short_seconds(plan.time.update_offload));
 }
 
-bool moves_any(const Plan& plan) {
+bool offloads_any(const Plan& plan) {
   return plan.host_bytes + plan.disk_bytes > 0;
 }
 
 // Returns "embed.weight, layers.0.mlp.up.weight, … (64 in all)".
-std::string parameters_elsewhere(const Plan& plan) {
+std::string parameters_offloaded(const Plan& plan) {
   constexpr int kMost = 4;
   std::string text;
   int count = 0;
@@ -136,7 +137,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, const Screen& 
   for (const auto& [name, text] : rank_rows(job, planned)) table.add_row({name, text});
   if (planned.plan.update_in_backward) table.add_row({"update in backward", update_of(planned.plan)});
   if (runs && planned.plan.checkpointed) table.add_row({"recomputation", recomputation_of(planned.plan)});
-  if (runs && moves_any(planned.plan)) table.add_row({"offload", offload_of(planned.plan)});
+  if (runs && offloads_any(planned.plan)) table.add_row({"offload", offload_of(planned.plan)});
   table.add_row({"arena waste", fmt::format("{:.2f} %", 100 * planned.plan.arena_waste())});
   table.add_row({"recorded in", short_seconds(planned.record_seconds)});
   table.add_row({"planned in", short_seconds(planned.plan_seconds)});
@@ -187,9 +188,9 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
   }
   if (planned.plan.update_in_backward) page.facts.emplace_back("update in backward", update_of(planned.plan));
   if (planned.plan.checkpointed) page.facts.emplace_back("recomputation", recomputation_of(planned.plan));
-  if (moves_any(planned.plan)) page.facts.emplace_back("offload", offload_of(planned.plan));
-  if (planned.plan.moved_parameter_bytes > 0)
-    page.facts.emplace_back("offloaded parameters", parameters_elsewhere(planned.plan));
+  if (offloads_any(planned.plan)) page.facts.emplace_back("offload", offload_of(planned.plan));
+  if (planned.plan.offloaded_parameter_bytes > 0)
+    page.facts.emplace_back("offloaded parameters", parameters_offloaded(planned.plan));
   if (planned.plan.disk_bytes > 0) page.facts.emplace_back("disk", format_bytes(planned.plan.disk_bytes));
   return to_html(page);
 }
@@ -208,8 +209,8 @@ std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& s
   if (!plan.reasons.empty()) text += "\nDecisions\n\n";
   for (const Reason& reason : plan.reasons)
     text += fold(fmt::format("{}: {}", reason.decision, reason.why), screen.columns, 2);
-  if (plan.moved_parameter_bytes > 0)
-    text += fold(fmt::format("offloaded parameters: {}", parameters_elsewhere(plan)), screen.columns, 2);
+  if (plan.offloaded_parameter_bytes > 0)
+    text += fold(fmt::format("offloaded parameters: {}", parameters_offloaded(plan)), screen.columns, 2);
   return text;
 }
 

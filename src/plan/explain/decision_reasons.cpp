@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 std::string compile_decision(const PlanOptions& options) {
-  return options.fusing->all ? "compile: on" : "compile: auto";
+  return options.fusion_rules->all ? "compile: on" : "compile: auto";
 }
 
 }  // namespace
@@ -26,10 +26,10 @@ Reason pinned_reason(const PlanOptions& options, const Plan& plan) {
   return {"gradient_checkpointing: on", "set in the job: only the input of " + blocks + " is kept"};
 }
 
-Reason recompute_reason(const Plan& plan, bool fits, int64_t whole_peak, std::optional<int64_t> budget) {
+Reason recompute_reason(const Plan& plan, bool fits, int64_t keep_all_peak, std::optional<int64_t> budget) {
   const std::string decision = plan.checkpointed ? "gradient_checkpointing: on" : "gradient_checkpointing: off";
   if (!budget) return {decision, "no budget is set"};
-  const std::string without = format_bytes(whole_peak), stated = format_bytes(*budget);
+  const std::string without = format_bytes(keep_all_peak), stated = format_bytes(*budget);
   if (plan.checkpointed)
     return {decision, fmt::format("the step takes {} without recomputation, {} with it; the budget is {}", without,
                                   format_bytes(plan.peak_bytes), stated)};
@@ -52,7 +52,7 @@ Reason update_reason(const PlanOptions& options, const Plan& plan) {
   return {"update_in_backward: on", std::move(why)};
 }
 
-Reason fusing_reason(const PlanOptions& options, const Plan& plan) {
+Reason fusion_reason(const PlanOptions& options, const Plan& plan) {
   const auto fused = std::ranges::count_if(plan.trace.ops, is_fused);
   return {compile_decision(options),
           fmt::format("{} ops run as {} fused ops, which read and write fewer bytes", plan.fused_ops, fused)};

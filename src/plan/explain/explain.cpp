@@ -41,8 +41,8 @@ std::string milliseconds(int64_t picoseconds) {
 std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGraph& graph, const KeptValues& kept,
                                           size_t most) {
   std::map<int32_t, int64_t> again;  // recomputed steps and their picoseconds
-  for (const Rebuild& rebuild : rebuilds_of(graph, kept))
-    for (int32_t step : rebuild.steps) again[step] = graph.steps[step].cost;
+  for (const RecomputePoint& point : recompute_points(graph, kept))
+    for (int32_t step : point.steps) again[step] = graph.steps[step].cost;
   const auto length = static_cast<double>(graph.segment.end - graph.segment.begin);
   std::map<std::string, Kind> kinds;
   for (size_t v = 0; v < graph.values.size(); ++v) {
@@ -88,21 +88,21 @@ std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGrap
   return reasons;
 }
 
-std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& graph, const std::vector<char>& moved,
+std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& graph, const std::vector<char>& offloaded,
                                     const CostModel& cost, const Plan& plan) {
   std::vector<Reason> reasons;
   const auto milliseconds_of = [](double seconds) { return fmt::format("{:.3g} ms", seconds * 1e3); };
   std::map<std::string, std::pair<int64_t, int64_t>> kinds;  // bytes, count
-  int64_t count = 0, rebuilding = 0;
+  int64_t count = 0, recompute_cost = 0;
   std::set<int32_t> makers;  // steps that make several results are counted once
-  for (size_t v = 0; v < moved.size(); ++v) {
-    if (!moved[v]) continue;
+  for (size_t v = 0; v < offloaded.size(); ++v) {
+    if (!offloaded[v]) continue;
     auto& [bytes, values] = kinds[common_name(trace.buffers[graph.values[v].buffer].label)];
     bytes += graph.values[v].bytes;
     ++values;
     ++count;
     for (int32_t maker : graph.values[v].makers)
-      if (makers.insert(maker).second) rebuilding += graph.steps[maker].cost;
+      if (makers.insert(maker).second) recompute_cost += graph.steps[maker].cost;
   }
   if (count > 0) {
     const auto most = std::max_element(kinds.begin(), kinds.end(),
@@ -111,28 +111,29 @@ std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& gra
         {"offload: saved values",
          fmt::format("{} in {} values stay in host memory until the backward pass, mostly {} of {}; copies take {} in "
                      "each direction, ops wait {} for copies; recomputing the values takes {}",
-                     format_bytes(plan.moved_bytes), count, format_bytes(most->second.first), most->first,
-                     milliseconds_of(copy_seconds(cost, plan.moved_bytes)), milliseconds_of(plan.time.offload),
-                     milliseconds(rebuilding))});
+                     format_bytes(plan.offloaded_saved_bytes), count, format_bytes(most->second.first), most->first,
+                     milliseconds_of(copy_seconds(cost, plan.offloaded_saved_bytes)),
+                     milliseconds_of(plan.time.offload), milliseconds(recompute_cost))});
   }
   const std::string where = plan.disk_bytes == 0   ? "in host memory"
                             : plan.host_bytes == 0 ? "on disk"
                                                    : "in host memory, or on disk";
-  if (plan.moved_state_bytes > 0)
+  if (plan.offloaded_state_bytes > 0)
     reasons.push_back(
         {"offload: optimizer state",
-         fmt::format("{} are stored {}; the update waits {} for {}", format_bytes(plan.moved_state_bytes), where,
-                     milliseconds_of(plan.time.update_offload),
-                     plan.moved_gradient_bytes + plan.moved_parameter_bytes > 0 ? "all copies" : "these copies")});
-  if (plan.moved_gradient_bytes > 0)
+         fmt::format(
+             "{} are stored {}; the update waits {} for {}", format_bytes(plan.offloaded_state_bytes), where,
+             milliseconds_of(plan.time.update_offload),
+             plan.offloaded_gradient_bytes + plan.offloaded_parameter_bytes > 0 ? "all copies" : "these copies")});
+  if (plan.offloaded_gradient_bytes > 0)
     reasons.push_back(
         {"offload: gradients",
          fmt::format("{} leave the device as soon as each gradient is complete, and are stored {} until the update",
-                     format_bytes(plan.moved_gradient_bytes), where)});
-  if (plan.moved_parameter_bytes > 0)
+                     format_bytes(plan.offloaded_gradient_bytes), where)});
+  if (plan.offloaded_parameter_bytes > 0)
     reasons.push_back({"offload: parameters", fmt::format("{} are stored {} and copied in for each use, mostly while "
                                                           "earlier ops run; a micro batch waits {} for the link",
-                                                          format_bytes(plan.moved_parameter_bytes), where,
+                                                          format_bytes(plan.offloaded_parameter_bytes), where,
                                                           milliseconds_of(plan.time.offload))});
   if (plan.host_updates > 0)
     reasons.push_back({"update: on the host", fmt::format("{} parameters are updated where their state is stored; "

@@ -13,9 +13,9 @@ namespace plimsoll {
 std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGraph& graph, const KeptValues& kept,
                                           size_t most);
 
-/// Returns the reasons why saved values (`moved`, by value) and state are in host memory under `plan`. The times and
-/// bytes of `plan` must be set.
-std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& graph, const std::vector<char>& moved,
+/// Returns the reasons why saved values (`offloaded`, by value) and state are in host memory under `plan`. The times
+/// and bytes of `plan` must be set.
+std::vector<Reason> explain_offload(const Trace& trace, const TrainingGraph& graph, const std::vector<char>& offloaded,
                                     const CostModel& cost, const Plan& plan);
 
 }  // namespace plimsoll

@@ -23,8 +23,8 @@ CopySchedule::CopySchedule(const CostModel& cost, const Trace& trace, const Segm
   start_.push_back(clock);
 }
 
-double CopySchedule::copy_time(int64_t bytes, Memory far) const {
-  return cost_.copies_overlap ? copy_seconds(cost_, bytes, far)
+double CopySchedule::copy_time(int64_t bytes, Memory offload_memory) const {
+  return cost_.copies_overlap ? copy_seconds(cost_, bytes, offload_memory)
                               : 0;  // without overlap a copy is done when its start is
 }
 

@@ -57,7 +57,7 @@ class CopySchedule {
   int64_t peak() const;
 
  private:
-  double copy_time(int64_t bytes, Memory far) const;
+  double copy_time(int64_t bytes, Memory offload_memory) const;
 
   const CostModel& cost_;
   int32_t begin_, end_;

@@ -9,7 +9,7 @@ namespace plimsoll {
 namespace {
 
 // Largest number of host ops by which copies for an op on the host run ahead of it or behind it: a double buffer.
-constexpr size_t kHostedAhead = 2;
+constexpr size_t kHostOpsAhead = 2;
 // Largest buffer that is copied once for all ops on the host, in bytes: the step's scalars.
 constexpr int64_t kSharedBytes = 4096;
 
@@ -19,17 +19,17 @@ bool is_set(const std::vector<char>& list, size_t index) {
 
 }  // namespace
 
-SegmentMoves::SegmentMoves(const Context& context, const Segment& segment) : segment_(segment) {
+SegmentCopies::SegmentCopies(const Context& context, const Segment& segment) : segment_(segment) {
   for (int32_t i = segment.begin; i < segment.end; ++i) {
     const bool on_host = context.trace.ops[i].on_host;
-    if (on_host) hosted_.push_back(i);
+    if (on_host) host_ops_.push_back(i);
     for_each_view(context.trace.ops[i], [&](const View& view, bool written) {
-      const bool elsewhere = !context.trace.buffers[view.buffer].on_device();
+      const bool off_device = !context.trace.buffers[view.buffer].on_device();
       if (on_host) {
-        if (elsewhere) hosted_uses_[view.buffer].push_back(i);
+        if (off_device) host_uses_[view.buffer].push_back(i);
         return;
       }
-      if (!elsewhere && !is_set(context.saved, view.buffer)) return;
+      if (!off_device && !is_set(context.saved, view.buffer)) return;
       auto& list = accesses_[view.buffer];
       if (!list.empty() && list.back().op == i)
         list.back().written = list.back().written || written;
@@ -39,25 +39,25 @@ SegmentMoves::SegmentMoves(const Context& context, const Segment& segment) : seg
   }
 }
 
-void SegmentMoves::plan(Context& context, TraceRewriter& rewriter, std::vector<int64_t> live) {
+void SegmentCopies::plan(Context& context, TraceRewriter& rewriter, std::vector<int64_t> live) {
   for (const auto& [buffer, list] : accesses_) {
     if (context.trace.buffers[buffer].on_device())
-      plan_absence(context, rewriter, buffer, live);
+      plan_saved_value(context, rewriter, buffer, live);
     else
-      plan_visits(context, rewriter, buffer, live);
+      plan_resident_uses(context, rewriter, buffer, live);
   }
-  plan_mirrors(context, rewriter);
+  plan_host_operands(context, rewriter);
   schedule_copies(context, live);
-  for (const Move& move : moves_) by_buffer_[move.buffer].push_back(&move);
-  for (int32_t op : hosted_)
+  for (const Swap& swap : swaps_) by_buffer_[swap.buffer].push_back(&swap);
+  for (int32_t op : host_ops_)
     for_each_view(context.trace.ops[op], [&](const View& view, bool written) {
       if (written) context.written_before[view.buffer] = 1;
     });
 }
 
 // Plans the offload interval of a saved value: the longest time in which no op uses it.
-void SegmentMoves::plan_absence(const Context& context, TraceRewriter& rewriter, BufferId buffer,
-                                std::vector<int64_t>& live) {
+void SegmentCopies::plan_saved_value(const Context& context, TraceRewriter& rewriter, BufferId buffer,
+                                     std::vector<int64_t>& live) {
   const Trace& trace = context.trace;
   const std::vector<Access>& list = accesses_[buffer];
   check(!trace.buffers[buffer].persistent, "only what is made in the segment can be moved away within it");
@@ -84,81 +84,82 @@ void SegmentMoves::plan_absence(const Context& context, TraceRewriter& rewriter,
     if (list[i].written) last_write = list[i].op;
   const int64_t bytes = placed_bytes(trace, trace.buffers[buffer].bytes);
   const int32_t gone = list[best - 1].op, back = list[best].op;
-  Move move{buffer};
-  move.absence = true;
-  move.begin = back;
-  move.end = segment_.end;
+  Swap swap{buffer};
+  swap.copies_out_first = true;
+  swap.begin = back;
+  swap.end = segment_.end;
   Buffer copy = trace.buffers[buffer];
-  move.device = rewriter.add_buffer(copy);
+  swap.device = rewriter.add_buffer(copy);
   copy.memory = Memory::host;
-  move.far = rewriter.add_buffer(std::move(copy));
-  move.out = static_cast<int>(outs_.size());
+  swap.offload_buffer = rewriter.add_buffer(std::move(copy));
+  swap.out = static_cast<int>(outs_.size());
   outs_.push_back({bytes, last_write + 1, gone, back, 0, 0});
-  move.in = static_cast<int>(ins_.size());
+  swap.in = static_cast<int>(ins_.size());
   ins_.push_back({bytes, back, back, 0});
   for (int32_t op = gone + 1; op < back; ++op) live[op] -= bytes;
-  moves_.push_back(move);
+  swaps_.push_back(swap);
 }
 
 // Plans a residency interval of an offloaded buffer for each cluster of uses. A use on the host ends an interval.
-void SegmentMoves::plan_visits(Context& context, TraceRewriter& rewriter, BufferId buffer, std::vector<int64_t>& live) {
+void SegmentCopies::plan_resident_uses(Context& context, TraceRewriter& rewriter, BufferId buffer,
+                                       std::vector<int64_t>& live) {
   const Buffer description = context.trace.buffers[buffer];  // a copy, because buffers are added below
   const int64_t bytes = placed_bytes(context.trace, description.bytes);
   const std::vector<Access>& list = accesses_[buffer];
-  const auto found = hosted_uses_.find(buffer);
-  const std::vector<int32_t> hosted = found == hosted_uses_.end() ? std::vector<int32_t>{} : found->second;
-  const auto hosted_after = [&](int32_t op) { return std::upper_bound(hosted.begin(), hosted.end(), op); };
+  const auto found = host_uses_.find(buffer);
+  const std::vector<int32_t> host_uses = found == host_uses_.end() ? std::vector<int32_t>{} : found->second;
+  const auto host_use_after = [&](int32_t op) { return std::upper_bound(host_uses.begin(), host_uses.end(), op); };
   for (size_t i = 0; i < list.size();) {
     size_t end = i;
     bool written = list[i].written;
-    while (end + 1 < list.size() && list[end + 1].op - list[end].op <= kOneVisit &&
-           hosted_after(list[end].op) == hosted_after(list[end + 1].op))
+    while (end + 1 < list.size() && list[end + 1].op - list[end].op <= kMaxUseGap &&
+           host_use_after(list[end].op) == host_use_after(list[end + 1].op))
       written = list[++end].written || written;
-    Move move{buffer};
-    move.begin = list[i].op;
-    move.end = list[end].op;
-    move.far = buffer;
+    Swap swap{buffer};
+    swap.begin = list[i].op;
+    swap.end = list[end].op;
+    swap.offload_buffer = buffer;
     // The copy out of the previous interval must be done before this interval begins.
-    if (!moves_.empty() && moves_.back().buffer == buffer && moves_.back().out >= 0) {
-      int32_t& latest = outs_[moves_.back().out].latest;
-      latest = std::min(latest, move.begin);
+    if (!swaps_.empty() && swaps_.back().buffer == buffer && swaps_.back().out >= 0) {
+      int32_t& latest = outs_[swaps_.back().out].latest;
+      latest = std::min(latest, swap.begin);
     }
     Buffer copy = description;
     copy.persistent = false;
     copy.memory = Memory::device;
-    move.device = rewriter.add_buffer(std::move(copy));
+    swap.device = rewriter.add_buffer(std::move(copy));
     // A buffer that no op has written yet is not copied in: it is being made.
     if (context.written_before[buffer] || !list[i].written) {
-      const auto after = std::lower_bound(hosted.begin(), hosted.end(), move.begin);
-      const int32_t earliest = after == hosted.begin() ? segment_.begin : *std::prev(after) + 1;
-      move.in = static_cast<int>(ins_.size());
-      ins_.push_back({bytes, earliest, move.begin, 0, description.memory});
+      const auto after = std::lower_bound(host_uses.begin(), host_uses.end(), swap.begin);
+      const int32_t earliest = after == host_uses.begin() ? segment_.begin : *std::prev(after) + 1;
+      swap.in = static_cast<int>(ins_.size());
+      ins_.push_back({bytes, earliest, swap.begin, 0, description.memory});
     }
     if (written) context.written_before[buffer] = 1;
     // A value that no op needs any more is not copied out.
-    if (written && (description.persistent || context.lifetimes[buffer].death > move.end + 1)) {
-      const auto next = hosted_after(move.end);
-      move.out = static_cast<int>(outs_.size());
+    if (written && (description.persistent || context.lifetimes[buffer].death > swap.end + 1)) {
+      const auto next = host_use_after(swap.end);
+      swap.out = static_cast<int>(outs_.size());
       outs_.push_back(
-          {bytes, move.end + 1, move.end, next == hosted.end() ? segment_.end : *next, 0, 0, description.memory});
+          {bytes, swap.end + 1, swap.end, next == host_uses.end() ? segment_.end : *next, 0, 0, description.memory});
     }
-    for (int32_t op = move.begin; op <= move.end; ++op) live[op] += bytes;
-    moves_.push_back(move);
+    for (int32_t op = swap.begin; op <= swap.end; ++op) live[op] += bytes;
+    swaps_.push_back(swap);
     i = end + 1;
   }
 }
 
 // Plans the host copies for ops on the host. Each operand on the device is copied for the op and, if it is written,
 // copied back.
-void SegmentMoves::plan_mirrors(Context& context, TraceRewriter& rewriter) {
-  if (hosted_.empty()) return;
+void SegmentCopies::plan_host_operands(Context& context, TraceRewriter& rewriter) {
+  if (host_ops_.empty()) return;
   const Trace& trace = context.trace;
   std::map<BufferId, int32_t> written_at;  // last op on the device so far that writes a buffer
   std::map<BufferId, size_t> shared;
   size_t k = 0;
   for (int32_t i = segment_.begin; i < segment_.end; ++i) {
-    if (k == hosted_.size()) break;
-    if (hosted_[k] != i) {
+    if (k == host_ops_.size()) break;
+    if (host_ops_[k] != i) {
       for_each_view(trace.ops[i], [&](const View& view, bool written) {
         if (!written) return;
         written_at[view.buffer] = i;
@@ -172,41 +173,41 @@ void SegmentMoves::plan_mirrors(Context& context, TraceRewriter& rewriter) {
     });
     for (const auto& [buffer, written] : operands) {
       if (const auto there = shared.find(buffer); there != shared.end()) {
-        mirrored_[i][buffer] = mirrors_[there->second].host;
+        host_operand_of_[i][buffer] = host_operands_[there->second].host;
         continue;
       }
       const int64_t bytes = placed_bytes(trace, trace.buffers[buffer].bytes);
       const bool small = bytes <= kSharedBytes && !written;
       const auto at = written_at.find(buffer);
       int32_t ready = at == written_at.end() ? segment_.begin : at->second + 1;
-      if (!small && k >= kHostedAhead) ready = std::max(ready, hosted_[k - kHostedAhead] + 1);
+      if (!small && k >= kHostOpsAhead) ready = std::max(ready, host_ops_[k - kHostOpsAhead] + 1);
       Buffer copy = trace.buffers[buffer];
       copy.persistent = copy.output = false;
       copy.memory = Memory::host;
-      Mirror mirror{buffer, rewriter.add_buffer(std::move(copy)), i, static_cast<int>(outs_.size())};
+      HostOperand host_operand{buffer, rewriter.add_buffer(std::move(copy)), i, static_cast<int>(outs_.size())};
       outs_.push_back({bytes, ready, i - 1, i, 0, 0});
       if (written && trace.buffers[buffer].persistent)
-        mirror.back = k + kHostedAhead < hosted_.size() ? hosted_[k + kHostedAhead] : segment_.end;
-      mirrored_[i][buffer] = mirror.host;
-      if (small) shared[buffer] = mirrors_.size();
-      mirrors_.push_back(mirror);
+        host_operand.back = k + kHostOpsAhead < host_ops_.size() ? host_ops_[k + kHostOpsAhead] : segment_.end;
+      host_operand_of_[i][buffer] = host_operand.host;
+      if (small) shared[buffer] = host_operands_.size();
+      host_operands_.push_back(host_operand);
     }
     ++k;
   }
 }
 
-void SegmentMoves::schedule_copies(const Context& context, const std::vector<int64_t>& live) {
+void SegmentCopies::schedule_copies(const Context& context, const std::vector<int64_t>& live) {
   CopySchedule schedule(context.cost, context.trace, segment_, live, context.limit);
   schedule.place(outs_);
-  std::map<BufferId, int32_t> away_since;
-  for (const Move& move : moves_) {
+  std::map<BufferId, int32_t> offloaded_since;
+  for (const Swap& swap : swaps_) {
     // A copy in starts after the copy out of the same bytes is done: its own, or that of the previous residency
     // interval.
-    if (move.absence)
-      ins_[move.in].earliest = outs_[move.out].wait;
-    else if (const auto found = away_since.find(move.buffer); move.in >= 0 && found != away_since.end())
-      ins_[move.in].earliest = std::max(ins_[move.in].earliest, found->second);
-    if (!move.absence && move.out >= 0) away_since[move.buffer] = outs_[move.out].wait;
+    if (swap.copies_out_first)
+      ins_[swap.in].earliest = outs_[swap.out].wait;
+    else if (const auto found = offloaded_since.find(swap.buffer); swap.in >= 0 && found != offloaded_since.end())
+      ins_[swap.in].earliest = std::max(ins_[swap.in].earliest, found->second);
+    if (!swap.copies_out_first && swap.out >= 0) offloaded_since[swap.buffer] = outs_[swap.out].wait;
   }
   schedule.place(ins_);
   // Waits come before starts because they free bytes, except a wait for a copy that starts at the same op.
@@ -218,32 +219,33 @@ void SegmentMoves::schedule_copies(const Context& context, const std::vector<int
     copies_[start].push_back({3, CopyStage::start, target, source});
     copies_[need].push_back({4, CopyStage::wait, target, source});
   };
-  for (const Move& move : moves_) {
-    if (move.out >= 0) add_out(outs_[move.out], move.far, move.absence ? move.buffer : move.device);
-    if (move.in >= 0) add_in(ins_[move.in].start, ins_[move.in].need, move.device, move.far);
+  for (const Swap& swap : swaps_) {
+    if (swap.out >= 0) add_out(outs_[swap.out], swap.offload_buffer, swap.copies_out_first ? swap.buffer : swap.device);
+    if (swap.in >= 0) add_in(ins_[swap.in].start, ins_[swap.in].need, swap.device, swap.offload_buffer);
   }
-  for (const Mirror& mirror : mirrors_) {
-    add_out(outs_[mirror.out], mirror.host, mirror.buffer);
-    if (mirror.back >= 0) add_in(mirror.made + 1, mirror.back, mirror.buffer, mirror.host);
+  for (const HostOperand& host_operand : host_operands_) {
+    add_out(outs_[host_operand.out], host_operand.host, host_operand.buffer);
+    if (host_operand.back >= 0)
+      add_in(host_operand.made + 1, host_operand.back, host_operand.buffer, host_operand.host);
   }
   for (auto& [op, list] : copies_)
     std::stable_sort(list.begin(), list.end(), [](const Copy& a, const Copy& b) { return a.order < b.order; });
 }
 
-Op SegmentMoves::renamed(Op op, int32_t index) const {
-  const auto hosted = mirrored_.find(index);
+Op SegmentCopies::renamed(Op op, int32_t index) const {
+  const auto operands = host_operand_of_.find(index);
   const auto rename = [&, on_host = op.on_host](View& view) {
     if (on_host) {
-      if (hosted == mirrored_.end()) return;
-      if (const auto mirror = hosted->second.find(view.buffer); mirror != hosted->second.end())
-        view.buffer = mirror->second;
+      if (operands == host_operand_of_.end()) return;
+      if (const auto host_operand = operands->second.find(view.buffer); host_operand != operands->second.end())
+        view.buffer = host_operand->second;
       return;
     }
     const auto found = by_buffer_.find(view.buffer);
     if (found == by_buffer_.end()) return;
-    for (const Move* move : found->second)
-      if (move->begin <= index && index <= move->end) {
-        view.buffer = move->device;
+    for (const Swap* swap : found->second)
+      if (swap->begin <= index && index <= swap->end) {
+        view.buffer = swap->device;
         return;
       }
   };

@@ -16,10 +16,10 @@
 namespace plimsoll {
 
 /// Largest distance in ops between two uses of an offloaded buffer in one residency interval.
-constexpr int32_t kOneVisit = 16;
+constexpr int32_t kMaxUseGap = 16;
 
 /// A planner of the copies of one segment.
-class SegmentMoves {
+class SegmentCopies {
  public:
   /// Facts about the whole trace. Its buffers are marked with their memories, and its ops with `on_host`. `saved`, by
   /// buffer, marks the values that get an offload interval; may be empty.
@@ -32,10 +32,10 @@ class SegmentMoves {
     std::vector<char> written_before;  ///< by buffer: an earlier segment writes it
   };
 
-  SegmentMoves(const Context& context, const Segment& segment);
+  SegmentCopies(const Context& context, const Segment& segment);
 
   /// Returns whether the segment needs no copies.
-  bool empty() const { return accesses_.empty() && hosted_.empty(); }
+  bool empty() const { return accesses_.empty() && host_ops_.empty(); }
 
   /// Decides every copy, and adds new buffers to the trace. `live`: bytes on the device by op of the trace, without
   /// offloaded buffers.
@@ -57,16 +57,16 @@ class SegmentMoves {
     bool written;
   };
   // One residency interval or offload interval of one buffer.
-  struct Move {
+  struct Swap {
     BufferId buffer = kNoBuffer;  // id in the old trace
     BufferId device = kNoBuffer;  // copy on the device from `begin` on
-    BufferId far = kNoBuffer;
-    int32_t begin = 0, end = 0;  // [begin, end]: ops that use `device` instead of `buffer`
-    int out = -1, in = -1;       // indices of its copies in outs_ and ins_; -1: none
-    bool absence = false;        // true: an offload interval of a saved value; the copy out comes first
+    BufferId offload_buffer = kNoBuffer;
+    int32_t begin = 0, end = 0;     // [begin, end]: ops that use `device` instead of `buffer`
+    int out = -1, in = -1;          // indices of its copies in outs_ and ins_; -1: none
+    bool copies_out_first = false;  // true: an offload interval of a saved value; the copy out comes first
   };
   // A host copy of a device buffer.
-  struct Mirror {
+  struct HostOperand {
     BufferId buffer = kNoBuffer;
     BufferId host = kNoBuffer;
     int32_t made = 0;   // op for which it is copied; later ops may use it too
@@ -79,23 +79,24 @@ class SegmentMoves {
     BufferId target, source;
   };
 
-  void plan_absence(const Context& context, TraceRewriter& rewriter, BufferId buffer, std::vector<int64_t>& live);
-  void plan_visits(Context& context, TraceRewriter& rewriter, BufferId buffer, std::vector<int64_t>& live);
-  void plan_mirrors(Context& context, TraceRewriter& rewriter);
+  void plan_saved_value(const Context& context, TraceRewriter& rewriter, BufferId buffer, std::vector<int64_t>& live);
+  void plan_resident_uses(Context& context, TraceRewriter& rewriter, BufferId buffer, std::vector<int64_t>& live);
+  void plan_host_operands(Context& context, TraceRewriter& rewriter);
   void schedule_copies(const Context& context, const std::vector<int64_t>& live);
 
   Segment segment_;
-  std::map<BufferId, std::vector<Access>> accesses_;      // uses on the device of saved and of offloaded buffers
-  std::vector<int32_t> hosted_;                           // ops that run on the host
-  std::map<BufferId, std::vector<int32_t>> hosted_uses_;  // their uses of buffers in host memory
-  std::vector<double> idle_before_;                       // by op of the segment: seconds at which it begins
-  std::vector<Move> moves_;
-  std::vector<Mirror> mirrors_;
-  std::map<int32_t, std::map<BufferId, BufferId>> mirrored_;  // by op on the host: the host copy of each device buffer
+  std::map<BufferId, std::vector<Access>> accesses_;    // uses on the device of saved and of offloaded buffers
+  std::vector<int32_t> host_ops_;                       // ops that run on the host
+  std::map<BufferId, std::vector<int32_t>> host_uses_;  // their uses of buffers in host memory
+  std::vector<double> idle_before_;                     // by op of the segment: seconds at which it begins
+  std::vector<Swap> swaps_;
+  std::vector<HostOperand> host_operands_;
+  std::map<int32_t, std::map<BufferId, BufferId>>
+      host_operand_of_;  // by op on the host: the host copy of each device buffer
   std::vector<CopyOut> outs_;
   std::vector<CopyIn> ins_;
   std::map<int32_t, std::vector<Copy>> copies_;  // by the op that they precede
-  std::map<BufferId, std::vector<const Move*>> by_buffer_;
+  std::map<BufferId, std::vector<const Swap*>> by_buffer_;
 };
 
 }  // namespace plimsoll

@@ -34,12 +34,12 @@ class GraphBuilder {
     find_values();
     for (int32_t i = segment.begin; i < graph_.first_backward; ++i) add_step(i);
     for (int32_t i = graph_.first_backward; i < segment.end; ++i) add_uses(i);
-    for (ForwardStep& step : graph_.steps) {
+    for (ForwardOp& step : graph_.steps) {
       // If another op also writes one of two results, both would have to be recomputed together, with all their makers.
       if (step.writes.size() > 1)
         for (int32_t value : step.writes) step.repeatable = step.repeatable && graph_.values[value].makers.size() == 1;
     }
-    for (const ForwardStep& step : graph_.steps)
+    for (const ForwardOp& step : graph_.steps)
       if (!step.repeatable)
         for (int32_t value : step.writes) graph_.values[value].repeatable = false;
     for (size_t v = 0; v < graph_.values.size(); ++v)
@@ -52,7 +52,7 @@ class GraphBuilder {
   void find_writes() {
     for (int32_t i = graph_.segment.begin; i < graph_.segment.end; ++i) {
       for_each_view(trace_.ops[i], [&](const View& view, bool written) {
-        // An update among backward ops runs after all readers of the parameter (settle_updates ensures that).
+        // An update among backward ops runs after all readers of the parameter (sink_updates ensures that).
         if (!written || trace_.ops[i].phase == Phase::update) return;
         last_write_[view.buffer] = i;
         if (first_write_[view.buffer] < 0) first_write_[view.buffer] = i;
@@ -62,16 +62,16 @@ class GraphBuilder {
 
   void find_values() {
     // Buffers that another segment uses too (gradients) do not belong to this segment.
-    std::vector<char> elsewhere(trace_.buffers.size(), 0);
+    std::vector<char> used_outside(trace_.buffers.size(), 0);
     for (int32_t i = 0; i < static_cast<int32_t>(trace_.ops.size()); ++i)
       if (i < graph_.segment.begin || i >= graph_.segment.end)
-        for_each_view(trace_.ops[i], [&](const View& view, bool) { elsewhere[view.buffer] = 1; });
+        for_each_view(trace_.ops[i], [&](const View& view, bool) { used_outside[view.buffer] = 1; });
     for (int32_t i = graph_.segment.begin; i < graph_.first_backward; ++i) {
       for_each_view(trace_.ops[i], [&](const View& view, bool written) {
         const BufferId buffer = view.buffer;
         const Buffer& description = trace_.buffers[buffer];
         if (!written || graph_.value_of[buffer] >= 0 || first_write_[buffer] != i) return;
-        if (description.persistent || description.output || description.bytes == 0 || elsewhere[buffer]) return;
+        if (description.persistent || description.output || description.bytes == 0 || used_outside[buffer]) return;
         if (last_write_[buffer] >= graph_.first_backward) return;
         graph_.value_of[buffer] = static_cast<int32_t>(graph_.values.size());
         ForwardValue& value = graph_.values.emplace_back();
@@ -84,7 +84,7 @@ class GraphBuilder {
   void add_step(int32_t index) {
     const Op& op = trace_.ops[index];
     const auto number = static_cast<int32_t>(graph_.steps.size());
-    ForwardStep step;
+    ForwardOp step;
     step.op = index;
     // A larger time would only matter for the order of ops, and the sum of thousands must stay in range.
     const double seconds = std::min(std::max(seconds_of(cost_, op), 0.0), kMostSeconds);
@@ -143,17 +143,17 @@ KeptValues keep_all(const TrainingGraph& graph) {
   return kept;
 }
 
-Reruns reruns_of(const TrainingGraph& graph, const KeptValues& kept) {
-  Reruns reruns;
+RecomputeSequence recompute_sequence(const TrainingGraph& graph, const KeptValues& kept) {
+  RecomputeSequence sequence;
   std::vector<char> there(kept.begin(), kept.end()), again(graph.steps.size(), 0);
   std::vector<int32_t> work;
   std::ptrdiff_t begin = 0;  // first step before the current op
   for (const int32_t needed : graph.by_use) {
     if (there[needed]) continue;
     const int32_t op = graph.values[needed].uses.front();
-    if (!reruns.before.empty() && reruns.before.back() != op) {
-      std::sort(reruns.steps.begin() + begin, reruns.steps.end());
-      begin = static_cast<std::ptrdiff_t>(reruns.steps.size());
+    if (!sequence.before.empty() && sequence.before.back() != op) {
+      std::sort(sequence.steps.begin() + begin, sequence.steps.end());
+      begin = static_cast<std::ptrdiff_t>(sequence.steps.size());
     }
     work.assign(1, needed);
     while (!work.empty()) {
@@ -165,9 +165,9 @@ Reruns reruns_of(const TrainingGraph& graph, const KeptValues& kept) {
       for (int32_t maker : graph.values[value].makers) {
         if (again[maker]) continue;
         again[maker] = 1;
-        reruns.steps.push_back(maker);
-        reruns.before.push_back(op);
-        const ForwardStep& step = graph.steps[maker];
+        sequence.steps.push_back(maker);
+        sequence.before.push_back(op);
+        const ForwardOp& step = graph.steps[maker];
         for (int32_t read : step.reads)
           if (!there[read]) work.push_back(read);
         for (int32_t written : step.writes)
@@ -175,18 +175,18 @@ Reruns reruns_of(const TrainingGraph& graph, const KeptValues& kept) {
       }
     }
   }
-  std::sort(reruns.steps.begin() + begin, reruns.steps.end());
-  return reruns;
+  std::sort(sequence.steps.begin() + begin, sequence.steps.end());
+  return sequence;
 }
 
-std::vector<Rebuild> rebuilds_of(const TrainingGraph& graph, const KeptValues& kept) {
-  const Reruns reruns = reruns_of(graph, kept);
-  std::vector<Rebuild> rebuilds;
-  for (size_t i = 0; i < reruns.steps.size(); ++i) {
-    if (rebuilds.empty() || rebuilds.back().before != reruns.before[i]) rebuilds.push_back({reruns.before[i], {}});
-    rebuilds.back().steps.push_back(reruns.steps[i]);
+std::vector<RecomputePoint> recompute_points(const TrainingGraph& graph, const KeptValues& kept) {
+  const RecomputeSequence sequence = recompute_sequence(graph, kept);
+  std::vector<RecomputePoint> points;
+  for (size_t i = 0; i < sequence.steps.size(); ++i) {
+    if (points.empty() || points.back().before != sequence.before[i]) points.push_back({sequence.before[i], {}});
+    points.back().steps.push_back(sequence.steps[i]);
   }
-  return rebuilds;
+  return points;
 }
 
 }  // namespace plimsoll

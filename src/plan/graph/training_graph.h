@@ -28,7 +28,7 @@ struct ForwardValue {
 };
 
 /// A forward op of the graph.
-struct ForwardStep {
+struct ForwardOp {
   int32_t op = 0;
   int64_t cost = 0;             ///< seconds of the op in picoseconds: sums of integers do not depend on the order
   std::vector<int32_t> reads;   ///< values that it reads, ascending, each once
@@ -42,7 +42,7 @@ struct ForwardStep {
 struct TrainingGraph {
   Segment segment;
   int32_t first_backward = 0;  ///< first op that is no step; the segment's end if there is no backward
-  std::vector<ForwardStep> steps;
+  std::vector<ForwardOp> steps;
   std::vector<ForwardValue> values;
   std::vector<int32_t> value_of;  ///< by buffer: its value, or -1
   std::vector<int32_t> by_use;    ///< needed values, by the first op that uses them
@@ -65,22 +65,22 @@ using KeptValues = std::vector<char>;
 KeptValues keep_all(const TrainingGraph& graph);
 
 /// A set of steps to recompute just before op `before`, ascending.
-struct Rebuild {
+struct RecomputePoint {
   int32_t before = 0;
   std::vector<int32_t> steps;
 };
 
 /// A sequence of all recomputed steps in order, each with the op that it precedes.
-struct Reruns {
+struct RecomputeSequence {
   std::vector<int32_t> steps, before;
 };
 
-/// Returns rebuilds_of() as two lists.
-Reruns reruns_of(const TrainingGraph& graph, const KeptValues& kept);
+/// Returns recompute_points() as two lists.
+RecomputeSequence recompute_sequence(const TrainingGraph& graph, const KeptValues& kept);
 
 /// Returns the steps that recompute every needed value that is not kept: once each, as late as possible. A kept value
 /// lives until the last recomputed step that reads it. Throws InternalError if a value that is not repeatable is not
 /// kept.
-std::vector<Rebuild> rebuilds_of(const TrainingGraph& graph, const KeptValues& kept);
+std::vector<RecomputePoint> recompute_points(const TrainingGraph& graph, const KeptValues& kept);
 
 }  // namespace plimsoll

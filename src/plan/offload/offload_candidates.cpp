@@ -31,28 +31,28 @@ double runs_of(const Trace& trace, std::string_view segment, int64_t micro_batch
 
 }  // namespace
 
-AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters)
+OffloadCandidates::OffloadCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters)
     : trace_(trace), micro_batches_(micro_batches) {
   std::vector<char> fixed(trace.buffers.size(), 0), trained(trace.buffers.size(), 0);
   for (const NamedView& input : trace.inputs) fixed[input.view.buffer] = 1;
   for (const NamedView& output : trace.outputs) fixed[output.view.buffer] = 1;
   std::vector<int32_t> segments(trace.buffers.size(), 0), seen(trace.buffers.size(), -1);
-  std::vector<Crossings> crossings(trace.buffers.size());
+  std::vector<LinkTransfers> transfers(trace.buffers.size());
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
   std::vector<char> made(trace.buffers.size(), 0);
   for (size_t s = 0; s < trace.segments.size(); ++s) {
     const Segment& segment = trace.segments[s];
     const bool training = is_training(segment.name);
     const double times = runs_of(trace, segment.name, micro_batches);
-    struct Visit {
+    struct Residency {
       int32_t last;
       bool fetched, written;
     };
-    std::map<BufferId, Visit> open;
-    const auto close = [&](BufferId buffer, const Visit& visit) {
-      const bool wanted = trace.buffers[buffer].persistent || lifetimes[buffer].death > visit.last + 1;
-      crossings[buffer].in[training ? 0 : 1] += visit.fetched ? times : 0;
-      crossings[buffer].out[training ? 0 : 1] += visit.written && wanted ? times : 0;
+    std::map<BufferId, Residency> open;
+    const auto close = [&](BufferId buffer, const Residency& residency) {
+      const bool wanted = trace.buffers[buffer].persistent || lifetimes[buffer].death > residency.last + 1;
+      transfers[buffer].in[training ? 0 : 1] += residency.fetched ? times : 0;
+      transfers[buffer].out[training ? 0 : 1] += residency.written && wanted ? times : 0;
     };
     for (int32_t i = segment.begin; i < segment.end; ++i)
       for_each_view(trace.ops[i], [&](const View& view, bool written) {
@@ -60,8 +60,8 @@ AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches, const 
         if (seen[b] != static_cast<int32_t>(s)) ++segments[b];
         seen[b] = static_cast<int32_t>(s);
         if (segment.name != "initialize" && written) trained[b] = 1;
-        const auto [at, added] = open.try_emplace(b, Visit{i, made[b] || !written, written});
-        if (!added && i - at->second.last > kOneVisit) {
+        const auto [at, added] = open.try_emplace(b, Residency{i, made[b] || !written, written});
+        if (!added && i - at->second.last > kMaxUseGap) {
           close(b, at->second);
           at->second = {i, true, written};
         }
@@ -69,7 +69,7 @@ AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches, const 
         at->second.written = at->second.written || written;
         made[b] = made[b] || written;
       });
-    for (const auto& [buffer, visit] : open) close(buffer, visit);
+    for (const auto& [buffer, residency] : open) close(buffer, residency);
   }
 
   std::vector<std::vector<Candidate>> kinds(4);
@@ -86,7 +86,7 @@ AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches, const 
       kind = 2;
     else
       continue;
-    kinds[kind].push_back({static_cast<BufferId>(b), placed_bytes(trace, buffer.bytes), crossings[b]});
+    kinds[kind].push_back({static_cast<BufferId>(b), placed_bytes(trace, buffer.bytes), transfers[b]});
     largest = std::max(largest, buffer.bytes);
   }
   // A buffer that is much smaller than the largest is not worth a copy's overhead.
@@ -97,7 +97,7 @@ AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches, const 
     double bytes = 0, crossed = 0;
     for (const Candidate& each : kind) {
       bytes += static_cast<double>(each.bytes);
-      crossed += static_cast<double>(each.bytes) * each.crossings.all();
+      crossed += static_cast<double>(each.bytes) * each.transfers.all();
     }
     if (!kind.empty()) order.emplace_back(crossed / bytes, std::move(kind));
   }
@@ -105,13 +105,13 @@ AwayCandidates::AwayCandidates(const Trace& trace, int64_t micro_batches, const 
   for (auto& [crossed, kind] : order) kinds_.push_back(std::move(kind));
 }
 
-AwayChoice AwayCandidates::choose(double part, int64_t host_room, int64_t disk_room) const {
-  AwayChoice choice;
+OffloadAssignment OffloadCandidates::choose(double fraction, int64_t host_room, int64_t disk_room) const {
+  OffloadAssignment choice;
   choice.memory.assign(trace_.buffers.size(), Memory::device);
   std::vector<const Candidate*> picked;
   int64_t bytes = 0;
   for (size_t k = 0; k < kinds_.size(); ++k) {
-    const double share = std::clamp(part - static_cast<double>(k), 0.0, 1.0);
+    const double share = std::clamp(fraction - static_cast<double>(k), 0.0, 1.0);
     double owed = 0;
     for (const Candidate& each : kinds_[k]) {
       owed += share * static_cast<double>(each.bytes);
@@ -147,12 +147,13 @@ AwayChoice AwayCandidates::choose(double part, int64_t host_room, int64_t disk_r
     (role == Role::optimizer_state ? choice.state
      : role == Role::gradient      ? choice.gradients
                                    : choice.parameters) += each->bytes;
-    choice.in_training = choice.in_training || each->crossings.in[0] > 0 || each->crossings.out[0] > 0;
+    choice.used_by_micro_batches =
+        choice.used_by_micro_batches || each->transfers.in[0] > 0 || each->transfers.out[0] > 0;
   }
   return choice;
 }
 
-double AwayCandidates::least_seconds(const AwayChoice& choice, const CostModel& cost) const {
+double OffloadCandidates::min_copy_seconds(const OffloadAssignment& choice, const CostModel& cost) const {
   double in[2] = {0, 0}, out[2] = {0, 0};
   for (const auto& kind : kinds_)
     for (const Candidate& each : kind) {
@@ -160,8 +161,8 @@ double AwayCandidates::least_seconds(const AwayChoice& choice, const CostModel& 
       if (memory == Memory::device) continue;
       const double seconds = copy_seconds(cost, each.bytes, memory);
       for (int phase : {0, 1}) {
-        in[phase] += seconds * each.crossings.in[phase];
-        out[phase] += seconds * each.crossings.out[phase];
+        in[phase] += seconds * each.transfers.in[phase];
+        out[phase] += seconds * each.transfers.out[phase];
       }
     }
   if (!cost.copies_overlap) return in[0] + in[1] + out[0] + out[1];

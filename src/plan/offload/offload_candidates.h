@@ -3,9 +3,9 @@
 // Candidates are grouped by kind: optimizer state, gradients, frozen parameters, trained parameters. The kind with the
 // least link traffic per byte and step is offloaded first. State is copied in and out once a step. A gradient is copied
 // out after each micro batch, and in for the update. A parameter is copied in for forward and backward of each micro
-// batch and for the update, after which it is copied out. `part` says how much is offloaded: 1.5 is all of the first
-// kind and half of the second. Part of a kind is spread evenly over the model, so that its copies overlap the layers
-// between.
+// batch and for the update, after which it is copied out. `fraction` says how much is offloaded: 1.5 is all of the
+// first kind and half of the second. Part of a kind is spread evenly over the model, so that its copies overlap the
+// layers between.
 #pragma once
 
 #include <cstdint>
@@ -18,41 +18,41 @@
 namespace plimsoll {
 
 /// An assignment of buffers to memories.
-struct AwayChoice {
+struct OffloadAssignment {
   std::vector<Memory> memory;                        ///< memory by buffer; `device`: it is not offloaded
   int64_t host = 0, disk = 0;                        ///< offloaded bytes in each memory, as placed
   int64_t state = 0, gradients = 0, parameters = 0;  ///< offloaded bytes by role, host and disk together
-  bool in_training = false;                          ///< true: micro batches, and not only the update, use some of it
+  bool used_by_micro_batches = false;                ///< true: micro batches, and not only the update, use some of it
 
   int64_t bytes() const { return host + disk; }
 };
 
 /// A list of the buffers that may be offloaded, by kind.
-class AwayCandidates {
+class OffloadCandidates {
  public:
   /// Keeps a reference to `trace`. `micro_batches` of a step: the traffic of a micro batch counts this often.
-  AwayCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters = {});
+  OffloadCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters = {});
 
   /// Returns the number of kinds with at least one candidate, which is the largest part.
   int kinds() const { return static_cast<int>(kinds_.size()); }
 
   /// Returns the assignment of that part, within the room in bytes. What exceeds `host_room` goes to disk, the
   /// candidates with the least traffic first.
-  AwayChoice choose(double part, int64_t host_room, int64_t disk_room) const;
+  OffloadAssignment choose(double fraction, int64_t host_room, int64_t disk_room) const;
 
   /// Returns a lower bound, in seconds per step, of the time that copies of a choice add to the ops of `trace`.
-  double least_seconds(const AwayChoice& choice, const CostModel& cost) const;
+  double min_copy_seconds(const OffloadAssignment& choice, const CostModel& cost) const;
 
  private:
   // Copies over the link in one step: [0] in the segments of micro batches, [1] in the update.
-  struct Crossings {
+  struct LinkTransfers {
     double in[2] = {0, 0}, out[2] = {0, 0};
     double all() const { return in[0] + in[1] + out[0] + out[1]; }
   };
   struct Candidate {
     BufferId buffer;
     int64_t bytes;  // as placed
-    Crossings crossings;
+    LinkTransfers transfers;
   };
 
   const Trace& trace_;

@@ -9,20 +9,20 @@
 namespace plimsoll {
 namespace {
 
-bool better(const OffloadAnswer& a, const OffloadAnswer& b) {
+bool better(const OffloadSolution& a, const OffloadSolution& b) {
   if (a.seconds != b.seconds) return a.seconds < b.seconds;
   return a.peak < b.peak;
 }
 
-bool leaner(const OffloadAnswer& a, const OffloadAnswer& b) {
+bool needs_less_memory(const OffloadSolution& a, const OffloadSolution& b) {
   if (a.peak != b.peak) return a.peak < b.peak;
   return a.seconds < b.seconds;
 }
 
 // Returns a reduced trace for the search, with the same op indices. Ops of training segments keep their operands and
-// their time (in `flops`, for bare_cost()). Of all other ops only the first and last use of each buffer is kept. One op
-// may be added after the last.
-Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& cost) {
+// their time (in `flops`, for skeleton_cost()). Of all other ops only the first and last use of each buffer is kept.
+// One op may be added after the last.
+Trace skeleton(const Trace& trace, const RecomputeSearch& search, const CostModel& cost) {
   Trace result;
   result.buffers = trace.buffers;
   result.segments = trace.segments;
@@ -42,14 +42,14 @@ Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& c
   for (size_t i = 0; i < trace.ops.size(); ++i) {
     if (!training[i]) continue;
     const Op& op = trace.ops[i];
-    Op& slim = result.ops[i];
-    slim.phase = op.phase;
-    slim.flops = seconds_of(cost, op);
-    slim.workspace_bytes = op.workspace_bytes;
+    Op& reduced = result.ops[i];
+    reduced.phase = op.phase;
+    reduced.flops = seconds_of(cost, op);
+    reduced.workspace_bytes = op.workspace_bytes;
     std::vector<View> read, written;
     for_each_view(op, [&](const View& view, bool writes) { (writes ? written : read).push_back({view.buffer}); });
-    slim.arguments.push_back({Argument::Kind::tensor_list, false, std::move(read)});
-    slim.arguments.push_back({Argument::Kind::tensor_list, true, std::move(written)});
+    reduced.arguments.push_back({Argument::Kind::tensor_list, false, std::move(read)});
+    reduced.arguments.push_back({Argument::Kind::tensor_list, true, std::move(written)});
   }
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
   Op beyond;  // Reads offloaded buffers that are used after training. It is in no segment, so it adds no residency
@@ -69,7 +69,7 @@ Trace bare(const Trace& trace, const RecomputeSearch& search, const CostModel& c
   return result;
 }
 
-CostModel bare_cost(CostModel cost) {
+CostModel skeleton_cost(CostModel cost) {
   cost.timed = [](const Op& op) { return op.flops; };
   return cost;
 }
@@ -83,38 +83,38 @@ OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, 
       cost_(cost),
       apply_(std::move(apply)),
       parameters_(parameters),
-      bare_(bare(trace, search, cost)),
-      bare_cost_(bare_cost(cost)),
+      skeleton_(skeleton(trace, search, cost)),
+      skeleton_cost_(skeleton_cost(cost)),
       micro_seconds_(segment_seconds(cost, trace, "micro")) {}
 
-OffloadAnswer OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const {
+OffloadSolution OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> offloaded, int64_t limit) const {
   PlanChoices choices;
   choices.recompute = true;
   choices.kept = kept;
   choices.offload = true;
-  choices.offloaded = moved;
+  choices.offloaded = offloaded;
   choices.copy_limit_bytes = limit;
-  const Trace trace = apply_(bare_, choices, search_.graphs(), bare_cost_);
-  OffloadAnswer answer;
+  const Trace trace = apply_(skeleton_, choices, search_.graphs(), skeleton_cost_);
+  OffloadSolution solution;
   const std::vector<int64_t> live = transient_bytes_by_op(trace, lifetimes_of(trace));
   for (const TrainingGraph& graph : search_.graphs()) {
     const Segment* segment = trace.segment(graph.segment.name);
-    for (int32_t op = segment->begin; op < segment->end; ++op) answer.peak = std::max(answer.peak, live[op]);
+    for (int32_t op = segment->begin; op < segment->end; ++op) solution.peak = std::max(solution.peak, live[op]);
   }
-  answer.seconds = segment_seconds(bare_cost_, trace, "micro") - micro_seconds_;
+  solution.seconds = segment_seconds(skeleton_cost_, trace, "micro") - micro_seconds_;
   const TrainingGraph& graph = search_.graphs().front();
-  for (size_t v = 0; v < moved.size(); ++v)
-    if (moved[v]) answer.host += graph.values[v].bytes;
-  answer.kept = kept;
-  answer.moved = std::move(moved);
-  return answer;
+  for (size_t v = 0; v < offloaded.size(); ++v)
+    if (offloaded[v]) solution.host += graph.values[v].bytes;
+  solution.kept = kept;
+  solution.offloaded = std::move(offloaded);
+  return solution;
 }
 
 // Returns the kept values to offload, in the order in which they are made, up to `host_limit` bytes. A value that is
 // much smaller than the largest is not worth a copy's overhead.
-std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_limit) const {
+std::vector<char> OffloadSearch::offloadable(const KeptValues& kept, int64_t host_limit) const {
   const TrainingGraph& graph = search_.graphs().front();
-  std::vector<char> moved(kept.size(), 0);
+  std::vector<char> offloaded(kept.size(), 0);
   int64_t host = 0, largest = 0;
   for (const ForwardValue& value : graph.values)
     if (value.needed()) largest = std::max(largest, value.bytes);
@@ -123,18 +123,18 @@ std::vector<char> OffloadSearch::movable(const KeptValues& kept, int64_t host_li
     if (!kept[v] || !value.needed() || value.bytes < largest / parameters_.max_value_ratio) continue;
     if (host + value.bytes > host_limit) continue;
     host += value.bytes;
-    moved[v] = 1;
+    offloaded[v] = 1;
   }
-  return moved;
+  return offloaded;
 }
 
 // Values that are off the device when most bytes are live have crossed the link by then. The link copies at most
-// `moved` bytes in that time, and everything else is under the limit by recomputation.
-double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
+// `offloaded` bytes in that time, and everything else is under the limit by recomputation.
+double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
   const auto recomputed = [&](double seconds) {
     const double link = cost_.copies_overlap ? micro_seconds_ + seconds : seconds / 2;
-    const double moved = std::min(static_cast<double>(host_limit), link * cost_.host_link);
-    return static_cast<double>(search_.bound(limit + static_cast<int64_t>(moved))) * 1e-12;
+    const double offloaded = std::min(static_cast<double>(host_limit), link * cost_.host_link);
+    return static_cast<double>(search_.lower_bound(limit + static_cast<int64_t>(offloaded))) * 1e-12;
   };
   double low = 0, high = recomputed(0);
   if (high <= 0) return 0;
@@ -145,17 +145,17 @@ double OffloadSearch::bound(int64_t limit, int64_t host_limit) const {
   return low;
 }
 
-std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned,
-                                                     bool by_value) const {
-  std::optional<OffloadAnswer> best;
+std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned,
+                                                       bool by_value) const {
+  std::optional<OffloadSolution> best;
   // Excess bytes by proposal: some proposals are equal.
   std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;
-  const auto consider = [&](const KeptValues& kept, std::vector<char> moved) -> int64_t {
-    const auto [at, added] = considered.try_emplace({kept, moved});
+  const auto consider = [&](const KeptValues& kept, std::vector<char> offloaded) -> int64_t {
+    const auto [at, added] = considered.try_emplace({kept, offloaded});
     if (!added) return at->second;
-    OffloadAnswer answer = evaluate(kept, std::move(moved), limit);
-    const int64_t excess = at->second = answer.peak - limit;
-    if (excess <= 0 && (!best || better(answer, *best))) best = std::move(answer);
+    OffloadSolution solution = evaluate(kept, std::move(offloaded), limit);
+    const int64_t excess = at->second = solution.peak - limit;
+    if (excess <= 0 && (!best || better(solution, *best))) best = std::move(solution);
     return excess;
   };
   const TrainingGraph& graph = search_.graphs().front();
@@ -173,15 +173,15 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
     for (size_t set = 0; set < (size_t{1} << decisions); ++set) {
       KeptValues kept = pinned ? *pinned : keep_all(graph);
       for (size_t d = 0; d < decisions; ++d) kept[search_.decisions()[d]] = (set >> d) & 1;
-      if (!pinned) kept = search_.made_sound(std::move(kept));
+      if (!pinned) kept = search_.make_feasible(std::move(kept));
       std::vector<int32_t> can;
-      const std::vector<char> all = movable(kept, host_limit);
+      const std::vector<char> all = offloadable(kept, host_limit);
       for (size_t v = 0; v < all.size(); ++v)
         if (all[v]) can.push_back(static_cast<int32_t>(v));
-      for (size_t away = 1; away < (size_t{1} << can.size()); ++away) {
-        std::vector<char> moved = nothing();
-        for (size_t i = 0; i < can.size(); ++i) moved[can[i]] = (away >> i) & 1;
-        consider(kept, std::move(moved));
+      for (size_t combination = 1; combination < (size_t{1} << can.size()); ++combination) {
+        std::vector<char> offloaded = nothing();
+        for (size_t i = 0; i < can.size(); ++i) offloaded[can[i]] = (combination >> i) & 1;
+        consider(kept, std::move(offloaded));
       }
     }
   } else {
@@ -194,10 +194,10 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
     const auto propose = [&](int32_t k, double price) {
       int64_t aim = limit;
       for (int attempt = 0; attempt < parameters_.max_limit_attempts && evaluations > 0; ++attempt, --evaluations) {
-        const KeptValues kept = pinned ? *pinned : search_.cheapest_beside(k, price, aim);
-        std::vector<char> moved = movable(kept, host_limit);
-        for (size_t v = 0; v < moved.size(); ++v) moved[v] = moved[v] && region[v] < k;
-        const int64_t excess = consider(kept, std::move(moved));
+        const KeptValues kept = pinned ? *pinned : search_.cheapest_with_offload(k, price, aim);
+        std::vector<char> offloaded = offloadable(kept, host_limit);
+        for (size_t v = 0; v < offloaded.size(); ++v) offloaded[v] = offloaded[v] && region[v] < k;
+        const int64_t excess = consider(kept, std::move(offloaded));
         if (pinned || excess <= 0) break;
         aim -= excess;
       }
@@ -222,38 +222,40 @@ std::optional<OffloadAnswer> OffloadSearch::cheapest(int64_t limit, int64_t host
       }
     }
   }
-  const OffloadAnswer least = by_value ? leanest_by_value(host_limit) : leanest(host_limit, pinned);
-  if (least.peak <= limit) consider(least.kept, least.moved);
+  const OffloadSolution least = by_value ? min_memory_by_value(host_limit) : min_memory_solution(host_limit, pinned);
+  if (least.peak <= limit) consider(least.kept, least.offloaded);
   return best;
 }
 
-OffloadAnswer OffloadSearch::leanest_of(const std::vector<KeptValues>& proposals, int64_t host_limit) const {
-  std::optional<OffloadAnswer> best;
-  const auto consider = [&](const KeptValues& kept, std::vector<char> moved) {
-    OffloadAnswer answer = evaluate(kept, std::move(moved), 0);
-    if (!best || leaner(answer, *best)) best = std::move(answer);
+OffloadSolution OffloadSearch::min_memory_solution_of(const std::vector<KeptValues>& proposals,
+                                                      int64_t host_limit) const {
+  std::optional<OffloadSolution> best;
+  const auto consider = [&](const KeptValues& kept, std::vector<char> offloaded) {
+    OffloadSolution solution = evaluate(kept, std::move(offloaded), 0);
+    if (!best || needs_less_memory(solution, *best)) best = std::move(solution);
   };
   for (const KeptValues& kept : proposals) {
     consider(kept, std::vector<char>(kept.size(), 0));
-    consider(kept, movable(kept, host_limit));
+    consider(kept, offloadable(kept, host_limit));
   }
   return std::move(*best);
 }
 
-OffloadAnswer OffloadSearch::leanest_by_value(int64_t host_limit) const {
-  if (const auto found = leanest_by_value_.find(host_limit); found != leanest_by_value_.end()) return found->second;
+OffloadSolution OffloadSearch::min_memory_by_value(int64_t host_limit) const {
+  if (const auto found = min_memory_by_value_.find(host_limit); found != min_memory_by_value_.end())
+    return found->second;
   const double link = 1e12 / cost_.host_link;
-  const std::vector<KeptValues> proposals{search_.leanest().kept, keep_all(search_.graphs().front()),
-                                          search_.cheapest_beside(search_.regions(), link, 0)};
-  return leanest_by_value_[host_limit] = leanest_of(proposals, host_limit);
+  const std::vector<KeptValues> proposals{search_.min_memory_solution().kept, keep_all(search_.graphs().front()),
+                                          search_.cheapest_with_offload(search_.regions(), link, 0)};
+  return min_memory_by_value_[host_limit] = min_memory_solution_of(proposals, host_limit);
 }
 
-OffloadAnswer OffloadSearch::leanest(int64_t host_limit, const KeptValues* pinned) const {
+OffloadSolution OffloadSearch::min_memory_solution(int64_t host_limit, const KeptValues* pinned) const {
   const std::pair key{host_limit, pinned ? *pinned : KeptValues{}};
-  if (const auto found = leanest_.find(key); found != leanest_.end()) return found->second;
-  OffloadAnswer best = leanest_of({pinned ? *pinned : search_.drop_blocks().kept}, host_limit);
-  if (!pinned && !leaner(best, leanest_by_value(host_limit))) best = leanest_by_value(host_limit);
-  return leanest_[key] = std::move(best);
+  if (const auto found = min_memory_solutions_.find(key); found != min_memory_solutions_.end()) return found->second;
+  OffloadSolution best = min_memory_solution_of({pinned ? *pinned : search_.checkpoint_blocks().kept}, host_limit);
+  if (!pinned && !needs_less_memory(best, min_memory_by_value(host_limit))) best = min_memory_by_value(host_limit);
+  return min_memory_solutions_[key] = std::move(best);
 }
 
 }  // namespace plimsoll

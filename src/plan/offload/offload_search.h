@@ -19,12 +19,12 @@
 namespace plimsoll {
 
 /// A solution of the search: a choice for each value, and its bytes and time.
-struct OffloadAnswer {
-  KeptValues kept;          ///< by value; offloaded values are kept as well
-  std::vector<char> moved;  ///< by value: 1 if it is offloaded
-  double seconds = 0;       ///< additional seconds of one micro batch, compared with keep-all
-  int64_t peak = 0;         ///< largest sum of live bytes within the training segments, without persistent buffers
-  int64_t host = 0;         ///< offloaded bytes
+struct OffloadSolution {
+  KeptValues kept;              ///< by value; offloaded values are kept as well
+  std::vector<char> offloaded;  ///< by value: 1 if it is offloaded
+  double seconds = 0;           ///< additional seconds of one micro batch, compared with keep-all
+  int64_t peak = 0;             ///< largest sum of live bytes within the training segments, without persistent buffers
+  int64_t host = 0;             ///< offloaded bytes
 };
 
 /// A search over kept, recomputed and offloaded values of one trace.
@@ -37,34 +37,34 @@ class OffloadSearch {
   /// Returns the choice with the least time among those tried, with at most `limit` live bytes on the device and
   /// `host_limit` bytes in host memory; nullopt if none fits. `pinned`: the kept values are fixed, and only offload is
   /// chosen. `by_value`: do not try block checkpointing.
-  std::optional<OffloadAnswer> cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned = nullptr,
-                                        bool by_value = false) const;
+  std::optional<OffloadSolution> cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned = nullptr,
+                                          bool by_value = false) const;
 
   /// Returns the choice with the least bytes on the device, whatever its time. `pinned` as in cheapest().
-  OffloadAnswer leanest(int64_t host_limit, const KeptValues* pinned = nullptr) const;
+  OffloadSolution min_memory_solution(int64_t host_limit, const KeptValues* pinned = nullptr) const;
   /// Returns the choice with the least bytes on the device without block checkpointing: among the choices that
   /// cheapest() with `by_value` tries.
-  OffloadAnswer leanest_by_value(int64_t host_limit) const;
+  OffloadSolution min_memory_by_value(int64_t host_limit) const;
 
   /// Returns a lower bound of the additional seconds of any choice that fits, compared with keep-all.
-  double bound(int64_t limit, int64_t host_limit) const;
+  double lower_bound(int64_t limit, int64_t host_limit) const;
 
  private:
-  OffloadAnswer leanest_of(const std::vector<KeptValues>& proposals, int64_t host_limit) const;
-  OffloadAnswer evaluate(const KeptValues& kept, std::vector<char> moved, int64_t limit) const;
-  std::vector<char> movable(const KeptValues& kept, int64_t host_limit) const;
+  OffloadSolution min_memory_solution_of(const std::vector<KeptValues>& proposals, int64_t host_limit) const;
+  OffloadSolution evaluate(const KeptValues& kept, std::vector<char> offloaded, int64_t limit) const;
+  std::vector<char> offloadable(const KeptValues& kept, int64_t host_limit) const;
 
   const Trace& trace_;
   const RecomputeSearch& search_;
   const CostModel& cost_;
   ApplyChoices apply_;
   const OffloadParameters parameters_;
-  Trace bare_;            // reduced copy of the trace for evaluate(), which copies it often
-  CostModel bare_cost_;   // cost model for the ops of bare_
-  double micro_seconds_;  // seconds with everything kept
+  Trace skeleton_;           // reduced copy of the trace for evaluate(), which copies it often
+  CostModel skeleton_cost_;  // cost model for the ops of bare_
+  double micro_seconds_;     // seconds with everything kept
   // By host_limit and pinned values (empty: none).
-  mutable std::map<std::pair<int64_t, KeptValues>, OffloadAnswer> leanest_;
-  mutable std::map<int64_t, OffloadAnswer> leanest_by_value_;
+  mutable std::map<std::pair<int64_t, KeptValues>, OffloadSolution> min_memory_solutions_;
+  mutable std::map<int64_t, OffloadSolution> min_memory_by_value_;
 };
 
 }  // namespace plimsoll

@@ -14,36 +14,36 @@
 namespace plimsoll {
 
 /// An assignment of buffers to memories, with the search over saved values for it.
-struct Arrangement {
-  AwayChoice away;
+struct OffloadVariant {
+  OffloadAssignment assignment;
   Trace trace;                   ///< prepared trace, its buffers marked with their memories
   int64_t persistent_bytes = 0;  ///< bytes of persistent buffers on the device
-  const OffloadSearch* moving = nullptr;
+  const OffloadSearch* offload_search = nullptr;
   /// Own searches if micro batches use offloaded buffers; otherwise null.
-  std::unique_ptr<const RecomputeSearch> own_search;
-  std::unique_ptr<const OffloadSearch> own_moving;
+  std::unique_ptr<const RecomputeSearch> own_recompute_search;
+  std::unique_ptr<const OffloadSearch> own_offload_search;
 };
 
 /// A cache of arrangements, one for each assignment.
-class Arrangements {
+class OffloadVariants {
  public:
   /// Keeps references to `trace`, `search` and `options`.
-  Arrangements(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options, ApplyChoices apply);
+  OffloadVariants(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options, ApplyChoices apply);
 
-  const AwayCandidates& candidates() const { return candidates_; }
+  const OffloadCandidates& candidates() const { return candidates_; }
 
-  /// Returns the arrangement with `part` of the candidates offloaded (plan/offload/offload_candidates.h), of which at
-  /// most `host_room` bytes are in host memory. Each is made once.
-  const Arrangement& at(double part, int64_t host_room) const;
+  /// Returns the arrangement with `fraction` of the candidates offloaded (plan/offload/offload_candidates.h), of which
+  /// at most `host_room` bytes are in host memory. Each is made once.
+  const OffloadVariant& at(double fraction, int64_t host_room) const;
 
  private:
   const Trace& trace_;
   const RecomputeSearch& search_;
   const PlanOptions& options_;
   ApplyChoices apply_;
-  AwayCandidates candidates_;
-  OffloadSearch moving_;
-  mutable std::map<std::vector<Memory>, std::unique_ptr<Arrangement>> made_;
+  OffloadCandidates candidates_;
+  OffloadSearch offload_search_;
+  mutable std::map<std::vector<Memory>, std::unique_ptr<OffloadVariant>> made_;
 };
 
 }  // namespace plimsoll

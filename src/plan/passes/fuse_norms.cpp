@@ -13,10 +13,10 @@ namespace {
 
 class FuseNorms {
  public:
-  FuseNorms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace,
+  FuseNorms(Trace trace, const FusionRules& fusion_rules, const CostModel& cost, const WorkspaceModel& workspace,
             const MergingParameters& limits)
       : trace_(std::move(trace)),
-        fusing_(fusing),
+        fusion_rules_(fusion_rules),
         cost_(cost),
         workspace_(workspace),
         max_distance_(limits.max_distance),
@@ -73,7 +73,7 @@ class FuseNorms {
     });
     for (const int32_t writer : writers) {
       std::optional<Pair> pair = pair_of(writer, index);
-      if (!pair || !(fusing_.all || gains(*pair))) continue;
+      if (!pair || !(fusion_rules_.all || gains(*pair))) continue;
       return take(std::move(*pair));
     }
   }
@@ -82,7 +82,7 @@ class FuseNorms {
     const Op &a = trace_.ops[first], &b = trace_.ops[second];
     if (!is_free(first) || second - first > max_distance_) return std::nullopt;
     if ((a.phase == Phase::update) != (b.phase == Phase::update)) return std::nullopt;
-    std::optional<Op> op = fusing_.pair(a, b);
+    std::optional<Op> op = fusion_rules_.pair(a, b);
     if (!op || belongs_to_chain(first)) return std::nullopt;
     const bool down = passes(first, first + 1, second);
     if (!down && !passes(second, first + 1, second)) return std::nullopt;
@@ -126,12 +126,12 @@ class FuseNorms {
   // Returns whether the op reads a value that a pointwise op makes only for it. fuse_pointwise then saves writing and
   // reading it.
   bool belongs_to_chain(int32_t index) const {
-    if (!fusing_.translate(trace_.ops[index])) return false;
+    if (!fusion_rules_.translate(trace_.ops[index])) return false;
     bool chained = false;
     for_each_view(trace_.ops[index], [&](const View& view, bool written) {
       const auto writer = writers_.find(view.buffer);
       if (written || chained || uses_[view.buffer] != 2 || writer == writers_.end() || writer->second >= index) return;
-      chained = is_free(writer->second) && fusing_.translate(trace_.ops[writer->second]).has_value();
+      chained = is_free(writer->second) && fusion_rules_.translate(trace_.ops[writer->second]).has_value();
     });
     return chained;
   }
@@ -192,7 +192,7 @@ class FuseNorms {
   }
 
   Trace trace_;
-  const Fusing& fusing_;
+  const FusionRules& fusion_rules_;
   CostModel cost_;
   const WorkspaceModel& workspace_;
   const int32_t max_distance_;
@@ -207,10 +207,10 @@ class FuseNorms {
 
 }  // namespace
 
-Trace fuse_norms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace,
+Trace fuse_norms(Trace trace, const FusionRules& fusion_rules, const CostModel& cost, const WorkspaceModel& workspace,
                  const MergingParameters& limits) {
-  if (!fusing.pair) return trace;
-  return FuseNorms(std::move(trace), fusing, cost, workspace, limits).run();
+  if (!fusion_rules.pair) return trace;
+  return FuseNorms(std::move(trace), fusion_rules, cost, workspace, limits).run();
 }
 
 }  // namespace plimsoll

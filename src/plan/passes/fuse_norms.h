@@ -13,14 +13,14 @@
 
 namespace plimsoll {
 
-/// Returns the trace with pairs of ops merged that `fusing.pair` supports. A pair runs at the place of its second op.
-/// If an op between them uses what the first writes, or writes what it reads, it runs at the place of the first, if the
-/// second may move there. Buffers that no other op uses are dropped. A sum with an operand that a pointwise op makes
-/// only for it is left to fuse_pointwise. `workspace` predicts the scratch of the new ops; empty: none.
+/// Returns the trace with pairs of ops merged that `fusion_rules.pair` supports. A pair runs at the place of its second
+/// op. If an op between them uses what the first writes, or writes what it reads, it runs at the place of the first, if
+/// the second may move there. Buffers that no other op uses are dropped. A sum with an operand that a pointwise op
+/// makes only for it is left to fuse_pointwise. `workspace` predicts the scratch of the new ops; empty: none.
 ///
-/// Without `fusing.all`, a pair is merged only if `cost` predicts less time, and live bytes exceed neither the trace's
-/// peak nor their former maximum there.
-Trace fuse_norms(Trace trace, const Fusing& fusing, const CostModel& cost, const WorkspaceModel& workspace,
+/// Without `fusion_rules.all`, a pair is merged only if `cost` predicts less time, and live bytes exceed neither the
+/// trace's peak nor their former maximum there.
+Trace fuse_norms(Trace trace, const FusionRules& fusion_rules, const CostModel& cost, const WorkspaceModel& workspace,
                  const MergingParameters& limits = {});
 
 }  // namespace plimsoll

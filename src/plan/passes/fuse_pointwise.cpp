@@ -14,8 +14,12 @@ namespace {
 
 class FusePointwise {
  public:
-  FusePointwise(Trace trace, const Fusing& fusing, const CostModel& cost, const MergingParameters& limits)
-      : trace_(std::move(trace)), fusing_(fusing), cost_(cost), limits_(limits), lifetimes_(lifetimes_of(trace_)) {
+  FusePointwise(Trace trace, const FusionRules& fusion_rules, const CostModel& cost, const MergingParameters& limits)
+      : trace_(std::move(trace)),
+        fusion_rules_(fusion_rules),
+        cost_(cost),
+        limits_(limits),
+        lifetimes_(lifetimes_of(trace_)) {
     cost_.timed = nullptr;  // no fused op was timed, so all ops are compared by the same rates
     live_ = transient_bytes_by_op(trace_, lifetimes_);
     peak_ = live_.empty() ? 0 : *std::ranges::max_element(live_);
@@ -35,7 +39,7 @@ class FusePointwise {
   std::optional<PointwiseNode> node_at(int32_t index) const {
     const Op& op = trace_.ops[index];
     if (op.copy != CopyStage::none || op.on_host || op.random_id >= 0) return std::nullopt;
-    const auto translated = fusing_.translate(op);
+    const auto translated = fusion_rules_.translate(op);
     return translated ? node_of(index, *translated) : std::nullopt;
   }
 
@@ -116,7 +120,7 @@ class FusePointwise {
     };
     for (const WalkedView& input : group.inputs()) count(input);
     for (const View& output : result.outputs) op.bytes_moved += elements * element_bytes(output.dtype);
-    op.call = fusing_.call(result.program);
+    op.call = fusion_rules_.call(result.program);
     op.arguments.push_back({Argument::Kind::tensor_list, false, std::move(result.inputs)});
     op.arguments.push_back({Argument::Kind::tensor_list, true, std::move(result.outputs)});
     op.arguments.resize(4);  // the program and its constants are in the call
@@ -160,7 +164,7 @@ class FusePointwise {
     }
     const bool casts = scratch > trace_.alignment;  // a single number has that much scratch
     if (group.nodes().size() < 2 && !casts) return false;
-    if (fusing_.all) return true;
+    if (fusion_rules_.all) return true;
     if (seconds_of(cost_, op) >= seconds && !casts) return false;
     const int32_t first = group.nodes().front().index, last = group.nodes().back().index;
     const int64_t allowed = std::max(peak_, *std::max_element(live_.begin() + first, live_.begin() + last + 1));
@@ -188,7 +192,7 @@ class FusePointwise {
   }
 
   Trace trace_;
-  const Fusing& fusing_;
+  const FusionRules& fusion_rules_;
   CostModel cost_;
   const MergingParameters limits_;
   std::vector<Lifetime> lifetimes_;
@@ -202,8 +206,9 @@ class FusePointwise {
 
 }  // namespace
 
-Trace fuse_pointwise(Trace trace, const Fusing& fusing, const CostModel& cost, const MergingParameters& limits) {
-  return FusePointwise(std::move(trace), fusing, cost, limits).run();
+Trace fuse_pointwise(Trace trace, const FusionRules& fusion_rules, const CostModel& cost,
+                     const MergingParameters& limits) {
+  return FusePointwise(std::move(trace), fusion_rules, cost, limits).run();
 }
 
 int64_t fused_ops_of(const Trace& trace) {

@@ -12,14 +12,15 @@
 
 namespace plimsoll {
 
-/// Returns the trace with chains of pointwise ops (`fusing.translate`) merged. The ops of a chain visit the same
+/// Returns the trace with chains of pointwise ops (`fusion_rules.translate`) merged. The ops of a chain visit the same
 /// elements in order, and each reads what another writes or reads. The merged op runs at the place of the last one. No
 /// op between may use what they write or write what they read. Buffers that no other op uses are dropped, and so is the
 /// scratch of casts. A fused op is named "fused: mul, add".
 ///
-/// Without `fusing.all`, a chain is merged only if `cost` predicts less time, and live bytes exceed neither the trace's
-/// peak nor their former maximum there.
-Trace fuse_pointwise(Trace trace, const Fusing& fusing, const CostModel& cost, const MergingParameters& limits = {});
+/// Without `fusion_rules.all`, a chain is merged only if `cost` predicts less time, and live bytes exceed neither the
+/// trace's peak nor their former maximum there.
+Trace fuse_pointwise(Trace trace, const FusionRules& fusion_rules, const CostModel& cost,
+                     const MergingParameters& limits = {});
 
 /// Returns the number of recorded ops that run within others.
 int64_t fused_ops_of(const Trace& trace);

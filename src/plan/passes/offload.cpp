@@ -14,7 +14,7 @@ Op copy_op(CopyStage stage, const Trace& trace, BufferId target, BufferId source
   const auto whole = [&](BufferId buffer) { return View{buffer, DType::uint8, 0, {bytes}, {1}}; };
   Op op;
   op.copy = stage;
-  op.far = std::max(trace.buffers[target].memory, trace.buffers[source].memory);
+  op.offload_memory = std::max(trace.buffers[target].memory, trace.buffers[source].memory);
   op.name = stage == CopyStage::wait ? "plimsoll::wait_for_copy"
                                      : "plimsoll::copy_to_" + std::string(name_of(trace.buffers[target].memory));
   op.arguments.push_back({Argument::Kind::tensor, stage == CopyStage::start, {whole(target)}});
@@ -32,14 +32,14 @@ Trace offload(Trace trace, const OffloadChoice& choice, const CostModel& cost, i
     const std::vector<char> on_host = host_updates(trace);
     for (size_t i = 0; i < on_host.size(); ++i) trace.ops[i].on_host = on_host[i];
   }
-  SegmentMoves::Context context{trace, choice.saved,        cost,
-                                limit, lifetimes_of(trace), std::vector<char>(trace.buffers.size(), 0)};
+  SegmentCopies::Context context{trace, choice.saved,        cost,
+                                 limit, lifetimes_of(trace), std::vector<char>(trace.buffers.size(), 0)};
   for (const ConstantData& constant : trace.constants) context.written_before[constant.buffer] = 1;
-  std::vector<SegmentMoves> segments;
+  std::vector<SegmentCopies> segments;
   for (const Segment& segment : trace.segments) segments.emplace_back(context, segment);
   const std::vector<int64_t> live = transient_bytes_by_op(trace, context.lifetimes);
   TraceRewriter rewriter(trace);
-  for (SegmentMoves& segment : segments)
+  for (SegmentCopies& segment : segments)
     if (!segment.empty()) segment.plan(context, rewriter, live);
 
   size_t s = 0;

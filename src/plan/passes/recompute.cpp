@@ -29,22 +29,22 @@ class Segmentwise {
  public:
   Segmentwise(const RecomputeChoice& choice, const Trace& old, TraceRewriter& rewriter)
       : graph_(*choice.graph), kept_(choice.kept), rewriter_(rewriter) {
-    for (Rebuild& rebuild : rebuilds_of(graph_, kept_)) {
-      for (int32_t number : rebuild.steps) again_[number] = old.ops[graph_.steps[number].op];
-      rebuilds_[rebuild.before] = std::move(rebuild.steps);
+    for (RecomputePoint& point : recompute_points(graph_, kept_)) {
+      for (int32_t number : point.steps) again_[number] = old.ops[graph_.steps[number].op];
+      recomputed_before_[point.before] = std::move(point.steps);
     }
   }
 
   bool changes(int32_t op) const {
-    return op >= graph_.first_backward && op < graph_.segment.end && !rebuilds_.empty();
+    return op >= graph_.first_backward && op < graph_.segment.end && !recomputed_before_.empty();
   }
 
   // Inserts the recomputed steps before op `index`.
   void insert_before(int32_t index, const Trace& trace) {
-    const auto found = rebuilds_.find(index);
-    if (found == rebuilds_.end()) return;
+    const auto found = recomputed_before_.find(index);
+    if (found == recomputed_before_.end()) return;
     for (int32_t number : found->second) {
-      const ForwardStep& step = graph_.steps[number];
+      const ForwardOp& step = graph_.steps[number];
       Op op = std::move(again_.at(number));
       for (int32_t value : step.writes) {
         if (fresh_.contains(value)) continue;
@@ -84,7 +84,7 @@ class Segmentwise {
   const TrainingGraph& graph_;
   const KeptValues& kept_;
   TraceRewriter& rewriter_;
-  std::map<int32_t, std::vector<int32_t>> rebuilds_;
+  std::map<int32_t, std::vector<int32_t>> recomputed_before_;
   std::map<int32_t, Op> again_;        // recomputed ops by step: copies, because the trace's own ops are moved from
   std::map<int32_t, BufferId> fresh_;  // new buffer by value
 };

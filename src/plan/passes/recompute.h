@@ -7,7 +7,7 @@
 //
 // Ops that draw random numbers keep their id and draw the same numbers again: bit-equal results. The pass runs after
 // remove_dead_ops, so that dead ops are not recomputed, and before every pass that depends on lifetimes, which it
-// changes. If updates are among backward ops, settle_updates (plan/passes/update_in_backward.h) runs right after it.
+// changes. If updates are among backward ops, sink_updates (plan/passes/update_in_backward.h) runs right after it.
 // Sources: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016; Jain et al., "Checkmate", MLSys 2020.
 #pragma once
 

@@ -8,9 +8,9 @@
 namespace plimsoll {
 namespace {
 
-class LateInitialisation {
+class SinkInitialization {
  public:
-  explicit LateInitialisation(Trace& trace) : trace_(trace) {}
+  explicit SinkInitialization(Trace& trace) : trace_(trace) {}
 
   void run(const Segment& segment) {
     const auto count = static_cast<size_t>(segment.end - segment.begin);
@@ -79,8 +79,8 @@ class LateInitialisation {
 
 }  // namespace
 
-Trace initialise_late(Trace trace) {
-  if (const Segment* segment = trace.segment("initialize")) LateInitialisation(trace).run(Segment(*segment));
+Trace sink_initialization(Trace trace) {
+  if (const Segment* segment = trace.segment("initialize")) SinkInitialization(trace).run(Segment(*segment));
   return trace;
 }
 

@@ -12,6 +12,6 @@ namespace plimsoll {
 /// Returns the trace in which each op of segment "initialize" that writes no persistent buffer runs directly before the
 /// first op there that uses its result. The ops that it depends on run before it. Results and random numbers do not
 /// change.
-Trace initialise_late(Trace trace);
+Trace sink_initialization(Trace trace);
 
 }  // namespace plimsoll

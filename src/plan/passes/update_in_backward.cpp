@@ -123,18 +123,18 @@ const Buffer* changed_by_micro(const Trace& trace, const Segment& micro) {
 
 }  // namespace
 
-bool takes_norms_first(const Trace& trace) {
+bool needs_norm_pass(const Trace& trace) {
   return std::ranges::any_of(trace.update_pieces, [](const UpdatePiece& piece) { return piece.kind == Kind::clip; });
 }
 
 std::string update_in_backward_obstacle(const Trace& trace) {
   const Segment* micro = trace.segment("micro");
   if (!micro || trace.update_pieces.empty()) return "no update was recorded";
-  if (trace.segment("accumulate") && takes_norms_first(trace))
+  if (trace.segment("accumulate") && needs_norm_pass(trace))
     return "the norm of all gradients is wanted before the first update, and with several micro batches that is known "
            "after the last one only; set max_grad_norm: 0 (and no precision of 16-mixed), or "
            "gradient_accumulation_steps: 1";
-  if (!takes_norms_first(trace)) return "";
+  if (!needs_norm_pass(trace)) return "";
   if (const Buffer* changed = changed_by_micro(trace, *micro))
     return fmt::format(
         "the norm of all gradients is wanted before the first update, which takes a second forward, and forward "
@@ -189,7 +189,7 @@ Trace update_in_backward(Trace trace) {
   check(obstacle.empty(), "update in backward: " + obstacle);
   if (trace.segment("accumulate")) return update_in_last_micro_batch(std::move(trace));
   const Segment micro = *trace.segment("micro");
-  const bool norms_first = takes_norms_first(trace);
+  const bool norms_first = needs_norm_pass(trace);
   const Segment update = *trace.segment("update");
   Insertions in_norms, in_micro = updates_within(trace, micro), in_update;
   if (norms_first) {
@@ -224,7 +224,7 @@ Trace update_in_backward(Trace trace) {
   return builder.finish();
 }
 
-Trace settle_updates(Trace trace) {
+Trace sink_updates(Trace trace) {
   std::vector<int32_t> last_reader(trace.buffers.size(), -1);  // by buffer, in the current segment, without updates
   for (const Segment& segment : trace.segments) {
     const auto is_update = [&](int32_t i) { return trace.ops[i].phase == Phase::update; };

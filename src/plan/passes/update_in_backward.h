@@ -16,7 +16,7 @@
 // whatever happens in the last.
 //
 // The pass runs first, on the recorded trace: recompute must know when gradients die and when parameters change.
-// Recomputed ops may read a parameter after its update; settle_updates, right after recompute, moves such updates
+// Recomputed ops may read a parameter after its update; sink_updates, right after recompute, moves such updates
 // behind these ops. The same operations run on the same values: bit-equal results. Source: Lv et al., "Full parameter
 // fine-tuning for large language models with limited resources" (LOMO), 2023.
 #pragma once
@@ -31,13 +31,13 @@ namespace plimsoll {
 std::string update_in_backward_obstacle(const Trace& trace);
 
 /// Returns whether the pass runs forward and backward twice.
-bool takes_norms_first(const Trace& trace);
+bool needs_norm_pass(const Trace& trace);
 
 /// Returns the trace with its updates in backward. There must be no obstacle.
 Trace update_in_backward(Trace trace);
 
 /// Returns the trace with update ops among backward ops moved behind the last op of their segment that reads what they
 /// write.
-Trace settle_updates(Trace trace);
+Trace sink_updates(Trace trace);
 
 }  // namespace plimsoll

@@ -68,7 +68,7 @@ void fill_breakdown(const std::vector<Lifetime>& lifetimes, const PlanOptions& o
 
 }  // namespace
 
-void lay_out(Plan& plan, const PlanOptions& options) {
+void assign_offsets(Plan& plan, const PlanOptions& options) {
   plan.offsets.assign(plan.trace.buffers.size(), -1);
   plan.workspace_offsets.assign(plan.trace.ops.size(), -1);
   const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);
@@ -85,10 +85,10 @@ void lay_out(Plan& plan, const PlanOptions& options) {
   fill_breakdown(lifetimes, options, plan);
 }
 
-Plan lay_out(Trace trace, const PlanOptions& options) {
+Plan assign_offsets(Trace trace, const PlanOptions& options) {
   Plan plan;
   plan.trace = std::move(trace);
-  lay_out(plan, options);
+  assign_offsets(plan, options);
   return plan;
 }
 

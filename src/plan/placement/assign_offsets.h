@@ -8,8 +8,8 @@
 namespace plimsoll {
 
 /// Sets the offsets, sizes, peak and breakdown of `plan` for its trace. Budgets, times and reasons stay as they are.
-void lay_out(Plan& plan, const PlanOptions& options);
+void assign_offsets(Plan& plan, const PlanOptions& options);
 /// Returns a plan of `trace` with only these fields set.
-Plan lay_out(Trace trace, const PlanOptions& options);
+Plan assign_offsets(Trace trace, const PlanOptions& options);
 
 }  // namespace plimsoll

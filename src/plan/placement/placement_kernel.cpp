@@ -42,7 +42,7 @@ class Reducer {
       Group rest = looks_left >= 0 ? peel(group) : group;
       if (rest.items.size() == group.items.size()) {
         result_.kernels.push_back(make_kernel(rest));
-        result_.lower_bound = std::max(result_.lower_bound, rest.base + result_.kernels.back().bound);
+        result_.lower_bound = std::max(result_.lower_bound, rest.base + result_.kernels.back().lower_bound);
       } else {
         split(rest, &open);
       }
@@ -122,7 +122,7 @@ class Reducer {
     }
     std::partial_sum(kernel.load.begin(), kernel.load.end(), kernel.load.begin());
     kernel.load.pop_back();
-    kernel.bound = *std::max_element(kernel.load.begin(), kernel.load.end());
+    kernel.lower_bound = *std::max_element(kernel.load.begin(), kernel.load.end());
     return kernel;
   }
 

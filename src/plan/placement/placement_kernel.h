@@ -30,7 +30,7 @@ struct Kernel {
   std::vector<int32_t> items;  ///< index in the caller's list, by box
   std::vector<int64_t> load;   ///< sum of the boxes' sizes, by section
   int64_t base = 0;            ///< units below the kernel, used by peeled boxes
-  int64_t bound = 0;           ///< largest load: no placement is lower
+  int64_t lower_bound = 0;     ///< largest load: no placement is lower
 };
 
 /// A result of peeling and splitting, and the remaining kernels. All amounts are in units of the alignment.

@@ -68,7 +68,7 @@ int64_t TreeSearch::work_of_a_dive() const {
 }
 
 TreeSearch::Outcome TreeSearch::search(int64_t height, int64_t* work_left) {
-  if (height < kernel_.bound) return Outcome::impossible;
+  if (height < kernel_.lower_bound) return Outcome::impossible;
   if (height / unit_ >= kPlaced / 2)
     return Outcome::gave_up;  // more than 32 bits: very large sizes without a common divisor
   size_.clear();

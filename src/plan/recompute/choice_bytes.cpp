@@ -37,7 +37,7 @@ ChoiceBytes::ChoiceBytes(const Trace& trace, const TrainingGraph& graph)
       if (buffer.on_device()) return;
       const int64_t bytes = placed_bytes(trace, buffer.bytes);
       const auto [at, first] = last_use.try_emplace(view.buffer, i);
-      const bool stays = !first && i - at->second <= kOneVisit;
+      const bool stays = !first && i - at->second <= kMaxUseGap;
       if (!first && at->second == i) return;  // second operand of the same op
       const int32_t from = stays ? at->second + 1 : i;
       at->second = i;
@@ -58,18 +58,18 @@ ChoiceBytes::ChoiceBytes(const Trace& trace, const TrainingGraph& graph)
 
 ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::vector<char>& chosen) const {
   Timeline line;
-  const Reruns reruns = reruns_of(graph_, kept);
+  const RecomputeSequence sequence = recompute_sequence(graph_, kept);
   const int32_t count = graph_.segment.end - begin_;
-  line.ticks.reserve(count + reruns.steps.size());
+  line.ticks.reserve(count + sequence.steps.size());
   std::vector<int32_t> tick_of(count);  // by op of the segment
   std::vector<int32_t> written_again(graph_.values.size(), -1),
       read_again(graph_.values.size(), -1);  // by value: ticks
   size_t next = 0;
   for (int32_t i = 0; i < count; ++i) {
-    for (; next < reruns.steps.size() && reruns.before[next] == begin_ + i; ++next) {
-      const int32_t number = reruns.steps[next];
+    for (; next < sequence.steps.size() && sequence.before[next] == begin_ + i; ++next) {
+      const int32_t number = sequence.steps[next];
       const auto tick = static_cast<int32_t>(line.ticks.size());
-      const ForwardStep& step = graph_.steps[number];
+      const ForwardOp& step = graph_.steps[number];
       bool counted = false;
       for (int32_t value : step.writes) {
         if (written_again[value] < 0) written_again[value] = tick;
@@ -140,7 +140,7 @@ int32_t ChoiceBytes::peak_op(const KeptValues& kept) const {
 
 int64_t ChoiceBytes::cost(const KeptValues& kept) const {
   int64_t cost = 0;
-  for (const int32_t step : reruns_of(graph_, kept).steps) cost += graph_.steps[step].cost;
+  for (const int32_t step : recompute_sequence(graph_, kept).steps) cost += graph_.steps[step].cost;
   return cost;
 }
 

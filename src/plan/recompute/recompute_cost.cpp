@@ -9,13 +9,13 @@ namespace plimsoll {
 
 // A recomputed step reads nothing that is written later, so the graph of dependencies has no cycles. A value is
 // therefore needed exactly if the count of its readers is above 0.
-RerunCost::RerunCost(const TrainingGraph& graph, KeptValues kept)
+RecomputeCost::RecomputeCost(const TrainingGraph& graph, KeptValues kept)
     : graph_(graph), kept_(std::move(kept)), wants_(graph.values.size(), 0), again_(graph.steps.size(), 0) {
   for (size_t v = 0; v < kept_.size(); ++v)
     if (!kept_[v] && graph.values[v].needed()) want(static_cast<int32_t>(v));
 }
 
-void RerunCost::want(int32_t value) {
+void RecomputeCost::want(int32_t value) {
   work_.assign(1, value);
   while (!work_.empty()) {
     const int32_t next = work_.back();
@@ -30,13 +30,13 @@ void RerunCost::want(int32_t value) {
   }
 }
 
-void RerunCost::release_makers(int32_t value) {
+void RecomputeCost::release_makers(int32_t value) {
   work_.assign(1, value);
   while (!work_.empty()) {
     const int32_t next = work_.back();
     work_.pop_back();
     for (const int32_t maker : graph_.values[next].makers) {
-      const ForwardStep& step = graph_.steps[maker];
+      const ForwardOp& step = graph_.steps[maker];
       if (!again_[maker] || std::ranges::any_of(step.writes, [&](int32_t v) { return wanted(v); })) continue;
       again_[maker] = 0;
       total_ -= step.cost;
@@ -47,7 +47,7 @@ void RerunCost::release_makers(int32_t value) {
   }
 }
 
-int64_t RerunCost::keep(int32_t value) {
+int64_t RecomputeCost::keep(int32_t value) {
   check(!kept_[value], "a value is kept once");
   const int64_t before = total_;
   last_ = value;
@@ -57,7 +57,7 @@ int64_t RerunCost::keep(int32_t value) {
   return before - total_;
 }
 
-void RerunCost::undo() {
+void RecomputeCost::undo() {
   check(last_ >= 0, "there is a keep to take back");
   // Dropped steps read only values that were not kept. They read the value itself only if it was kept, so none did.
   for (const int32_t maker : dropped_) {

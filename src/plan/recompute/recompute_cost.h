@@ -11,10 +11,10 @@
 namespace plimsoll {
 
 /// A cost that is updated when a value is kept.
-class RerunCost {
+class RecomputeCost {
  public:
   /// Keeps a reference to `graph`. `kept` must be feasible: every needed value that is not kept can be recomputed.
-  RerunCost(const TrainingGraph& graph, KeptValues kept);
+  RecomputeCost(const TrainingGraph& graph, KeptValues kept);
 
   /// Returns the picoseconds of the recomputed steps, as ChoiceBytes::cost() counts them.
   int64_t total() const { return total_; }

@@ -69,7 +69,7 @@ class CutProblem {
     }
     std::map<int32_t, int32_t> foreign_node;
     for (int32_t s = begin_; s < end_; ++s) {
-      const ForwardStep& step = graph_.steps[s];
+      const ForwardOp& step = graph_.steps[s];
       const int32_t node = step_node[s - begin_];
       cut.add_edge(node, sink, step.cost);
       for (int32_t v : step.reads) {
@@ -178,7 +178,7 @@ std::vector<int64_t> shape_of(const TrainingGraph& graph, const Region& region) 
     }
   };
   for (int32_t s = region.begin; s < region.end; ++s) {
-    const ForwardStep& step = graph.steps[s];
+    const ForwardOp& step = graph.steps[s];
     shape.insert(shape.end(), {step.cost, step.repeatable});
     put(step.reads);
     put(step.writes);
@@ -266,14 +266,14 @@ bool is_given(const TrainingGraph& graph, const ForwardValue& value, int32_t at)
 
 }  // namespace
 
-int64_t given_bytes(const TrainingGraph& graph, int32_t at) {
+int64_t mandatory_live_bytes(const TrainingGraph& graph, int32_t at) {
   int64_t bytes = 0;
   for (const ForwardValue& value : graph.values)
     if (graph.steps[value.makers.front()].op <= at && is_given(graph, value, at)) bytes += value.bytes;
   return bytes;
 }
 
-int64_t recompute_cost_bound(const TrainingGraph& graph, int32_t at, int64_t bytes) {
+int64_t recompute_cost_lower_bound(const TrainingGraph& graph, int32_t at, int64_t bytes) {
   std::vector<int32_t> own;
   std::vector<char> wanted(graph.values.size(), 0);
   for (size_t v = 0; v < graph.values.size(); ++v) {

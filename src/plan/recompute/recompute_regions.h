@@ -49,11 +49,11 @@ std::vector<std::vector<RegionChoice>> choices_of(const TrainingGraph& graph, co
 
 /// Returns the bytes of values that are live at op `at` under every choice: those that it uses or makes, or that
 /// forward still reads.
-int64_t given_bytes(const TrainingGraph& graph, int32_t at);
+int64_t mandatory_live_bytes(const TrainingGraph& graph, int32_t at);
 
 /// Returns a lower bound, in picoseconds, of the cost of any choice with at most `bytes` live at op `at` in addition to
-/// given_bytes(). It is the Lagrangian dual of the cut of the whole graph, in which a recomputed value is recomputed at
-/// least once.
-int64_t recompute_cost_bound(const TrainingGraph& graph, int32_t at, int64_t bytes);
+/// mandatory_live_bytes(). It is the Lagrangian dual of the cut of the whole graph, in which a recomputed value is
+/// recomputed at least once.
+int64_t recompute_cost_lower_bound(const TrainingGraph& graph, int32_t at, int64_t bytes);
 
 }  // namespace plimsoll

@@ -97,7 +97,7 @@ struct RecomputeSearch::Impl {
       cuts[index].emplace();
       cuts[index]->regions = regions_of(trace, graphs.front(), groups[index]);
       cuts[index]->choices = choices_of(graphs.front(), cuts[index]->regions, parameters.max_region_choices);
-      weigh_regions(graphs, bytes, *cuts[index]);
+      evaluate_regions(graphs, bytes, *cuts[index]);
     }
     return *cuts[index];
   }
@@ -109,7 +109,7 @@ struct RecomputeSearch::Impl {
   }
 
   // Adds the values to `kept` that recomputed steps read and that cannot be recomputed.
-  KeptValues made_sound(KeptValues kept) const {
+  KeptValues make_feasible(KeptValues kept) const {
     const TrainingGraph& graph = graphs.front();
     std::vector<char> there(kept.begin(), kept.end());
     std::vector<int32_t> work;
@@ -136,13 +136,13 @@ struct RecomputeSearch::Impl {
     for (uint32_t set = 0; set < (1u << decisions.size()); ++set) {
       KeptValues kept = keep_all(graphs.front());
       for (size_t d = 0; d < decisions.size(); ++d) kept[decisions[d]] = (set >> d) & 1;
-      visit(made_sound(std::move(kept)));
+      visit(make_feasible(std::move(kept)));
     }
   }
   bool few() const { return decisions.size() <= parameters.max_exhaustive_decisions; }
 
-  RecomputeAnswer answer(KeptValues kept) const {
-    RecomputeAnswer result;
+  RecomputeSolution solution(KeptValues kept) const {
+    RecomputeSolution result;
     result.cost = bytes.front().cost(kept);
     result.peak = peak_of(kept);
     result.kept = std::move(kept);
@@ -154,10 +154,10 @@ struct RecomputeSearch::Impl {
     for (size_t r = 0; r < picks.size(); ++r)
       for (int32_t v : cut.regions[r].values) kept[v] = 0;
     for (size_t r = 0; r < picks.size(); ++r) {
-      for (int32_t v : cut.weighed[r][picks[r]].choice->kept) kept[v] = 1;
-      for (int32_t v : cut.weighed[r][picks[r]].choice->foreign) kept[v] = 1;
+      for (int32_t v : cut.evaluated[r][picks[r]].choice->kept) kept[v] = 1;
+      for (int32_t v : cut.evaluated[r][picks[r]].choice->foreign) kept[v] = 1;
     }
-    return made_sound(std::move(kept));
+    return make_feasible(std::move(kept));
   }
 
   // Returns the cheapest combination of a cut's choices, by their evaluated bytes and time, with at most `limit` bytes.
@@ -167,19 +167,19 @@ struct RecomputeSearch::Impl {
     for (size_t r = 0; r < cut.regions.size(); ++r) {
       std::vector<Partial> next;
       if (r < made.size()) {  // the values that it keeps are offloaded
-        const RegionCut::Weighed& weighed = cut.weighed[r][made[r]];
+        const RegionCut::EvaluatedChoice& evaluated = cut.evaluated[r][made[r]];
         const Partial& partial = fronts.back().front();
-        fronts.push_back({{partial.held, partial.cost + weighed.cost, made[r], 0}});
+        fronts.push_back({{partial.held, partial.cost + evaluated.cost, made[r], 0}});
         continue;
       }
       std::vector<size_t> runs;
-      for (size_t c = 0; c < cut.weighed[r].size(); ++c) {
-        const RegionCut::Weighed& weighed = cut.weighed[r][c];
+      for (size_t c = 0; c < cut.evaluated[r].size(); ++c) {
+        const RegionCut::EvaluatedChoice& evaluated = cut.evaluated[r][c];
         runs.push_back(next.size());
         for (size_t p = 0; p < fronts.back().size(); ++p) {
           const Partial& partial = fronts.back()[p];
-          if (partial.held + weighed.peak > limit) break;  // the following ones hold more
-          next.push_back({partial.held + weighed.held, partial.cost + weighed.cost, static_cast<int32_t>(c),
+          if (partial.held + evaluated.peak > limit) break;  // the following ones hold more
+          next.push_back({partial.held + evaluated.held, partial.cost + evaluated.cost, static_cast<int32_t>(c),
                           static_cast<int32_t>(p)});
         }
       }
@@ -197,51 +197,52 @@ struct RecomputeSearch::Impl {
     return kept_by(cut, picks);
   }
 
-  // Returns a choice in which the first `moved` regions are solved at `price`. The others are solved under the limit
-  // or, if nothing fits, with the fewest bytes.
-  KeptValues beside(int32_t moved, double price, int64_t limit) {
+  // Returns a choice in which the first `offloaded_regions` regions are solved at `price`. The others are solved under
+  // the limit or, if nothing fits, with the fewest bytes.
+  KeptValues with_offload(int32_t offloaded_regions, double price, int64_t limit) {
     const RegionCut& whole = cut(0);
     std::vector<int32_t> made;
-    for (int32_t r = 0; r < moved; ++r) {
-      const auto& weighed = whole.weighed[r];
-      const auto worth = [&](const RegionCut::Weighed& each) {
+    for (int32_t r = 0; r < offloaded_regions; ++r) {
+      const auto& evaluated = whole.evaluated[r];
+      const auto worth = [&](const RegionCut::EvaluatedChoice& each) {
         return static_cast<double>(each.cost) + price * static_cast<double>(each.held);
       };
-      const auto best = std::min_element(weighed.begin(), weighed.end(),
+      const auto best = std::min_element(evaluated.begin(), evaluated.end(),
                                          [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
-      made.push_back(static_cast<int32_t>(best - weighed.begin()));
+      made.push_back(static_cast<int32_t>(best - evaluated.begin()));
     }
     // Values that several regions share were counted as kept on the device.
     const TrainingGraph& graph = graphs.front();
-    const auto first_that_stays =
-        moved < static_cast<int32_t>(whole.regions.size()) ? whole.regions[moved].begin : graph.steps.size();
+    const auto first_that_stays = offloaded_regions < static_cast<int32_t>(whole.regions.size())
+                                      ? whole.regions[offloaded_regions].begin
+                                      : graph.steps.size();
     for (const ForwardValue& value : graph.values)
       if (value.needed() && value.makers.front() < static_cast<int32_t>(first_that_stays)) limit += value.bytes;
-    for (int32_t r = 0; r < moved; ++r)
+    for (int32_t r = 0; r < offloaded_regions; ++r)
       for (int32_t v : whole.regions[r].values)
         if (graph.values[v].needed()) limit -= graph.values[v].bytes;
     if (auto kept = best_of(whole, limit, made)) return *kept;
     for (size_t r = made.size(); r < whole.regions.size(); ++r) {
-      const auto& weighed = whole.weighed[r];
-      const auto least = std::min_element(weighed.begin(), weighed.end(),
+      const auto& evaluated = whole.evaluated[r];
+      const auto least = std::min_element(evaluated.begin(), evaluated.end(),
                                           [](const auto& a, const auto& b) { return a.held < b.held; });
-      made.push_back(static_cast<int32_t>(least - weighed.begin()));
+      made.push_back(static_cast<int32_t>(least - evaluated.begin()));
     }
     return kept_by(whole, made);
   }
 
   // Returns the choice of a cut that holds the fewest bytes under a limit, region by region; nullopt: no choice fits.
-  std::optional<KeptValues> leanest_of(const RegionCut& cut, int64_t limit) const {
+  std::optional<KeptValues> min_memory_choice_of(const RegionCut& cut, int64_t limit) const {
     int64_t held = 0;
     std::vector<int32_t> picks;
-    for (const auto& weighed : cut.weighed) {
+    for (const auto& evaluated : cut.evaluated) {
       int32_t best = -1;
-      for (size_t c = 0; c < weighed.size(); ++c) {
-        if (held + weighed[c].peak > limit) continue;
-        if (best < 0 || weighed[c].held < weighed[best].held) best = static_cast<int32_t>(c);
+      for (size_t c = 0; c < evaluated.size(); ++c) {
+        if (held + evaluated[c].peak > limit) continue;
+        if (best < 0 || evaluated[c].held < evaluated[best].held) best = static_cast<int32_t>(c);
       }
       if (best < 0) return std::nullopt;
-      held += weighed[best].held;
+      held += evaluated[best].held;
       picks.push_back(best);
     }
     return kept_by(cut, picks);
@@ -252,7 +253,7 @@ struct RecomputeSearch::Impl {
   KeptValues refined(KeptValues kept, int64_t limit) const {
     const TrainingGraph& graph = graphs.front();
     std::vector<std::pair<double, int32_t>> order;
-    for (const int32_t step : reruns_of(graph, kept).steps)
+    for (const int32_t step : recompute_sequence(graph, kept).steps)
       for (int32_t v : graph.steps[step].writes)
         if (!kept[v])
           order.emplace_back(-static_cast<double>(graph.steps[step].cost) / static_cast<double>(graph.values[v].bytes),
@@ -260,7 +261,7 @@ struct RecomputeSearch::Impl {
     std::sort(order.begin(), order.end());
     const size_t most = parameters.refinement_work / (graph.values.size() + graph.steps.size() + 1) + 1;
     if (order.size() > most) order.resize(most);
-    RerunCost cost(graph, kept);
+    RecomputeCost cost(graph, kept);
     size_t tightest = 0;  // the last graph that exceeded the limit, which is often the next one to exceed it
     const auto fits = [&] {
       for (size_t i = 0; i < bytes.size(); ++i)
@@ -289,59 +290,61 @@ struct RecomputeSearch::Impl {
 
   // Returns the best of the lower bounds at the ops with the most live bytes: the beginning of backward, the peak of
   // keep-all, and the peak of the solution.
-  int64_t bound(int64_t limit, const KeptValues& kept) const {
+  int64_t lower_bound(int64_t limit, const KeptValues& kept) const {
     int64_t best = 0;
     const std::vector<int32_t> all = peak_ops(keep_all(graphs.front())), chosen = peak_ops(kept);
     for (size_t g = 0; g < graphs.size(); ++g) {
       const TrainingGraph& graph = graphs[g];
       if (graph.first_backward >= graph.segment.end) continue;
       for (int32_t at : std::set<int32_t>{graph.first_backward, all[g], chosen[g]})
-        best = std::max(best, recompute_cost_bound(graph, at, limit - bytes[g].fixed_at(at) - given_bytes(graph, at)));
+        best = std::max(best, recompute_cost_lower_bound(
+                                  graph, at, limit - bytes[g].fixed_at(at) - mandatory_live_bytes(graph, at)));
     }
     return best;
   }
 
   // Returns the solution with the smallest peak over all cuts.
-  const RecomputeAnswer& least() {
-    if (least_) return *least_;
+  const RecomputeSolution& min_memory_solution() {
+    if (min_memory_solution_) return *min_memory_solution_;
     const auto consider = [&](const KeptValues& kept) {
-      RecomputeAnswer candidate = answer(kept);
-      if (!least_ || candidate.peak < least_->peak || (candidate.peak == least_->peak && candidate.cost < least_->cost))
-        least_ = std::move(candidate);
+      RecomputeSolution candidate = solution(kept);
+      if (!min_memory_solution_ || candidate.peak < min_memory_solution_->peak ||
+          (candidate.peak == min_memory_solution_->peak && candidate.cost < min_memory_solution_->cost))
+        min_memory_solution_ = std::move(candidate);
     };
     consider(keep_all(graphs.front()));
     if (few()) {
       for_every_choice(consider);
-      return *least_;
+      return *min_memory_solution_;
     }
     for (size_t index = 0; index < groups.size(); ++index) {
-      std::optional<KeptValues> leanest;
-      for (int64_t low = 0, high = least_->peak; low < high;) {
+      std::optional<KeptValues> min_memory;
+      for (int64_t low = 0, high = min_memory_solution_->peak; low < high;) {
         const int64_t middle = low + (high - low) / 2;
-        if (auto kept = leanest_of(cut(index), middle)) {
-          leanest = std::move(kept);
+        if (auto kept = min_memory_choice_of(cut(index), middle)) {
+          min_memory = std::move(kept);
           high = middle;
         } else {
           low = middle + 1;
         }
       }
-      if (leanest) consider(*leanest);
+      if (min_memory) consider(*min_memory);
     }
     // Bytes evaluated region by region may be too high: a choice with a higher evaluated peak may have a lower real
     // one.
     const int rounds =
         graphs.front().values.size() <= parameters.max_values_improved ? parameters.improvement_rounds : 0;
     for (int round = 0; round < rounds; ++round) {
-      const int64_t before = least_->peak;
+      const int64_t before = min_memory_solution_->peak;
       for (size_t index = 0; index < groups.size(); ++index)
         for (int percent : {100, 105, 110, 120})
           if (const auto kept = best_of(cut(index), before / 100 * percent)) {
             consider(*kept);
             consider(refined(*kept, before));  // values that are kept need not be recomputed together with others
           }
-      if (least_->peak == before) break;
+      if (min_memory_solution_->peak == before) break;
     }
-    return *least_;
+    return *min_memory_solution_;
   }
 
   const Trace& trace;
@@ -352,7 +355,7 @@ struct RecomputeSearch::Impl {
   std::vector<int32_t> groups;  // blocks in a region
   std::vector<std::optional<RegionCut>> cuts;
   std::vector<int32_t> decisions;
-  std::optional<RecomputeAnswer> least_;
+  std::optional<RecomputeSolution> min_memory_solution_;
 };
 
 RecomputeSearch::RecomputeSearch(const Trace& trace, const CostModel& cost, const RecomputeParameters& parameters)
@@ -363,13 +366,13 @@ const std::vector<TrainingGraph>& RecomputeSearch::graphs() const {
   return impl_->graphs;
 }
 
-RecomputeAnswer RecomputeSearch::keep_everything() const {
-  RecomputeAnswer result = impl_->answer(keep_all(impl_->graphs.front()));
+RecomputeSolution RecomputeSearch::keep_all_solution() const {
+  RecomputeSolution result = impl_->solution(keep_all(impl_->graphs.front()));
   result.exact = true;
   return result;
 }
 
-RecomputeAnswer RecomputeSearch::drop_blocks(const std::string& module) const {
+RecomputeSolution RecomputeSearch::checkpoint_blocks(const std::string& module) const {
   const Trace& trace = impl_->trace;
   KeptValues kept = keep_all(impl_->graphs.front());
   for (const Region& region : regions_of(trace, impl_->graphs.front(), 1)) {
@@ -379,15 +382,15 @@ RecomputeAnswer RecomputeSearch::drop_blocks(const std::string& module) const {
     for (int32_t v : region.values)
       if (impl_->graphs.front().droppable(v)) kept[v] = 0;
   }
-  return impl_->answer(impl_->made_sound(std::move(kept)));
+  return impl_->solution(impl_->make_feasible(std::move(kept)));
 }
 
-std::optional<RecomputeAnswer> RecomputeSearch::cheapest(int64_t limit) const {
-  RecomputeAnswer all = keep_everything();
+std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const {
+  RecomputeSolution all = keep_all_solution();
   if (all.peak <= limit) return all;
-  std::optional<RecomputeAnswer> best;
+  std::optional<RecomputeSolution> best;
   const auto consider = [&](KeptValues kept) {
-    RecomputeAnswer candidate = impl_->answer(std::move(kept));
+    RecomputeSolution candidate = impl_->solution(std::move(kept));
     if (candidate.peak > limit) return false;
     if (!best || candidate.cost < best->cost || (candidate.cost == best->cost && candidate.peak < best->peak))
       best = std::move(candidate);
@@ -397,11 +400,11 @@ std::optional<RecomputeAnswer> RecomputeSearch::cheapest(int64_t limit) const {
     impl_->for_every_choice(consider);
     if (best) {
       best->exact = true;
-      best->bound = best->cost;
+      best->lower_bound = best->cost;
     }
     return best;
   }
-  int64_t bound = impl_->bound(limit, all.kept);
+  int64_t lower_bound = impl_->lower_bound(limit, all.kept);
   for (size_t index = 0; index < impl_->groups.size(); ++index) {
     // Bytes evaluated region by region may be too low for values that live longer than their region: lower the limit by
     // the excess.
@@ -415,13 +418,14 @@ std::optional<RecomputeAnswer> RecomputeSearch::cheapest(int64_t limit) const {
       }
       aim -= impl_->peak_of(*kept) - limit;
     }
-    if (best && static_cast<double>(best->cost) <= impl_->parameters.accepted_cost_ratio * static_cast<double>(bound))
+    if (best &&
+        static_cast<double>(best->cost) <= impl_->parameters.accepted_cost_ratio * static_cast<double>(lower_bound))
       break;
   }
-  consider(impl_->least().kept);
+  consider(impl_->min_memory_solution().kept);
   if (!best) return best;
-  bound = std::max(bound, impl_->bound(limit, best->kept));
-  best->bound = std::min(best->cost, bound);
+  lower_bound = std::max(lower_bound, impl_->lower_bound(limit, best->kept));
+  best->lower_bound = std::min(best->cost, lower_bound);
   return best;
 }
 
@@ -441,28 +445,28 @@ std::vector<int32_t> RecomputeSearch::region_of_values() const {
   return result;
 }
 
-KeptValues RecomputeSearch::cheapest_beside(int32_t moved, double price, int64_t limit) const {
-  return impl_->beside(moved, price, limit);
+KeptValues RecomputeSearch::cheapest_with_offload(int32_t offloaded_regions, double price, int64_t limit) const {
+  return impl_->with_offload(offloaded_regions, price, limit);
 }
 
-int64_t RecomputeSearch::bound(int64_t limit) const {
-  return impl_->bound(limit, keep_all(impl_->graphs.front()));
+int64_t RecomputeSearch::lower_bound(int64_t limit) const {
+  return impl_->lower_bound(limit, keep_all(impl_->graphs.front()));
 }
 
 const std::vector<int32_t>& RecomputeSearch::decisions() const {
   return impl_->decisions;
 }
 
-KeptValues RecomputeSearch::made_sound(KeptValues kept) const {
-  return impl_->made_sound(std::move(kept));
+KeptValues RecomputeSearch::make_feasible(KeptValues kept) const {
+  return impl_->make_feasible(std::move(kept));
 }
 
-int64_t RecomputeSearch::least_limit() const {
-  return impl_->least().peak;
+int64_t RecomputeSearch::min_feasible_limit() const {
+  return impl_->min_memory_solution().peak;
 }
 
-RecomputeAnswer RecomputeSearch::leanest() const {
-  return impl_->least();
+RecomputeSolution RecomputeSearch::min_memory_solution() const {
+  return impl_->min_memory_solution();
 }
 
 }  // namespace plimsoll

@@ -27,12 +27,12 @@
 namespace plimsoll {
 
 /// A solution of the search.
-struct RecomputeAnswer {
+struct RecomputeSolution {
   KeptValues kept;
-  int64_t cost = 0;    ///< picoseconds of the recomputed steps in one micro batch
-  int64_t bound = 0;   ///< lower bound of the cost of every choice that fits
-  int64_t peak = 0;    ///< largest sum of live bytes within the training segments, without persistent buffers
-  bool exact = false;  ///< true: every choice was tried
+  int64_t cost = 0;         ///< picoseconds of the recomputed steps in one micro batch
+  int64_t lower_bound = 0;  ///< lower bound of the cost of every choice that fits
+  int64_t peak = 0;         ///< largest sum of live bytes within the training segments, without persistent buffers
+  bool exact = false;       ///< true: every choice was tried
 };
 
 /// A search over the kept values of a trace.
@@ -47,11 +47,11 @@ class RecomputeSearch {
   const std::vector<TrainingGraph>& graphs() const;
 
   /// Returns the cheapest choice with at most `limit` live bytes, without persistent buffers; nullopt if none fits.
-  std::optional<RecomputeAnswer> cheapest(int64_t limit) const;
+  std::optional<RecomputeSolution> cheapest(int64_t limit) const;
 
-  /// Returns the smallest limit for which cheapest() has an answer. leanest() returns that answer.
-  int64_t least_limit() const;
-  RecomputeAnswer leanest() const;
+  /// Returns the smallest limit for which cheapest() has an answer. min_memory_solution() returns that answer.
+  int64_t min_feasible_limit() const;
+  RecomputeSolution min_memory_solution() const;
 
   /// Returns the number of regions of one block each.
   int32_t regions() const;
@@ -59,26 +59,26 @@ class RecomputeSearch {
   /// Returns for each value of the graph the region that makes it.
   std::vector<int32_t> region_of_values() const;
 
-  /// Returns the cheapest choice if the first `moved` regions offload the values that they keep. These cost `price`
-  /// picoseconds a byte and do not stay on the device. The values that other regions keep, plus the bytes that every
-  /// region needs while it runs, are at most `limit` bytes. If no choice fits, returns the one that holds least. It is
-  /// a proposal: its real bytes and time depend on the copies.
-  KeptValues cheapest_beside(int32_t moved, double price, int64_t limit) const;
+  /// Returns the cheapest choice if the first `offloaded_regions` regions offload the values that they keep. These cost
+  /// `price` picoseconds a byte and do not stay on the device. The values that other regions keep, plus the bytes that
+  /// every region needs while it runs, are at most `limit` bytes. If no choice fits, returns the one that holds least.
+  /// It is a proposal: its real bytes and time depend on the copies.
+  KeptValues cheapest_with_offload(int32_t offloaded_regions, double price, int64_t limit) const;
 
   /// Returns a lower bound, in picoseconds, of the cost of any choice with at most `limit` live bytes.
-  int64_t bound(int64_t limit) const;
+  int64_t lower_bound(int64_t limit) const;
 
   /// Returns the values over which there is a choice: repeatable ones that backward needs or forward steps read.
   const std::vector<int32_t>& decisions() const;
   /// Returns `kept` with the additional values that it needs to be possible.
-  KeptValues made_sound(KeptValues kept) const;
+  KeptValues make_feasible(KeptValues kept) const;
 
   /// Returns the choice that recomputes nothing.
-  RecomputeAnswer keep_everything() const;
+  RecomputeSolution keep_all_solution() const;
 
   /// Returns block checkpointing: each block within `module` (empty: every block) keeps only the values that ops
   /// outside the block read.
-  RecomputeAnswer drop_blocks(const std::string& module = "") const;
+  RecomputeSolution checkpoint_blocks(const std::string& module = "") const;
 
  private:
   struct Impl;

@@ -7,9 +7,9 @@
 namespace plimsoll {
 namespace {
 
-class CutWeigher {
+class CutEvaluator {
  public:
-  CutWeigher(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut)
+  CutEvaluator(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut)
       : graphs_(graphs), bytes_(bytes), cut_(cut) {
     for (size_t g = 0; g < graphs.size(); ++g) find_base(g);
     const size_t values = graphs.front().values.size();
@@ -21,9 +21,9 @@ class CutWeigher {
   }
 
   void run() {
-    cut_.weighed.resize(cut_.regions.size());
+    cut_.evaluated.resize(cut_.regions.size());
     for (size_t r = 0; r < cut_.regions.size(); ++r)
-      for (const RegionChoice& choice : cut_.choices[r]) cut_.weighed[r].push_back(weigh(r, choice));
+      for (const RegionChoice& choice : cut_.choices[r]) cut_.evaluated[r].push_back(evaluate(r, choice));
   }
 
  private:
@@ -63,14 +63,14 @@ class CutWeigher {
 
   // Returns the bytes and time of one choice, as a timeline of the whole segment would count them. It examines only
   // what the choice changes, because a timeline for each choice of each region would visit every op each time.
-  RegionCut::Weighed weigh(size_t r, const RegionChoice& choice) {
-    RegionCut::Weighed result{&choice};
+  RegionCut::EvaluatedChoice evaluate(size_t r, const RegionChoice& choice) {
+    RegionCut::EvaluatedChoice result{&choice};
     for (size_t g = 0; g < graphs_.size(); ++g) {
       const TrainingGraph& graph = graphs_[g];
-      const Rebuilt rebuilt = rebuilt_by(graph, cut_.regions[r], choice);
-      result.peak = std::max(result.peak, peak_of(g, r, choice, rebuilt));
+      const Recomputed recomputed = recomputed_by(graph, cut_.regions[r], choice);
+      result.peak = std::max(result.peak, peak_of(g, r, choice, recomputed));
       if (g == 0)  // as for solutions
-        for (const int32_t step : rebuilt.steps) result.cost += graph.steps[step].cost;
+        for (const int32_t step : recomputed.steps) result.cost += graph.steps[step].cost;
       int64_t held = 0;
       for (int32_t v : choice.kept) held += graph.values[v].bytes;
       for (int32_t v : choice.foreign) held += graph.values[v].bytes;
@@ -80,13 +80,13 @@ class CutWeigher {
   }
 
   // A sequence of recomputed steps in order, each with the op that it precedes.
-  struct Rebuilt {
+  struct Recomputed {
     std::vector<int32_t> steps, before;
   };
 
-  // Returns the recomputed steps as rebuilds_of() does, if only this region's values that the choice does not keep are
-  // recomputed.
-  Rebuilt rebuilt_by(const TrainingGraph& graph, const Region& region, const RegionChoice& choice) {
+  // Returns the recomputed steps as recompute_points() does, if only this region's values that the choice does not keep
+  // are recomputed.
+  Recomputed recomputed_by(const TrainingGraph& graph, const Region& region, const RegionChoice& choice) {
     for (int32_t v : region.values) there_[v] = 0;
     for (int32_t v : choice.kept) there_[v] = 1;
     for (int32_t v : choice.foreign) set_there(v);
@@ -94,17 +94,17 @@ class CutWeigher {
     for (int32_t v : region.values)
       if (!there_[v] && graph.values[v].needed()) uses.emplace_back(graph.values[v].uses.front(), v);
     std::sort(uses.begin(), uses.end());
-    Rebuilt rebuilt;
+    Recomputed recomputed;
     std::vector<int32_t> work;
     size_t begin = 0;  // first step before the current op
     const auto in_order = [&] {
-      std::sort(rebuilt.steps.begin() + static_cast<std::ptrdiff_t>(begin), rebuilt.steps.end());
+      std::sort(recomputed.steps.begin() + static_cast<std::ptrdiff_t>(begin), recomputed.steps.end());
     };
     for (const auto& [op, needed] : uses) {
       if (there_[needed]) continue;
-      if (!rebuilt.before.empty() && rebuilt.before.back() != op) {
+      if (!recomputed.before.empty() && recomputed.before.back() != op) {
         in_order();
-        begin = rebuilt.steps.size();
+        begin = recomputed.steps.size();
       }
       work.assign(1, needed);
       while (!work.empty()) {
@@ -116,8 +116,8 @@ class CutWeigher {
         for (int32_t maker : graph.values[value].makers) {
           if (again_[maker]) continue;
           again_[maker] = 1;
-          rebuilt.steps.push_back(maker);
-          rebuilt.before.push_back(op);
+          recomputed.steps.push_back(maker);
+          recomputed.before.push_back(op);
           for (int32_t read : graph.steps[maker].reads)
             if (!there_[read]) work.push_back(read);
           for (int32_t written : graph.steps[maker].writes) set_there(written);
@@ -125,11 +125,11 @@ class CutWeigher {
       }
     }
     in_order();
-    for (int32_t step : rebuilt.steps) again_[step] = 0;
+    for (int32_t step : recomputed.steps) again_[step] = 0;
     for (int32_t v : changed_) there_[v] = needed_[v];
     changed_.clear();
     for (int32_t v : region.values) there_[v] = needed_[v];
-    return rebuilt;
+    return recomputed;
   }
   void set_there(int32_t value) {
     there_[value] = 1;
@@ -137,15 +137,16 @@ class CutWeigher {
   }
 
   // Returns the peak of the region. Time runs over the segment's ops and, before some of them, the recomputed steps.
-  int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const Rebuilt& rebuilt) {
+  int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const Recomputed& recomputed) {
     const TrainingGraph& graph = graphs_[g];
     const Base& base = bases_[g];
     const int32_t begin = graph.segment.begin;
     const auto tick_of = [&](int32_t op) {
-      const auto before = std::upper_bound(rebuilt.before.begin(), rebuilt.before.end(), op) - rebuilt.before.begin();
+      const auto before =
+          std::upper_bound(recomputed.before.begin(), recomputed.before.end(), op) - recomputed.before.begin();
       return op - begin + static_cast<int32_t>(before);
     };
-    const auto tick_of_step = [&](size_t i) { return rebuilt.before[i] - begin + static_cast<int32_t>(i); };
+    const auto tick_of_step = [&](size_t i) { return recomputed.before[i] - begin + static_cast<int32_t>(i); };
 
     for (int32_t v : cut_.regions[r].values) own_[v] = kDropped;
     for (int32_t v : choice.kept) own_[v] = kKept;
@@ -154,8 +155,8 @@ class CutWeigher {
       return needed_[v] != 0 || std::ranges::find(choice.foreign, v) != choice.foreign.end();
     };
     std::vector<int32_t> touched;
-    for (size_t i = 0; i < rebuilt.steps.size(); ++i) {
-      const ForwardStep& step = graph.steps[rebuilt.steps[i]];
+    for (size_t i = 0; i < recomputed.steps.size(); ++i) {
+      const ForwardOp& step = graph.steps[recomputed.steps[i]];
       const int32_t tick = tick_of_step(i);
       for (int32_t v : step.writes) {
         touched.push_back(v);
@@ -209,10 +210,10 @@ class CutWeigher {
     };
     size_t step = 0;
     const auto run_steps_before = [&](int32_t op) {
-      for (; step < rebuilt.steps.size() && rebuilt.before[step] <= op; ++step) {
-        const int32_t at = rebuilt.before[step] - begin;
+      for (; step < recomputed.steps.size() && recomputed.before[step] <= op; ++step) {
+        const int32_t at = recomputed.before[step] - begin;
         if (base.region[at] != static_cast<int32_t>(r)) continue;
-        const ForwardStep& again = graph.steps[rebuilt.steps[step]];
+        const ForwardOp& again = graph.steps[recomputed.steps[step]];
         const bool counted = std::ranges::any_of(again.writes, [&](int32_t v) { return own_[v] != kOthers; });
         const int64_t scratch = counted ? bytes_[g].scratch_of(again.op) : 0;
         peak = std::max(peak, sum_at(tick_of_step(step)) + scratch + base.before[at]);
@@ -250,8 +251,8 @@ class CutWeigher {
 
 }  // namespace
 
-void weigh_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut) {
-  CutWeigher(graphs, bytes, cut).run();
+void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut) {
+  CutEvaluator(graphs, bytes, cut).run();
 }
 
 }  // namespace plimsoll

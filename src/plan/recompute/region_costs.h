@@ -11,7 +11,7 @@ namespace plimsoll {
 
 /// A cut of the graph into regions of whole blocks, with the choices of each region and their bytes and time.
 struct RegionCut {
-  struct Weighed {
+  struct EvaluatedChoice {
     const RegionChoice* choice;
     int64_t held = 0;  ///< bytes between the region's forward and its backward
     int64_t peak = 0;  ///< peak bytes while it runs forward or backward, with the bytes that no choice changes
@@ -19,10 +19,10 @@ struct RegionCut {
   };
   std::vector<Region> regions;
   std::vector<std::vector<RegionChoice>> choices;
-  std::vector<std::vector<Weighed>> weighed;  ///< by region
+  std::vector<std::vector<EvaluatedChoice>> evaluated;  ///< by region
 };
 
-/// Sets `cut.weighed`. For several graphs of one shape it has the largest bytes, and the time of the first graph.
-void weigh_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut);
+/// Sets `cut.evaluated`. For several graphs of one shape it has the largest bytes, and the time of the first graph.
+void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut);
 
 }  // namespace plimsoll

@@ -151,7 +151,7 @@ class Arena {
     const View &target = op.arguments[0].views[0], &source = op.arguments[1].views[0];
     const Memory to = plan_.trace.buffers[target.buffer].memory, from = plan_.trace.buffers[source.buffer].memory;
     if (to == from) complain(target.buffer, "is copied to from the same memory");
-    if (std::max(to, from) != op.far || std::min(to, from) != Memory::device)
+    if (std::max(to, from) != op.offload_memory || std::min(to, from) != Memory::device)
       complain(target.buffer, "is copied between other memories than the copy says");
     if (target.elements() != source.elements()) complain(target.buffer, "is of another size than what is copied to it");
     copies_[target.buffer] = source.buffer;

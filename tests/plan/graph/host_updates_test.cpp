@@ -44,7 +44,7 @@ int64_t copies_for_host_updates(const TraceText& text, const std::string& name) 
   const auto is_persistent = [](const Buffer& buffer) { return buffer.persistent; };
   EXPECT_EQ(std::ranges::count_if(moved.buffers, is_persistent),
             std::ranges::count_if(text.trace.buffers, is_persistent));
-  Plan plan = lay_out(moved, {});
+  Plan plan = assign_offsets(moved, {});
   plan.budget.host = plan.host_bytes;
   EXPECT_EQ(find_fault(plan), "");
   return std::ranges::count_if(moved.ops, [&](const Op& op) {

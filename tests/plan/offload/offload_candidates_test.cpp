@@ -34,43 +34,45 @@ Trace four_layers() {
   return text.trace;
 }
 
-std::vector<std::string> labels_in(const Trace& trace, const AwayChoice& choice, Memory memory) {
+std::vector<std::string> labels_in(const Trace& trace, const OffloadAssignment& choice, Memory memory) {
   std::vector<std::string> labels;
   for (size_t b = 0; b < trace.buffers.size(); ++b)
     if (choice.memory[b] == memory) labels.push_back(trace.buffers[b].label);
   return labels;
 }
 
-TEST(Away, WhatCrossesTheLinkLeastGoesFirst) {
+TEST(OffloadCandidates, WhatCrossesTheLinkLeastGoesFirst) {
   const Trace trace = four_layers();
-  const AwayCandidates candidates(trace, 1);
+  const OffloadCandidates candidates(trace, 1);
   ASSERT_EQ(candidates.kinds(), 4);
   using ::testing::UnorderedElementsAre;
-  const auto up_to = [&](double part) { return labels_in(trace, candidates.choose(part, 1 << 20, 0), Memory::host); };
+  const auto up_to = [&](double fraction) {
+    return labels_in(trace, candidates.choose(fraction, 1 << 20, 0), Memory::host);
+  };
   EXPECT_THAT(up_to(0), UnorderedElementsAre());
   EXPECT_THAT(up_to(1), UnorderedElementsAre("m0", "m1", "m2", "m3"));
   EXPECT_THAT(up_to(4), ::testing::SizeIs(4 + 4 + 3));
-  const AwayChoice all = candidates.choose(4, 1 << 20, 0);
+  const OffloadAssignment all = candidates.choose(4, 1 << 20, 0);
   EXPECT_EQ(all.state, 4 * 2048);
   EXPECT_EQ(all.gradients, 3 * 1024);
   EXPECT_EQ(all.parameters, 4 * 1024);
   EXPECT_EQ(all.host, all.state + all.gradients + all.parameters);
-  EXPECT_TRUE(all.in_training);
-  EXPECT_FALSE(candidates.choose(1, 1 << 20, 0).in_training);
+  EXPECT_TRUE(all.used_by_micro_batches);
+  EXPECT_FALSE(candidates.choose(1, 1 << 20, 0).used_by_micro_batches);
 }
 
-TEST(Away, APartIsSpreadOverTheModel) {
+TEST(OffloadCandidates, APartIsSpreadOverTheModel) {
   const Trace trace = four_layers();
-  const AwayCandidates candidates(trace, 1);
+  const OffloadCandidates candidates(trace, 1);
   const auto half = labels_in(trace, candidates.choose(0.5, 1 << 20, 0), Memory::host);
   ASSERT_EQ(half.size(), 2u);
   EXPECT_GT(half[1][1] - half[0][1], 1);
 }
 
-TEST(Away, DiskTakesWhatHostMemoryHasNoRoomFor) {
+TEST(OffloadCandidates, DiskTakesWhatHostMemoryHasNoRoomFor) {
   const Trace trace = four_layers();
-  const AwayCandidates candidates(trace, 1);
-  const AwayChoice choice = candidates.choose(4, 6 * 1024, 6 * 1024);
+  const OffloadCandidates candidates(trace, 1);
+  const OffloadAssignment choice = candidates.choose(4, 6 * 1024, 6 * 1024);
   EXPECT_LE(choice.host, 6 * 1024);
   EXPECT_LE(choice.disk, 6 * 1024);
   EXPECT_EQ(choice.bytes(), 12 * 1024);
@@ -79,7 +81,7 @@ TEST(Away, DiskTakesWhatHostMemoryHasNoRoomFor) {
   // Budgets that sizes do not divide.
   for (int64_t host = 0; host < 8000; host += 700)
     for (int64_t disk = 0; disk < 8000; disk += 700) {
-      const AwayChoice each = candidates.choose(4, host, disk);
+      const OffloadAssignment each = candidates.choose(4, host, disk);
       EXPECT_LE(each.host, host);
       EXPECT_LE(each.disk, disk);
       int64_t bytes = 0;
@@ -89,22 +91,22 @@ TEST(Away, DiskTakesWhatHostMemoryHasNoRoomFor) {
     }
 }
 
-TEST(Away, CopiesTakeWhatTheLinkGives) {
+TEST(OffloadCandidates, CopiesTakeWhatTheLinkGives) {
   const Trace trace = four_layers();
   CostModel cost;
   cost.host_link = 1024;
   cost.disk_link = 256;
   cost.copies_overlap = false;
-  const AwayCandidates candidates(trace, 1);
+  const OffloadCandidates candidates(trace, 1);
   // Three quarters of the state are copied in and out.
-  EXPECT_DOUBLE_EQ(candidates.least_seconds(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
-  EXPECT_DOUBLE_EQ(candidates.least_seconds(candidates.choose(1, 0, 1 << 20), cost), 4 * 3 * 2);
+  EXPECT_DOUBLE_EQ(candidates.min_copy_seconds(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
+  EXPECT_DOUBLE_EQ(candidates.min_copy_seconds(candidates.choose(1, 0, 1 << 20), cost), 4 * 3 * 2);
   cost.copies_overlap = true;  // both directions at a time, and ops take none
-  EXPECT_DOUBLE_EQ(candidates.least_seconds(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
+  EXPECT_DOUBLE_EQ(candidates.min_copy_seconds(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
 }
 
 // Updates in backward: of several micro batches in the last one, `update` is for steps of one.
-TEST(Away, AnUpdateInTheLastMicroBatchCountsOnce) {
+TEST(OffloadCandidates, AnUpdateInTheLastMicroBatchCountsOnce) {
   const std::string head = "buffer x 64 persistent\nbuffer m 2048 state\nbuffer s 64 state\ninitialize\nu - m <- x\n";
   const std::string training = "micro\nf - a = x\naccumulate\nf - b = x\n";
   const std::string remainder = "remainder\nf - d = x\nu - m <- d\n";
@@ -116,11 +118,11 @@ TEST(Away, AnUpdateInTheLastMicroBatchCountsOnce) {
     TraceText text(head + training + (ragged ? remainder : "") + rest);
     text.trace.buffers[text["m"]].role = Role::optimizer_state;
     for (const int64_t count : {1, 2, 4}) {
-      const AwayCandidates candidates(text.trace, count);
-      const AwayChoice choice = candidates.choose(1, 1 << 20, 0);
+      const OffloadCandidates candidates(text.trace, count);
+      const OffloadAssignment choice = candidates.choose(1, 1 << 20, 0);
       ASSERT_EQ(choice.state, 2048);
-      EXPECT_DOUBLE_EQ(candidates.least_seconds(choice, cost), 2 * 2) << count;  // it is copied once in and once out
-      EXPECT_EQ(choice.in_training, count > 1);
+      EXPECT_DOUBLE_EQ(candidates.min_copy_seconds(choice, cost), 2 * 2) << count;  // it is copied once in and once out
+      EXPECT_EQ(choice.used_by_micro_batches, count > 1);
     }
   }
 }

@@ -47,7 +47,7 @@ std::optional<PointwiseOp> translate_arithmetic(const Op& op) {
                      {{op.arguments[0].views[0], 0}, {op.arguments[1].views[0], 0}},
                      op.arguments[2].views[0]};
 }
-Fusing norm_fusing(bool all = false) {
+FusionRules norm_fusion_rules(bool all = false) {
   return {all, translate_arithmetic, [](const FusedProgram&) { return nullptr; }, pair};
 }
 
@@ -98,7 +98,7 @@ class FuseNorms : public ::testing::Test {
     insert(static_cast<int32_t>(trace_.ops.size()), op("sum", {view(kLarge, {128, 128})}, view(kLoss, {})));
   }
   Trace fused(bool all = false) const {
-    return fuse_norms(trace_, norm_fusing(all), generic_cost_model(), [](const Op&) { return 0; });
+    return fuse_norms(trace_, norm_fusion_rules(all), generic_cost_model(), [](const Op&) { return 0; });
   }
   Trace trace_;
 };
@@ -107,7 +107,7 @@ TEST_F(FuseNorms, TheGradientThatIsAddedTakesNoBytes) {
   only_backward();
   PlanOptions options;
   const Plan before = make_plan(trace_, options);
-  options.fusing = std::make_shared<Fusing>(norm_fusing());
+  options.fusion_rules = std::make_shared<FusionRules>(norm_fusion_rules());
   const Plan after = make_plan(trace_, options);
   EXPECT_THAT(names(after.trace), ElementsAre("make", "make", "fused: norm_backward, add", "sum"));
   EXPECT_EQ(before.arena_bytes - before.persistent_bytes, 4096 + 2048 + 4096);
@@ -124,7 +124,7 @@ TEST_F(FuseNorms, ASumIsReadOnceAndKeepsItsPlace) {
   only_forward();
   make_a_peak();
   PlanOptions options;
-  options.fusing = std::make_shared<Fusing>(norm_fusing());
+  options.fusion_rules = std::make_shared<FusionRules>(norm_fusion_rules());
   const Plan plan = make_plan(trace_, options);
   ASSERT_THAT(names(plan.trace), ElementsAre("make", "fused: add, norm", "sum", "make", "sum"));
   EXPECT_EQ(plan.trace.ops[1].bytes_moved, 3 * 4096 + 2048);
@@ -144,7 +144,7 @@ TEST_F(FuseNorms, NoMoreBytesAtThePeak) {
 TEST_F(FuseNorms, ScratchIsTheNewOps) {
   only_backward();
   for (const int64_t bytes : {100, 4096, 4160}) {
-    const Trace after = fuse_norms(trace_, norm_fusing(), generic_cost_model(), [&](const Op& each) {
+    const Trace after = fuse_norms(trace_, norm_fusion_rules(), generic_cost_model(), [&](const Op& each) {
       return each.name == "fused: norm_backward, add" ? std::optional(bytes) : std::nullopt;
     });
     // More than dx had is more than there was.
@@ -229,7 +229,7 @@ TEST_F(FuseNorms, NoMoreBytesWhereTheSecondMovesUp) {
   EXPECT_THAT(names(fused()), ElementsAre("make", "make", "fused: norm_backward, add", "other", "sum"));
   // dx is gone, but `out` is live together with grad_y: 2048 bytes of the previous peak are left.
   for (const int64_t bytes : {2048, 2112}) {
-    const Trace after = fuse_norms(trace_, norm_fusing(), generic_cost_model(), [&](const Op&) { return bytes; });
+    const Trace after = fuse_norms(trace_, norm_fusion_rules(), generic_cost_model(), [&](const Op&) { return bytes; });
     EXPECT_EQ(after.ops.size(), bytes > 2048 ? 6 : 5);
   }
 }
@@ -260,7 +260,7 @@ TEST_F(FuseNorms, ASumOfAProductIsLeftToTheChain) {
   make_a_peak();
   trace_.ops[0] = op("mul", {all(kX), all(kX)}, all(kR));
   EXPECT_EQ(names(fused(true)), names(trace_));
-  const Trace chained = fuse_pointwise(fused(), norm_fusing(), generic_cost_model());
+  const Trace chained = fuse_pointwise(fused(), norm_fusion_rules(), generic_cost_model());
   EXPECT_THAT(names(chained), ElementsAre("fused: mul, add", "norm", "sum", "make", "sum"));
   // A product that another op reads too stays in any case.
   insert(3, op("other", {all(kR)}, view(kLoss, {})));
@@ -268,7 +268,7 @@ TEST_F(FuseNorms, ASumOfAProductIsLeftToTheChain) {
 }
 
 TEST_F(FuseNorms, WithoutKernelsNothingChanges) {
-  Fusing none = norm_fusing(true);
+  FusionRules none = norm_fusion_rules(true);
   none.pair = nullptr;
   EXPECT_EQ(names(fuse_norms(trace_, none, generic_cost_model(), {})), names(trace_));
 }
@@ -325,7 +325,7 @@ TEST(FuseNormsRandom, DoesTheSame) {
       likely.push_back(to.buffer);
     }
     trace.segments = {{"micro", 0, static_cast<int32_t>(trace.ops.size())}};
-    Fusing pairs = norm_fusing(seed % 2 == 0);
+    FusionRules pairs = norm_fusion_rules(seed % 2 == 0);
     if (seed % 3 > 0) pairs.translate = [](const Op&) { return std::nullopt; };
     const Trace after = fuse_norms(trace, pairs, generic_cost_model(), {});
     fused_in_all += fused_ops_of(after);

@@ -44,7 +44,7 @@ std::optional<PointwiseOp> translate_pointwise(const Op& op) {
   return std::nullopt;
 }
 
-Fusing pointwise_fusing(bool all = false) {
+FusionRules pointwise_fusion_rules(bool all = false) {
   return {all, translate_pointwise, kept};
 }
 
@@ -67,14 +67,16 @@ class FusePointwise : public ::testing::Test {
     trace_.ops.insert(trace_.ops.begin() + at, std::move(op));
     ++trace_.segments[0].end;
   }
-  Trace fused(bool all = false) const { return fuse_pointwise(trace_, pointwise_fusing(all), generic_cost_model()); }
+  Trace fused(bool all = false) const {
+    return fuse_pointwise(trace_, pointwise_fusion_rules(all), generic_cost_model());
+  }
   Trace trace_;
 };
 
 TEST_F(FusePointwise, WhatOneHandsToTheNextTakesNoBytes) {
   PlanOptions options;
   const Plan before = make_plan(trace_, options);
-  options.fusing = std::make_shared<Fusing>(pointwise_fusing());
+  options.fusion_rules = std::make_shared<FusionRules>(pointwise_fusion_rules());
   const Plan after = make_plan(trace_, options);
   EXPECT_THAT(names(after.trace), ElementsAre("fused: mul, add, cast", "sum"));
   EXPECT_EQ(before.arena_bytes - before.persistent_bytes, 4096 + 4096);
@@ -298,7 +300,7 @@ TEST(FuseRandom, DoesTheSame) {
         trace.ops.push_back(op("other", {a}, result));
     }
     trace.segments = {{"micro", 0, static_cast<int32_t>(trace.ops.size())}};
-    const Trace after = fuse_pointwise(trace, pointwise_fusing(seed % 2 == 0), generic_cost_model());
+    const Trace after = fuse_pointwise(trace, pointwise_fusion_rules(seed % 2 == 0), generic_cost_model());
     fused_in_all += fused_ops_of(after);
     WorldOfElements plain(kBuffers, std::vector<double>(64)), world;
     for (auto& buffer : plain)

@@ -119,17 +119,17 @@ class GroupUpdatesTest : public ::testing::Test {
   }
   /// Returns the ops of segment update, grouped and placed.
   std::vector<std::string> grouped() const {
-    const Plan plan = lay_out(group_updates(trace_, grouping()), {});
+    const Plan plan = assign_offsets(group_updates(trace_, grouping()), {});
     EXPECT_EQ(find_fault(plan), "");
-    EXPECT_LE(plan.live_bytes, lay_out(trace_, {}).live_bytes);
+    EXPECT_LE(plan.live_bytes, assign_offsets(trace_, {}).live_bytes);
     const std::vector<std::string> all = names_with_members(plan.trace);
     const Segment& segment = *plan.trace.segment("update");
     return {all.begin() + segment.begin, all.begin() + segment.end};
   }
-  static std::shared_ptr<const Fusing> fusing() {
-    Fusing fusing{false, [](const Op&) { return std::nullopt; }, nullptr};
-    fusing.updates = grouping();
-    return std::make_shared<const Fusing>(std::move(fusing));
+  static std::shared_ptr<const FusionRules> fusion_rules() {
+    FusionRules fusion_rules{false, [](const Op&) { return std::nullopt; }, nullptr};
+    fusion_rules.updates = grouping();
+    return std::make_shared<const FusionRules>(std::move(fusion_rules));
   }
   Trace trace_;
 };
@@ -137,7 +137,7 @@ class GroupUpdatesTest : public ::testing::Test {
 TEST_F(GroupUpdatesTest, ThoseOfSmallParametersAreOne) {
   PlanOptions options;
   const Plan before = make_plan(trace_, options);
-  options.fusing = fusing();
+  options.fusion_rules = fusion_rules();
   const Plan after = make_plan(trace_, options);
   EXPECT_THAT(names_with_members(after.trace),
               ElementsAre("backward", "backward", "backward", "backward", "update_group_4"));

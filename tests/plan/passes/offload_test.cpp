@@ -222,7 +222,7 @@ class CopyFaults : public ::testing::Test {
     options.budget.device = whole - 1024;
     plan_ = make_plan(text.trace, options);
     EXPECT_TRUE(plan_.fits);
-    EXPECT_GT(plan_.moved_bytes, 0);
+    EXPECT_GT(plan_.offloaded_saved_bytes, 0);
   }
   int32_t find(CopyStage stage, bool to_host) const {
     for (size_t i = 0; i < plan_.trace.ops.size(); ++i) {
@@ -276,7 +276,7 @@ TEST_F(CopyFaults, AnOpOnTheHostThatUsesTheDevice) {
   EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("lies on the device, and the op runs on the host"));
 }
 TEST_F(CopyFaults, BetweenOtherMemoriesThanItSays) {
-  plan_.trace.ops[find(CopyStage::start, true)].far = Memory::disk;
+  plan_.trace.ops[find(CopyStage::start, true)].offload_memory = Memory::disk;
   EXPECT_THAT(find_fault(plan_), ::testing::HasSubstr("between other memories"));
 }
 TEST_F(CopyFaults, OverTheDiskBudget) {
@@ -303,14 +303,14 @@ TEST(OffloadSearch, TheBoundHoldsForWhatIsFound) {
     ++graphs;
     const OffloadSearch moving(trace, search, cost, apply_choices);
     for (int64_t host : {int64_t{0}, int64_t{1024}, int64_t{1} << 20}) {
-      const int64_t least = moving.leanest(host).peak, most = search.keep_everything().peak;
+      const int64_t least = moving.min_memory_solution(host).peak, most = search.keep_all_solution().peak;
       for (int part = 0; part <= 4; ++part) {
         const int64_t limit = least + (most - least) * part / 4;
         const auto found = moving.cheapest(limit, host);
         ASSERT_TRUE(found);
         EXPECT_LE(found->peak, limit);
         EXPECT_LE(found->host, host);
-        const double bound = moving.bound(limit, host);
+        const double bound = moving.lower_bound(limit, host);
         EXPECT_LE(bound, found->seconds + 1e-15);
         above_nothing += bound > 0;
       }
@@ -335,7 +335,7 @@ TEST(OffloadSearch, SeesGradientsLeave) {
   choices.recompute = true;
   choices.kept = found->kept;
   choices.offload = true;
-  choices.offloaded = found->moved;
+  choices.offloaded = found->offloaded;
   choices.copy_limit_bytes = 1 << 20;
   const Trace done = apply_choices(text.trace, choices, search.graphs(), cost);
   const double longer = segment_seconds(cost, done, "micro") - segment_seconds(cost, text.trace, "micro");
@@ -413,16 +413,16 @@ TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
       EXPECT_LE(plan.host_bytes, host);
       EXPECT_LE(plan.disk_bytes, options.budget.disk);
       EXPECT_EQ(results_of(plan.trace), expected);
-      EXPECT_LE(plan.time.recompute_bound, plan.time.recompute + plan.time.offload + 1e-15);
+      EXPECT_LE(plan.time.recompute_lower_bound, plan.time.recompute + plan.time.offload + 1e-15);
       if (budget >= without) {
         const Plan apart = plan_with(budget, 0);
         EXPECT_LE(plan.time.step(options.micro_batches), apart.time.step(options.micro_batches) + 1e-15);
       }
-      moved_values += plan.moved_bytes > 0;
-      moved_state += plan.moved_state_bytes > 0;
-      both += plan.moved_bytes > 0 && plan.checkpointed;
-      gradients += plan.moved_gradient_bytes > 0;
-      parameters += plan.moved_parameter_bytes > 0;
+      moved_values += plan.offloaded_saved_bytes > 0;
+      moved_state += plan.offloaded_state_bytes > 0;
+      both += plan.offloaded_saved_bytes > 0 && plan.checkpointed;
+      gradients += plan.offloaded_gradient_bytes > 0;
+      parameters += plan.offloaded_parameter_bytes > 0;
       on_disk += plan.disk_bytes > 0;
       on_host += plan.host_updates > 0;
     }

@@ -33,7 +33,7 @@ CostModel test_cost() {
 
 Trace with_blocks_dropped(const Trace& trace, const std::string& module = "") {
   const RecomputeSearch search(trace, test_cost());
-  const RecomputeAnswer answer = search.drop_blocks(module);
+  const RecomputeSolution answer = search.checkpoint_blocks(module);
   std::vector<RecomputeChoice> choices;
   for (const TrainingGraph& graph : search.graphs()) choices.push_back({&graph, answer.kept});
   return recompute(trace, choices);
@@ -213,7 +213,7 @@ TEST(RecomputeSearch, IsExactOnSmallGraphs) {
     const RecomputeSearch search(trace, test_cost());
     if (search.graphs().front().values.size() > 9 || search.graphs().front().values.size() < 3) continue;
     ++graphs;
-    const int64_t most = search.keep_everything().peak, least = search.least_limit();
+    const int64_t most = search.keep_all_solution().peak, least = search.min_feasible_limit();
     EXPECT_EQ(cheapest_by_exhaustion(trace, search, least - 1), std::numeric_limits<int64_t>::max());
     for (int64_t limit : {least, (least + most) / 2, most - 1, most}) {
       const auto answer = search.cheapest(limit);
@@ -240,11 +240,12 @@ TEST(RecomputeSearch, TheBoundHoldsForEveryChoice) {
     ++graphs;
     const ChoiceBytes bytes(trace, graph);
     for (int step = 0; step <= 8; ++step) {
-      const int64_t least = search.least_limit(), most = search.keep_everything().peak;
+      const int64_t least = search.min_feasible_limit(), most = search.keep_all_solution().peak;
       const int64_t limit = least + (most - least) * step / 8;
       const int64_t cheapest = cheapest_by_exhaustion(trace, search, limit);
       for (int32_t at = graph.segment.begin; at < graph.segment.end; ++at)
-        EXPECT_LE(recompute_cost_bound(graph, at, limit - bytes.fixed_at(at) - given_bytes(graph, at)), cheapest);
+        EXPECT_LE(recompute_cost_lower_bound(graph, at, limit - bytes.fixed_at(at) - mandatory_live_bytes(graph, at)),
+                  cheapest);
     }
   }
 }
@@ -269,9 +270,9 @@ TEST(RecomputeSearch, GigabytesAndSecondsDoNotOverflow) {
   CostModel cost = test_cost();
   cost.overhead_seconds = 0.5;
   const RecomputeSearch search(trace.trace, cost);
-  EXPECT_GT(search.keep_everything().peak, int64_t{80'000'000'000});
-  EXPECT_LT(search.least_limit(), int64_t{15'000'000'000});
-  EXPECT_GT(search.cheapest(int64_t{40'000'000'000})->bound, 0);
+  EXPECT_GT(search.keep_all_solution().peak, int64_t{80'000'000'000});
+  EXPECT_LT(search.min_feasible_limit(), int64_t{15'000'000'000});
+  EXPECT_GT(search.cheapest(int64_t{40'000'000'000})->lower_bound, 0);
 }
 
 // A gradient that forward makes is a value of the second segment, but not of the first, whose gradient outlives it.
@@ -340,7 +341,7 @@ TEST_P(RandomRecomputation, UnderTighterAndTighterBudgets) {
       ASSERT_TRUE(plan.fits);
       EXPECT_LE(plan.peak_bytes, *options.budget.device);
       EXPECT_EQ(results_of(plan.trace), expected);
-      EXPECT_LE(plan.time.recompute_bound, plan.time.recompute);
+      EXPECT_LE(plan.time.recompute_lower_bound, plan.time.recompute);
       EXPECT_NEAR(plan.time.recompute * 1e12, static_cast<double>(recomputed_cost(plan.trace, "micro")), 0.5);
       EXPECT_GE(plan.time.recompute, before - 1e-15);
       before = plan.time.recompute;

@@ -37,26 +37,26 @@ Trace trace_of(std::vector<Op> ops, const std::vector<bool>& persistent) {
   return trace;
 }
 
-TEST(LateInitialisation, WeightsAreMadeOneByOneJustBeforeTheyAreQuantised) {
+TEST(SinkInitialization, WeightsAreMadeOneByOneJustBeforeTheyAreQuantised) {
   // Buffers 0 to 2 are whole weights, 3 to 5 the kept slices of them.
   const Trace trace = trace_of({op_writing("make0", 0, {}), op_writing("make1", 1, {}), op_writing("make2", 2, {}),
                                 op_writing("keep0", 3, {0}), op_writing("keep1", 4, {1}), op_writing("keep2", 5, {2})},
                                {false, false, false, true, true, true});
-  EXPECT_THAT(names(initialise_late(trace)),
+  EXPECT_THAT(names(sink_initialization(trace)),
               ::testing::ElementsAre("make0", "keep0", "make1", "keep1", "make2", "keep2"));
 }
 
-TEST(LateInitialisation, ChainsStayInOrderAndWhatIsKeptStaysWhereItIs) {
+TEST(SinkInitialization, ChainsStayInOrderAndWhatIsKeptStaysWhereItIs) {
   // 0 is made, scaled in place through 1, and read into 3; 2 is persistent from the start.
   const Trace trace = trace_of({op_writing("make0", 0, {}), op_writing("make2", 2, {}), op_writing("half", 1, {0}),
                                 op_writing("unused", 4, {1}), op_writing("again", 0, {1}), op_writing("keep3", 3, {0})},
                                {false, false, true, true, false});
-  EXPECT_THAT(names(initialise_late(trace)),
+  EXPECT_THAT(names(sink_initialization(trace)),
               ::testing::ElementsAre("make2", "make0", "half", "unused", "again", "keep3"));
 }
 
 // For any order of ops, replayed by hand, every persistent buffer ends as before.
-TEST(LateInitialisation, ChangesNoResult) {
+TEST(SinkInitialization, ChangesNoResult) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     const int buffers = 3 + static_cast<int>(random() % 8), count = static_cast<int>(random() % 30);
@@ -69,7 +69,7 @@ TEST(LateInitialisation, ChangesNoResult) {
       ops.push_back(op_writing(std::to_string(i), static_cast<BufferId>(random() % buffers), from));
     }
     const Trace before = trace_of(ops, persistent);
-    const Trace after = initialise_late(before);
+    const Trace after = sink_initialization(before);
     const auto replay = [&](const Trace& trace) {
       std::vector<size_t> value(buffers, 1);
       for (const Op& each : trace.ops) {

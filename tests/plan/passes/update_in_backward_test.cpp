@@ -75,7 +75,7 @@ TEST(UpdateInBackwardPass, RandomStepsComputeTheSameUnderEveryBudget) {
     const bool clip = i % 2 == 0;
     const TraceText text = with_pieces(random, clip);
     if (!update_in_backward_obstacle(text.trace).empty()) continue;
-    EXPECT_EQ(takes_norms_first(text.trace), clip);
+    EXPECT_EQ(needs_norm_pass(text.trace), clip);
     ++tried;
     const auto expected = results_of(text.trace);
     PlanOptions options;
@@ -137,7 +137,7 @@ TEST(UpdateInBackwardPass, SettlingMovesAnUpdateBehindItsLastReader) {
   TraceText text(
       "buffer w 64 state\nbuffer v 64 state\nmicro\nf - a = w\nb - g = a\nu - w <- g\nb - h = w\nb - k = h\nu - v <- "
       "k\n");
-  const Trace settled = settle_updates(text.trace);
+  const Trace settled = sink_updates(text.trace);
   std::vector<std::string> names;
   for (const Op& op : settled.ops) names.push_back(op.name);
   EXPECT_THAT(names, ::testing::ElementsAre("make_a", "make_g", "make_h", "make_w", "make_k", "make_v"));
@@ -160,7 +160,7 @@ std::string fault_with_parameter_on_host(const std::string& rest) {
       rest);
   text.trace.buffers[text["w"]].role = Role::parameter;
   text.trace.buffers[text["w"]].memory = Memory::host;
-  Plan plan = lay_out(offload(text.trace, {}, generic_cost_model(), 1 << 20), {});
+  Plan plan = assign_offsets(offload(text.trace, {}, generic_cost_model(), 1 << 20), {});
   plan.budget.host = plan.host_bytes;
   return find_fault(plan);
 }

@@ -16,7 +16,7 @@ Kernel stairs() {
   kernel.boxes = {{0, 1, 1}, {0, 2, 1}, {1, 2, 2}};
   kernel.items = {0, 1, 2};
   kernel.load = {2, 3};
-  kernel.bound = 3;
+  kernel.lower_bound = 3;
   return kernel;
 }
 

@@ -230,11 +230,11 @@ TEST(Promote, LowersWhatFirstFitLeavesHigh) {
     ASSERT_EQ(reduced.kernels.size(), 1u);
     const placing::Kernel& kernel = reduced.kernels.front();
     int64_t work = 0;
-    placing::KernelPlacement best = placing::best_first_fit(kernel, kernel.bound, &work);
-    first_waste += static_cast<double>(best.height - kernel.bound) / static_cast<double>(kernel.bound);
+    placing::KernelPlacement best = placing::best_first_fit(kernel, kernel.lower_bound, &work);
+    first_waste += static_cast<double>(best.height - kernel.lower_bound) / static_cast<double>(kernel.lower_bound);
     work = 200000;
-    placing::promote(kernel, kernel.bound, &best, &work);
-    waste += static_cast<double>(best.height - kernel.bound) / static_cast<double>(kernel.bound);
+    placing::promote(kernel, kernel.lower_bound, &best, &work);
+    waste += static_cast<double>(best.height - kernel.lower_bound) / static_cast<double>(kernel.lower_bound);
     Placement placement;
     placement.offsets.resize(items.size());
     placement.height = best.height;

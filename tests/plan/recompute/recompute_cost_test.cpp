@@ -16,7 +16,7 @@ namespace {
 using testing::random_step;
 using testing::TraceText;
 
-TEST(RerunCost, IsThatOfTheChoiceWhateverIsKeptAndTakenBack) {
+TEST(RecomputeCost, IsThatOfTheChoiceWhateverIsKeptAndTakenBack) {
   std::mt19937 random(11);
   int saved_something = 0, taken_back = 0;
   for (int round = 0; round < 400; ++round) {
@@ -30,8 +30,8 @@ TEST(RerunCost, IsThatOfTheChoiceWhateverIsKeptAndTakenBack) {
     KeptValues kept = keep_all(graph);
     for (size_t v = 0; v < kept.size(); ++v)
       if (graph.values[v].repeatable && random() % 4) kept[v] = 0;
-    kept = search.made_sound(std::move(kept));
-    RerunCost cost(graph, kept);
+    kept = search.make_feasible(std::move(kept));
+    RecomputeCost cost(graph, kept);
     ASSERT_EQ(cost.total(), bytes.cost(kept));
     for (size_t v = 0; v < kept.size(); ++v) {
       if (kept[v] || random() % 3 == 0) continue;

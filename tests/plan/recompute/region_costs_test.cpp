@@ -62,8 +62,8 @@ Naive weigh(const TrainingGraph& graph, const ChoiceBytes& bytes, const RegionCu
   return result;
 }
 
-TEST(RegionWeights, AreThoseOfATimelineEach) {
-  int weighed = 0, rebuilt = 0;
+TEST(RegionCosts, AreThoseOfATimelineEach) {
+  int evaluated = 0, rebuilt = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
@@ -86,8 +86,8 @@ TEST(RegionWeights, AreThoseOfATimelineEach) {
       RegionCut cut;
       cut.regions = regions_of(text.trace, graphs.front(), blocks);
       cut.choices = choices_of(graphs.front(), cut.regions);
-      weigh_regions(graphs, bytes, cut);
-      ASSERT_EQ(cut.weighed.size(), cut.regions.size());
+      evaluate_regions(graphs, bytes, cut);
+      ASSERT_EQ(cut.evaluated.size(), cut.regions.size());
       for (size_t r = 0; r < cut.regions.size(); ++r)
         for (size_t c = 0; c < cut.choices[r].size(); ++c) {
           Naive most;
@@ -97,16 +97,16 @@ TEST(RegionWeights, AreThoseOfATimelineEach) {
             most.held = std::max(most.held, each.held);
             if (g == 0) most.cost = each.cost;
           }
-          const RegionCut::Weighed& found = cut.weighed[r][c];
+          const RegionCut::EvaluatedChoice& found = cut.evaluated[r][c];
           EXPECT_EQ(found.peak, most.peak) << "region " << r << ", choice " << c;
           EXPECT_EQ(found.held, most.held);
           EXPECT_EQ(found.cost, most.cost);
-          ++weighed;
+          ++evaluated;
           rebuilt += found.cost > 0;
         }
     }
   }
-  EXPECT_GE(weighed, 1000);
+  EXPECT_GE(evaluated, 1000);
   EXPECT_GE(rebuilt, 300);
 }
 

@@ -17,7 +17,7 @@ using testing::TraceText;
 
 // A plan of `trace` as it is, with budgets that fit.
 Plan plan_of(const Trace& trace) {
-  Plan plan = lay_out(trace, {});
+  Plan plan = assign_offsets(trace, {});
   plan.budget.host = plan.host_bytes;
   plan.budget.disk = plan.disk_bytes;
   return plan;
@@ -28,7 +28,7 @@ Op copy_op(const Trace& trace, CopyStage stage, BufferId target, BufferId source
   Op op;
   op.name = stage == CopyStage::start ? "copy" : "wait";
   op.copy = stage;
-  op.far = std::max(trace.buffers[target].memory, trace.buffers[source].memory);
+  op.offload_memory = std::max(trace.buffers[target].memory, trace.buffers[source].memory);
   for (const BufferId buffer : {target, source}) {
     const bool written = stage == CopyStage::start && buffer == target;
     op.arguments.push_back(
@@ -257,7 +257,7 @@ TEST_F(CopyComplaints, ACopyBetweenHostMemoryAndDisk) {
   std::rotate(text.trace.ops.begin(), text.trace.ops.begin() + 4, text.trace.ops.begin() + 6);
   text.trace.ops.erase(text.trace.ops.begin() + 2, text.trace.ops.end());
   text.trace.segments[0].end = 2;
-  text.trace.ops[0].far = text.trace.ops[1].far = Memory::disk;
+  text.trace.ops[0].offload_memory = text.trace.ops[1].offload_memory = Memory::disk;
   text.trace.constants = {{text["far"], std::vector<std::byte>(128)}};
   EXPECT_THAT(find_fault(plan_of(text.trace)),
               HasSubstr("('back') is copied between other memories than the copy says"));
@@ -291,7 +291,7 @@ TEST_F(CopyComplaints, ACopyIsAsUpdatedAsItsSource) {
 
 TEST_F(CopyComplaints, AnOpUsesABufferOnDisk) {
   text.trace.buffers[text["far"]].memory = Memory::disk;
-  for (const int copy : {1, 3, 5, 6}) text.trace.ops[copy].far = Memory::disk;
+  for (const int copy : {1, 3, 5, 6}) text.trace.ops[copy].offload_memory = Memory::disk;
   EXPECT_EQ(find_fault(plan_of(text.trace)), "");
   text.trace.ops[4].arguments[0].views[0].buffer = text["far"];
   EXPECT_EQ(find_fault(plan_of(text.trace)), "op 4 (make_g, segment 'micro'): buffer 2 ('far') lies on disk");
