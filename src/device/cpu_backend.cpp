@@ -9,7 +9,7 @@
 #include "device/cpu_arena.h"
 #include "device/cpu_workspace.h"
 #include "device/host_memory.h"
-#include "device/moves.h"
+#include "device/relocation.h"
 
 namespace plimsoll {
 namespace {

@@ -15,7 +15,7 @@
 #include "device/cpu_arena.h"
 #include "device/device_memory.h"
 #include "device/host_memory.h"
-#include "device/moves.h"
+#include "device/relocation.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

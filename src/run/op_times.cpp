@@ -13,8 +13,8 @@
 #include <string_view>
 #include <thread>
 
-#include "base/agreed_tries.h"
 #include "base/atomic_file.h"
+#include "base/stable_timing.h"
 #include "cost/cost.h"
 #include "plimsoll/error.h"
 #include "run/single_op.h"

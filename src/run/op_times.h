@@ -35,7 +35,7 @@ class OpTimes {
   /// Times the distinct ops of `trace` that are not known, were contradicted, or were timed before `since` (Unix time,
   /// seconds). Ops run cheapest first by `estimate`, until `seconds` are spent; an op that is estimated at more than a
   /// tenth of `seconds` is skipped. Tries are made in rounds through all ops, so that the tries of one op are spread
-  /// over time, until two agree (base/agreed_tries.h). On a busy machine a try may be ten times too long, and so may
+  /// over time, until two agree (base/stable_timing.h). On a busy machine a try may be ten times too long, and so may
   /// those right after it. If time runs out before two tries agree, the smallest one holds until the next call, which
   /// tries again. Allocates the operands of one op at a time, at most `bytes`. Returns the number of ops that it timed.
   int measure(const Trace& trace, const CostModel& estimate, double seconds, int64_t bytes, int64_t since = 0);

@@ -20,7 +20,7 @@
 #include "ops/fused/pointwise_ops.h"
 #include "ops/optimizer/update_groups.h"
 #include "plimsoll/error.h"
-#include "run/learned_workspace.h"
+#include "run/measured_workspace.h"
 #include "trace/pointwise.h"
 
 namespace plimsoll {

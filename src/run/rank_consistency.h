@@ -7,7 +7,7 @@
 #include "collectives/exchange.h"
 #include "plimsoll/options.h"
 #include "plimsoll/trace.h"
-#include "run/learned_workspace.h"
+#include "run/measured_workspace.h"
 
 namespace plimsoll {
 

@@ -18,7 +18,7 @@
 #include "plimsoll/trace.h"
 #include "run/evaluation_sums.h"
 #include "run/executor.h"
-#include "run/learned_workspace.h"
+#include "run/measured_workspace.h"
 #include "run/op_times.h"
 #include "run/optimizer/loss_scaler.h"
 #include "run/plan_options.h"

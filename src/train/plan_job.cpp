@@ -17,13 +17,13 @@
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 #include "plimsoll/train_job.h"
-#include "run/learned_workspace.h"
+#include "run/measured_workspace.h"
 #include "run/plan_options.h"
-#include "train/contradicted_times.h"
 #include "train/job_data.h"
 #include "train/lean_choices.h"
 #include "train/micro_batches.h"
 #include "train/slow_products.h"
+#include "train/stale_op_times.h"
 #include "train/strategies.h"
 
 namespace plimsoll {

@@ -23,7 +23,6 @@
 #include "run/measured.h"
 #include "run/optimizer/schedule.h"
 #include "run/plan_options.h"
-#include "train/contradicted_times.h"
 #include "train/job_data.h"
 #include "train/job_outputs.h"
 #include "train/micro_batches.h"
@@ -31,6 +30,7 @@
 #include "train/plan_target.h"
 #include "train/rank_agreement.h"
 #include "train/resumed_batch.h"
+#include "train/stale_op_times.h"
 #include "weights/model_weights.h"
 
 namespace plimsoll {

@@ -9,7 +9,7 @@
 #include "plimsoll/training.h"
 #include "run/batches.h"
 #include "run/equality.h"
-#include "run/made_up_device.h"
+#include "run/fake_device.h"
 #include "run/training_runs.h"
 #include "run/watched_backend.h"
 #include "test_files.h"

@@ -12,7 +12,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
-#include "run/learned_workspace.h"
+#include "run/measured_workspace.h"
 
 namespace plimsoll {
 namespace {

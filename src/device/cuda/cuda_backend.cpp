@@ -25,7 +25,7 @@
 #include "device/cuda/pinned_arena.h"
 #include "device/cuda/staging.h"
 #include "device/cuda_workspace.h"
-#include "device/moves.h"
+#include "device/relocation.h"
 #include "ops/workspace/workspace_rules.h"
 #include "plimsoll/error.h"
 #include "trace/pointwise.h"

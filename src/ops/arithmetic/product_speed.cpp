@@ -22,9 +22,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/agreed_tries.h"
 #include "base/atomic_file.h"
 #include "base/cache_folder.h"
+#include "base/stable_timing.h"
 #include "ops/arithmetic/products_cpu.h"
 #include "ops/dtypes.h"
 #include "ops/processor.h"

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "base/agreed_tries.h"
+#include "base/stable_timing.h"
 #include "ops/processor.h"
 
 namespace plimsoll::ops {

@@ -1,5 +1,5 @@
 // Tests ranges that change places in any permutation, over three arenas.
-#include "device/moves.h"
+#include "device/relocation.h"
 
 #include <gtest/gtest.h>
 

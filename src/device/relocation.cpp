@@ -1,4 +1,4 @@
-#include "device/moves.h"
+#include "device/relocation.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "run/made_up_device.h"
+#include "run/fake_device.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,5 +1,5 @@
 // Tests that times of ops that a run contradicts are measured again, and that the plan reports it.
-#include "train/contradicted_times.h"
+#include "train/stale_op_times.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "run/learned_workspace.h"
+#include "run/measured_workspace.h"
 
 #include <fmt/format.h>
 

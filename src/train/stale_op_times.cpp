@@ -1,4 +1,4 @@
-#include "train/contradicted_times.h"
+#include "train/stale_op_times.h"
 
 #include <fmt/format.h>
 
