@@ -51,7 +51,7 @@ RUNS = [
 FILTERS = {
     "ops_tests": "*-LossBlocks.AddUpTheirChunks:LossBlocks.SumsOfChunks*",  # the longest, of sums that others have, too
     # Of precisions one micro batch each, and no random models: where libraries have no products of 16 bits those are slow.
-    "run_tests": "Budget.The*:Budget.Nothing*:Greedy.*:LearnedWorkspace.*:Families/Operators.*:"
+    "run_tests": "Budget.The*:Budget.Nothing*:Greedy.*:MeasuredWorkspace.*:Families/Operators.*:"
     "PrecisionCheckpointingAccumulation/*:"
     + ":".join(f"PrecisionAccumulation/*/{one}" for one in (0, 2, 4, 6)),
     "train_tests": "*FuseNorms*:*GroupUpdates*",

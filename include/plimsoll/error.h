@@ -29,41 +29,45 @@ class UserError : public std::runtime_error {
 class MemoryUnavailable : public UserError {
  public:
   /// Owner of the memory: the machine, or a device with memory of its own.
-  enum class Whose : uint8_t { host, device };
-  /// Makes an error with the message "`fact`; `advice`". `asked`: bytes that could not be allocated.
-  MemoryUnavailable(const std::string& fact, int64_t asked,
-                    const std::string& advice = "free memory, or give a lower memory_budget", Whose whose = Whose::host)
-      : UserError(fact + "; " + advice, Kind::failure), fact_(fact), asked_(asked), whose_(whose) {}
+  enum class Owner : uint8_t { host, device };
+  /// Makes an error with the message "`reason`; `advice`". `requested_bytes`: bytes that could not be allocated.
+  MemoryUnavailable(const std::string& reason, int64_t requested_bytes,
+                    const std::string& advice = "free memory, or give a lower memory_budget", Owner owner = Owner::host)
+      : UserError(reason + "; " + advice, Kind::failure),
+        reason_(reason),
+        requested_bytes_(requested_bytes),
+        owner_(owner) {}
   /// Makes an error with the usual advice.
-  MemoryUnavailable(const std::string& fact, int64_t asked, Whose whose)
-      : MemoryUnavailable(fact, asked, "free memory, or give a lower memory_budget", whose) {}
+  MemoryUnavailable(const std::string& reason, int64_t requested_bytes, Owner owner)
+      : MemoryUnavailable(reason, requested_bytes, "free memory, or give a lower memory_budget", owner) {}
   /// Returns the owner of the memory.
-  Whose whose() const { return whose_; }
-  const std::string& fact() const { return fact_; }  ///< reason: the message without its advice
-  int64_t asked() const { return asked_; }           ///< bytes that could not be allocated
+  Owner owner() const { return owner_; }
+  const std::string& reason() const { return reason_; }         ///< reason: the message without its advice
+  int64_t requested_bytes() const { return requested_bytes_; }  ///< bytes that could not be allocated
 
  private:
-  std::string fact_;
-  int64_t asked_;
-  Whose whose_;
+  std::string reason_;
+  int64_t requested_bytes_;
+  Owner owner_;
 };
 
 /// An error of allocation on disk: the folder has less free space than a plan counts on.
 class DiskUnavailable : public UserError {
  public:
   /// `available`: free bytes in `folder`; negative: the system does not report them. `why`: the system's message.
-  DiskUnavailable(const std::string& folder, int64_t asked, int64_t available, const std::string& why)
-      : UserError("'" + folder + "' has no room for " + std::to_string(asked) + " bytes that are to lie on disk" +
+  DiskUnavailable(const std::string& folder, int64_t requested_bytes, int64_t available, const std::string& why)
+      : UserError("'" + folder + "' has no room for " + std::to_string(requested_bytes) +
+                      " bytes that are to lie on disk" +
                       (available < 0 ? "" : ", " + std::to_string(available) + " are free") + " (" + why +
                       "); make room, name another folder in disk_path, or give a lower disk_budget",
                   Kind::failure),
-        asked_(asked),
+        requested_bytes_(requested_bytes),
         available_(available) {}
-  int64_t asked() const { return asked_; }          ///< bytes that could not be allocated
-  int64_t available() const { return available_; }  ///< free bytes; negative: not known
+  int64_t requested_bytes() const { return requested_bytes_; }  ///< bytes that could not be allocated
+  int64_t available() const { return available_; }              ///< free bytes; negative: not known
 
  private:
-  int64_t asked_, available_;
+  int64_t requested_bytes_, available_;
 };
 
 /// A bug of Plimsoll: a broken contract between two of its parts. Never thrown for input that a user could have

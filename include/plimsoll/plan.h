@@ -110,7 +110,7 @@ struct MemoryUse {
   int64_t disk = 0;  ///< highest byte of the disk's arena that was assigned to a copy or an op so far. It is not host
                      ///< memory: pages are written back and dropped
   /// Allocations by kernels outside the arenas since start(), over the whole process, other trainings included.
-  int64_t outside_allocations = 0;
+  int64_t out_of_arena_allocations = 0;
   /// Returns the counted peak, in bytes.
   int64_t measured_peak() const { return peak; }
 };
@@ -293,7 +293,7 @@ struct FrontierPoint {
 
 /// Returns the largest sum of bytes that parameters, their gradients and optimizer state occupy on the device at one
 /// time, as placed.
-int64_t most_model_bytes(const Plan& plan);
+int64_t peak_model_bytes(const Plan& plan);
 
 /// A buffer that is live at the plan's peak.
 struct Resident {

@@ -19,7 +19,7 @@ namespace plimsoll {
 /// Opaque: the connection of a rank with the others (plimsoll/ranks.h).
 class Exchange;
 /// Opaque: measured scratch of kernels.
-class LearnedWorkspace;
+class MeasuredWorkspace;
 /// Opaque: the memory and the time left for measurements on this machine, over all plans for a target.
 class MeasureAllowance;
 struct Step;  // plimsoll/training.h
@@ -62,8 +62,8 @@ std::string micro_batches_in_words(const JobSettings& settings);
 struct PlannedJob {
   JobSettings settings;
   Plan plan;
-  Trace recorded;                                     ///< recorded step before any pass
-  std::shared_ptr<const LearnedWorkspace> workspace;  ///< scratch of kernels that were run while the job was planned
+  Trace recorded;                                      ///< recorded step before any pass
+  std::shared_ptr<const MeasuredWorkspace> workspace;  ///< scratch of kernels that were run while the job was planned
   double record_seconds = 0;
   double plan_seconds = 0;       ///< time of recording and of the search over every open choice
   double step_seconds = 0;       ///< predicted time of a step of the first epoch
@@ -84,7 +84,7 @@ struct PlanTarget {
   /// Measured speed of 16-bit matmuls as a multiple of float32's; 0: not measured.
   double bfloat16_products = 0, float16_products = 0;
   /// true: times of ops on file may be stale because a run has contradicted them; those of the job are measured again.
-  bool times_contradicted = false;
+  bool has_stale_op_times = false;
   /// Memory and time that plan_job() may use for measurements on this machine, over all plans for this target and its
   /// copies. nullptr: a run is about to allocate the memory, and everything that fits into the machine's memory is
   /// measured.

@@ -109,8 +109,8 @@ struct TrainReport {
     int64_t bytes_sent = 0;       ///< bytes sent to other ranks
     double exchange_seconds = 0;  ///< seconds in exchanges of the steps, waits for other ranks included
   };
-  std::vector<RankUse> ranks;      ///< figures by rank; empty: there is one rank
-  std::string contradicted_times;  ///< notes on a wrong prediction, one a line; empty: the prediction holds
+  std::vector<RankUse> ranks;    ///< figures by rank; empty: there is one rank
+  std::string prediction_notes;  ///< notes on a wrong prediction, one a line; empty: the prediction holds
   /// Samples that cannot be read (`data.skip_bad`), one a line with the file's name.
   std::vector<std::string> left_out;
   /// Requested outputs other than checkpoints that could not be written, one a line with the reason: metrics, a

@@ -78,14 +78,14 @@ inline constexpr const char* kCounted = "counted";
 Trace record_step(const Step& step, const TrainingOptions& options);
 
 /// Opaque: measured scratch of kernels.
-class LearnedWorkspace;
+class MeasuredWorkspace;
 
 /// A recorded and planned training step, as a Training runs it.
 struct PlannedStep {
   Trace recorded;  ///< recorded trace before any pass
   Plan plan;
   /// Scratch of kernels that was measured on the device during planning; null: no kernel was run.
-  std::shared_ptr<const LearnedWorkspace> workspace;
+  std::shared_ptr<const MeasuredWorkspace> workspace;
 };
 
 /// Records a step once and plans it once. Allocates no memory for tensors. If the device is that of this machine, it

@@ -65,7 +65,7 @@ void MappedFile::require_whole() const {
         UserError::Kind::failure);
 }
 
-void MappedFile::let_go(std::span<const std::byte> part) {
+void MappedFile::release_pages(std::span<const std::byte> part) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
   const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;

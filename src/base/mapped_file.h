@@ -26,7 +26,7 @@ class MappedFile {
 
   /// Returns the memory pages of `part` to the system, except pages that it shares with neighboring bytes. A later
   /// access reads them from the disk again.
-  static void let_go(std::span<const std::byte> part);
+  static void release_pages(std::span<const std::byte> part);
 
  private:
   struct Mapping;

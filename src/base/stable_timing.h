@@ -8,27 +8,28 @@ namespace plimsoll {
 
 /// A set of tries of one timing, in any unit. Other work can only make a try too long, so the two shortest are accepted
 /// when they agree. Consecutive tries may be long together; the caller spreads them over time.
-class AgreedTries {
+class StableTiming {
  public:
   /// Largest relative excess of the second shortest try over the shortest.
   static constexpr double kTolerance = 0.15;
 
   void add(double value) {
-    if (value < least_) {
-      second_ = least_;
-      least_ = value;
+    if (value < shortest_) {
+      second_shortest_ = shortest_;
+      shortest_ = value;
     } else {
-      second_ = std::min(second_, value);
+      second_shortest_ = std::min(second_shortest_, value);
     }
     ++count_;
   }
 
-  bool agree() const { return count_ >= 2 && second_ <= least_ * (1 + kTolerance); }
-  double least() const { return least_; }
+  bool converged() const { return count_ >= 2 && second_shortest_ <= shortest_ * (1 + kTolerance); }
+  double shortest() const { return shortest_; }
   int count() const { return count_; }
 
  private:
-  double least_ = std::numeric_limits<double>::infinity(), second_ = std::numeric_limits<double>::infinity();
+  double shortest_ = std::numeric_limits<double>::infinity(),
+         second_shortest_ = std::numeric_limits<double>::infinity();
   int count_ = 0;
 };
 

@@ -31,12 +31,12 @@ void AllocationFrame::begin(const std::vector<Output>& outputs, std::byte* works
   workspace_bytes_ = workspace_bytes;
   alignment_ = alignment;
   blocks_.clear();
-  high_water_ = outside_ = outside_high_ = 0;
+  high_water_ = out_of_arena_bytes_ = out_of_arena_peak_ = 0;
 }
 
 AllocationFrame::Usage AllocationFrame::end() const {
-  Usage usage{.workspace_bytes = high_water_, .outside_bytes = outside_high_};
-  for (const Block& block : blocks_) (block.outside ? usage.escaped : usage.escaped_arena) = true;
+  Usage usage{.workspace_bytes = high_water_, .out_of_arena_bytes = out_of_arena_peak_};
+  for (const Block& block : blocks_) (block.out_of_arena ? usage.escaped : usage.escaped_arena) = true;
   return usage;
 }
 
@@ -52,7 +52,7 @@ void* AllocationFrame::place_for(size_t bytes) {
   }
   const int64_t offset = find_gap(rounded(bytes));
   if (workspace_ == nullptr || offset + rounded(bytes) > workspace_bytes_) {
-    ScratchLimit::require(outside_ + rounded(bytes));
+    ScratchLimit::require(out_of_arena_bytes_ + rounded(bytes));
     return nullptr;
   }
   void* const address = workspace_ + offset;
@@ -60,7 +60,7 @@ void* AllocationFrame::place_for(size_t bytes) {
   return address;
 }
 
-void AllocationFrame::taken_outside(void* address, size_t bytes) {
+void AllocationFrame::add_out_of_arena(void* address, size_t bytes) {
   add_block({find_gap(rounded(bytes)), rounded(bytes), address, /*outside=*/true});
 }
 
@@ -80,7 +80,7 @@ void AllocationFrame::add_block(const Block& block) {
       std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& other) { return other.offset > block.offset; });
   blocks_.insert(at, block);
   high_water_ = std::max(high_water_, block.offset + block.bytes);
-  if (block.outside) outside_high_ = std::max(outside_high_, outside_ += block.bytes);
+  if (block.out_of_arena) out_of_arena_peak_ = std::max(out_of_arena_peak_, out_of_arena_bytes_ += block.bytes);
 }
 
 bool AllocationFrame::lent(void* address) const {
@@ -92,7 +92,7 @@ bool AllocationFrame::release(void* address) {
   const auto found =
       std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) { return block.address == address; });
   if (found == blocks_.end()) return false;
-  if (found->outside) outside_ -= found->bytes;
+  if (found->out_of_arena) out_of_arena_bytes_ -= found->bytes;
   blocks_.erase(found);
   return true;
 }

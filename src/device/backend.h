@@ -20,8 +20,8 @@
 
 namespace plimsoll {
 
-/// A range of bytes to copy from one address to another. Both addresses and `bytes` are multiples of kMoveUnit.
-struct ByteMove {
+/// A range of bytes to copy from one address to another. Both addresses and `bytes` are multiples of kRelocationUnit.
+struct Relocation {
   std::byte* from = nullptr;
   std::byte* to = nullptr;
   int64_t bytes = 0;
@@ -58,9 +58,9 @@ class Backend {
   virtual c10::DispatchKeySet keys() const = 0;
 
   /// Allocates memory of the device. `most`: bytes that the arena may have to grow to. Throws MemoryUnavailable.
-  virtual std::unique_ptr<Arena> take_arena(int64_t bytes, int64_t most = 0) = 0;
+  virtual std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t most = 0) = 0;
   /// Allocates memory of the host that the device can copy from and to while ops run.
-  virtual std::unique_ptr<Arena> take_host_arena(int64_t bytes, int64_t most = 0) = 0;
+  virtual std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t most = 0) = 0;
   /// The storage of a range of one of its arenas, and the byte offset of the range in it. On a device without
   /// addresses, all tensors are views of one storage.
   struct Place {
@@ -72,7 +72,7 @@ class Backend {
   /// Begins an op: until end_op(), `frame` answers the allocations that kernels on this thread request from the
   /// device's allocator.
   virtual void begin_op(AllocationFrame& frame) = 0;
-  /// Ends an op. Returns its beside_bytes (AllocationFrame::Usage).
+  /// Ends an op. Returns its other_thread_bytes (AllocationFrame::Usage).
   virtual int64_t end_op() = 0;
   /// Returns the alignment of scratch, in bytes.
   virtual int64_t scratch_alignment() const { return 64; }
@@ -83,11 +83,11 @@ class Backend {
   /// Returns the scratch that kernels allocate by rule; the scratch of other kernels is measured.
   virtual WorkspaceModel workspace_model(int threads) const = 0;
   /// Returns the largest number of bytes allocated outside arenas at one time while ops ran, since the last reset.
-  virtual int64_t outside_peak() const = 0;
-  virtual void reset_outside_peak() = 0;
+  virtual int64_t out_of_arena_peak() const = 0;
+  virtual void reset_out_of_arena_peak() = 0;
 
   /// Returns the number of allocations outside arenas since the process began.
-  virtual int64_t outside_allocations() const = 0;
+  virtual int64_t out_of_arena_allocations() const = 0;
 
   /// Returns the generator that its random kernels draw from if they are passed none.
   virtual at::Generator generator() const = 0;
@@ -107,11 +107,11 @@ class Backend {
   virtual void read(const Arena& arena, int64_t offset, void* target, int64_t bytes) = 0;
   /// Fills an arena of this backend with zeros.
   virtual void zero(Arena& arena) = 0;
-  /// Copies all ranges of `moves` as if from a snapshot of the memory. No two old ranges may overlap, and no two new
-  /// ranges.
-  virtual void move_all(std::vector<ByteMove> moves) = 0;
-  /// Returns an upper bound of the host memory in bytes that move_all() allocates to move `bytes` bytes.
-  virtual int64_t scratch_of_moves(int64_t bytes) const = 0;
+  /// Copies all ranges of `relocations` as if from a snapshot of the memory. No two old ranges may overlap, and no two
+  /// new ranges.
+  virtual void relocate(std::vector<Relocation> relocations) = 0;
+  /// Returns an upper bound of the host memory in bytes that relocate() allocates to move `bytes` bytes.
+  virtual int64_t relocation_scratch_bytes(int64_t bytes) const = 0;
   /// Returns when all ops and copies are done. Throws UserError (failure) for errors that kernels reported late.
   virtual void synchronize() = 0;
   /// Returns when all work of this process on the device is done, on every stream.

@@ -26,9 +26,9 @@ struct Counter {
   }
   void reset_peak() { peak = live.load(); }
 };
-Counter outside;  // bytes on the heap while ops run
+Counter out_of_arena;  // bytes on the heap while ops run
 std::atomic<int64_t> heap_requests{0};
-Counter beside;  // the part of `outside` by threads that run no op themselves: a kernel's workers
+Counter beside;  // the part of `out_of_arena` by threads that run no op themselves: a kernel's workers
 
 // An allocator that passes requests to the previous allocator while no op runs.
 class CountingAllocator final : public c10::Allocator {
@@ -45,7 +45,7 @@ class CountingAllocator final : public c10::Allocator {
     if (frame) {
       if (void* place = frame->place_for(bytes)) return {place, place, &keep, cpu};
       void* address = take_from_heap(bytes);
-      frame->taken_outside(address, bytes);
+      frame->add_out_of_arena(address, bytes);
       return {address, address, &release, cpu};
     }
     void* address = take_from_heap(bytes, /*by_worker=*/true);
@@ -67,7 +67,7 @@ class CountingAllocator final : public c10::Allocator {
       std::lock_guard lock(mutex_);
       heap_blocks_[address] = {bytes, by_worker};
     }
-    outside.add(static_cast<int64_t>(bytes));
+    out_of_arena.add(static_cast<int64_t>(bytes));
     if (by_worker) beside.add(static_cast<int64_t>(bytes));
     return address;
   }
@@ -92,7 +92,7 @@ class CountingAllocator final : public c10::Allocator {
         self.heap_blocks_.erase(found);
       }
     }
-    if (block.bytes > 0) outside.add(-static_cast<int64_t>(block.bytes));
+    if (block.bytes > 0) out_of_arena.add(-static_cast<int64_t>(block.bytes));
     if (block.by_worker) beside.add(-static_cast<int64_t>(block.bytes));
     if (current_frame) current_frame->release(address);
     self.default_->raw_deleter()(address);
@@ -127,13 +127,13 @@ int64_t cpu_allocator::end_op() {
   return beside.peak - beside_at_start;
 }
 
-int64_t cpu_allocator::outside_peak() {
-  return outside.peak;
+int64_t cpu_allocator::out_of_arena_peak() {
+  return out_of_arena.peak;
 }
-void cpu_allocator::reset_outside_peak() {
-  outside.reset_peak();
+void cpu_allocator::reset_out_of_arena_peak() {
+  out_of_arena.reset_peak();
 }
-int64_t cpu_allocator::outside_allocations() {
+int64_t cpu_allocator::out_of_arena_allocations() {
   return heap_requests;
 }
 

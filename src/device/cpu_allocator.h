@@ -19,9 +19,9 @@ int64_t end_op();
 
 /// Returns the largest number of heap bytes allocated at one time while ops ran, of the whole process. Allocations that
 /// other threads of the program make through libtorch during that time are counted as well.
-int64_t outside_peak();
-void reset_outside_peak();
+int64_t out_of_arena_peak();
+void reset_out_of_arena_peak();
 /// Returns the number of heap allocations while ops ran, since the process began.
-int64_t outside_allocations();
+int64_t out_of_arena_allocations();
 
 }  // namespace plimsoll::cpu_allocator

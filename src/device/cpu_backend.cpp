@@ -22,10 +22,12 @@ class CpuBackend final : public Backend {
   c10::Device device() const override { return c10::kCPU; }
   c10::DispatchKeySet keys() const override { return c10::DispatchKeySet(c10::DispatchKey::CPU); }
 
-  std::unique_ptr<Arena> take_arena(int64_t bytes, int64_t most) override {
+  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t most) override {
     return std::make_unique<CpuArena>(bytes, most);
   }
-  std::unique_ptr<Arena> take_host_arena(int64_t bytes, int64_t most) override { return take_arena(bytes, most); }
+  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t most) override {
+    return allocate_arena(bytes, most);
+  }
   Place place(Arena& arena, int64_t offset, int64_t bytes) const override {
     return {c10::Storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),
                          c10::DataPtr(arena.data() + offset, c10::kCPU), /*allocator=*/nullptr, /*resizable=*/false)};
@@ -34,11 +36,11 @@ class CpuBackend final : public Backend {
   void begin_op(AllocationFrame& frame) override { cpu_allocator::begin_op(frame); }
   int64_t end_op() override { return cpu_allocator::end_op(); }
   WorkspaceModel workspace_model(int threads) const override { return cpu_workspace_model(threads); }
-  int64_t outside_peak() const override { return cpu_allocator::outside_peak(); }
-  void reset_outside_peak() override { cpu_allocator::reset_outside_peak(); }
+  int64_t out_of_arena_peak() const override { return cpu_allocator::out_of_arena_peak(); }
+  void reset_out_of_arena_peak() override { cpu_allocator::reset_out_of_arena_peak(); }
 
-  int64_t outside_allocations() const override { return cpu_allocator::outside_allocations(); }
-  std::optional<int64_t> available_bytes() const override { return host_memory_now(); }
+  int64_t out_of_arena_allocations() const override { return cpu_allocator::out_of_arena_allocations(); }
+  std::optional<int64_t> available_bytes() const override { return current_host_memory(); }
   bool shares_host_memory() const override { return true; }
 
   at::Generator generator() const override { return at::detail::getDefaultCPUGenerator(); }
@@ -51,8 +53,8 @@ class CpuBackend final : public Backend {
     if (bytes > 0) std::memcpy(target, arena.data() + offset, static_cast<size_t>(bytes));
   }
   void zero(Arena& arena) override { std::memset(arena.data(), 0, static_cast<size_t>(arena.bytes())); }
-  void move_all(std::vector<ByteMove> moves) override { move_on_host(std::move(moves)); }
-  int64_t scratch_of_moves(int64_t bytes) const override { return plimsoll::scratch_of_moves(bytes); }
+  void relocate(std::vector<Relocation> relocations) override { relocate_on_host(std::move(relocations)); }
+  int64_t relocation_scratch_bytes(int64_t bytes) const override { return plimsoll::relocation_scratch_bytes(bytes); }
   void synchronize() override {}
 };
 

@@ -119,7 +119,7 @@ void DiskArena::grow(int64_t bytes) {
   bytes_ = bytes;
 }
 
-void DiskArena::let_go(int64_t offset, int64_t bytes, bool written) noexcept {
+void DiskArena::evict(int64_t offset, int64_t bytes, bool written) noexcept {
   // Pages at both ends may contain other buffers too. Their data is not lost; at worst it is read once more.
   const int64_t begin = offset / page_bytes() * page_bytes(), end = std::min(whole_pages(offset + bytes), reserved_);
   if (written && msync(data_ + begin, end - begin, MS_SYNC) != 0) {

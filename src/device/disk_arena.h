@@ -32,7 +32,7 @@ class DiskArena {
   /// Returns the memory pages of [offset, offset + bytes) to the system; `written`: their data is written to the disk
   /// first. The data is read from disk at the next access. Data that could not be written stays in memory, and
   /// require_written() reports it. Safe from any thread.
-  void let_go(int64_t offset, int64_t bytes, bool written) noexcept;
+  void evict(int64_t offset, int64_t bytes, bool written) noexcept;
 
   /// Throws UserError (failure) if data could not be written to the disk or read from it. Safe from any thread.
   void require_written() const;

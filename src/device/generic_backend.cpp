@@ -89,7 +89,7 @@ class TensorArena final : public Arena {
       throw MemoryUnavailable(fmt::format("{} has no memory for an arena of {}: {}", device_.str(), format_bytes(bytes),
                                           what.substr(0, what.find('\n'))),
                               bytes,
-                              device_.is_mps() ? MemoryUnavailable::Whose::host : MemoryUnavailable::Whose::device);
+                              device_.is_mps() ? MemoryUnavailable::Owner::host : MemoryUnavailable::Owner::device);
     }
   }
 
@@ -157,10 +157,10 @@ class GenericBackend final : public Backend {
     return c10::DispatchKeySet(c10::computeDispatchKey(at::kFloat, at::kStrided, device_));
   }
 
-  std::unique_ptr<Arena> take_arena(int64_t bytes, int64_t most) override {
+  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t most) override {
     return std::make_unique<TensorArena>(arenas_, device_, bytes, most);
   }
-  std::unique_ptr<Arena> take_host_arena(int64_t bytes, int64_t most) override {
+  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t most) override {
     return std::make_unique<CpuArena>(bytes, most);
   }
   Place place(Arena& arena, int64_t offset, int64_t bytes) const override {
@@ -177,9 +177,9 @@ class GenericBackend final : public Backend {
     return memory ? std::optional(memory->free) : std::nullopt;
   }
   bool shares_host_memory() const override { return device_.is_mps(); }
-  int64_t outside_peak() const override { return 0; }
-  void reset_outside_peak() override {}
-  int64_t outside_allocations() const override { return 0; }
+  int64_t out_of_arena_peak() const override { return 0; }
+  void reset_out_of_arena_peak() override {}
+  int64_t out_of_arena_allocations() const override { return 0; }
 
   // Returns the device's generator, or the CPU's if libtorch has none for the device.
   at::Generator generator() const override {
@@ -195,9 +195,9 @@ class GenericBackend final : public Backend {
   }
   void zero(Arena& arena) override { at::Tensor(dynamic_cast<TensorArena&>(arena).tensor()).zero_(); }
 
-  void move_all(std::vector<ByteMove> moves) override {
-    move_by_copies(
-        std::move(moves),
+  void relocate(std::vector<Relocation> relocations) override {
+    relocate_by_copies(
+        std::move(relocations),
         [&](void* to, const std::byte* from, int64_t bytes) {
           bytes_at(to, bytes).copy_(arenas_.bytes_of(from, bytes));
         },
@@ -205,7 +205,7 @@ class GenericBackend final : public Backend {
           arenas_.bytes_of(to, bytes).copy_(bytes_at(from, bytes));
         });
   }
-  int64_t scratch_of_moves(int64_t bytes) const override { return bytes; }
+  int64_t relocation_scratch_bytes(int64_t bytes) const override { return bytes; }
   void synchronize() override { c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index()); }
 
  private:

@@ -23,8 +23,8 @@ std::optional<int64_t> number_in(std::string_view text) {
   return value;
 }
 
-StandInHostMemory::Answer& stand_in() {
-  static StandInHostMemory::Answer answer;
+ScopedFakeHostMemory::Answer& stand_in() {
+  static ScopedFakeHostMemory::Answer answer;
   return answer;
 }
 
@@ -86,13 +86,13 @@ std::optional<int64_t> available_host_memory(const path& root) {
   return available;
 }
 
-std::optional<int64_t> host_memory_now() {
+std::optional<int64_t> current_host_memory() {
   return stand_in() ? stand_in()() : available_host_memory();
 }
 
-StandInHostMemory::StandInHostMemory(Answer answer) : previous_(std::exchange(stand_in(), std::move(answer))) {}
+ScopedFakeHostMemory::ScopedFakeHostMemory(Answer answer) : previous_(std::exchange(stand_in(), std::move(answer))) {}
 
-StandInHostMemory::~StandInHostMemory() {
+ScopedFakeHostMemory::~ScopedFakeHostMemory() {
   stand_in() = std::move(previous_);
 }
 

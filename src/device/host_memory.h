@@ -14,17 +14,17 @@ namespace plimsoll {
 std::optional<int64_t> available_host_memory(const std::filesystem::path& root = "/");
 
 /// Returns available_host_memory() for all plans for this machine.
-std::optional<int64_t> host_memory_now();
+std::optional<int64_t> current_host_memory();
 
-/// A fake of host_memory_now() for its lifetime: it returns what `answer` returns, for tests of a machine short of
+/// A fake of current_host_memory() for its lifetime: it returns what `answer` returns, for tests of a machine short of
 /// memory. Not thread-safe.
-class StandInHostMemory {
+class ScopedFakeHostMemory {
  public:
   using Answer = std::function<std::optional<int64_t>()>;
-  explicit StandInHostMemory(Answer answer);
-  ~StandInHostMemory();
-  StandInHostMemory(const StandInHostMemory&) = delete;
-  StandInHostMemory& operator=(const StandInHostMemory&) = delete;
+  explicit ScopedFakeHostMemory(Answer answer);
+  ~ScopedFakeHostMemory();
+  ScopedFakeHostMemory(const ScopedFakeHostMemory&) = delete;
+  ScopedFakeHostMemory& operator=(const ScopedFakeHostMemory&) = delete;
 
  private:
   Answer previous_;

@@ -277,7 +277,7 @@ ProductScratchFigure product_scratch(const ops::LibraryProduct& product, int thr
   } else {
     // The system does not refuse pages of a result for lack of memory; it ends the program. So the available memory is
     // the limit.
-    const int64_t bytes = host_memory_now().value_or(std::numeric_limits<int64_t>::max());
+    const int64_t bytes = current_host_memory().value_or(std::numeric_limits<int64_t>::max());
     allowance = &unlimited.emplace(MeasureLimits{bytes, std::numeric_limits<double>::infinity()});
   }
   MatmulSpeed& speed = all.speeds[{left.dtype, threads}];

@@ -51,9 +51,9 @@ std::exception_ptr ExchangeLane::wait_for_all() noexcept {
   return std::exchange(failure_, nullptr);
 }
 
-int64_t ExchangeLane::outside_bytes() const {
+int64_t ExchangeLane::out_of_arena_bytes() const {
   const std::lock_guard lock(mutex_);
-  return outside_bytes_;
+  return out_of_arena_bytes_;
 }
 
 bool ExchangeLane::idle() const {
@@ -73,7 +73,7 @@ void ExchangeLane::work() {
     const bool made = !failure_;
     lock.unlock();
     std::exception_ptr thrown;
-    int64_t outside = 0;
+    int64_t out_of_arena = 0;
     try {
       if (line_) {
         frame.begin({}, call.landing, call.landing_bytes, alignment_);
@@ -82,7 +82,7 @@ void ExchangeLane::work() {
             frame, made ? call.run : [] {});
         const AllocationFrame::Usage usage = frame.end();
         check(!usage.escaped_arena, "an exchange keeps memory that it was lent for one call");
-        outside = usage.outside_bytes;
+        out_of_arena = usage.out_of_arena_bytes;
       } else if (made) {
         call.run();
       }
@@ -91,7 +91,7 @@ void ExchangeLane::work() {
     }
     lock.lock();
     if (made && thrown) failure_ = thrown;
-    outside_bytes_ = std::max(outside_bytes_, outside);
+    out_of_arena_bytes_ = std::max(out_of_arena_bytes_, out_of_arena);
     ++done_;
     changed_.notify_all();
   }

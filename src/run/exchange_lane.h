@@ -38,7 +38,7 @@ class ExchangeLane {
   /// Returns true if all exchanges that were started are done.
   bool idle() const;
   /// Returns the largest number of bytes of scratch that an exchange allocated outside its landing range.
-  int64_t outside_bytes() const;
+  int64_t out_of_arena_bytes() const;
   /// Returns the number of the last exchange that was started; 0: none was.
   int64_t started() const { return started_; }
 
@@ -58,7 +58,7 @@ class ExchangeLane {
   int64_t started_ = 0;  // written by the executor's thread only
   int64_t done_ = 0;
   std::exception_ptr failure_;
-  int64_t outside_bytes_ = 0;
+  int64_t out_of_arena_bytes_ = 0;
   bool ending_ = false;
   std::thread thread_;
 };

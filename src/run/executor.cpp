@@ -81,7 +81,7 @@ void Executor::run_copy(BoundOp& op) {
     if (op.op->offload_memory == Memory::disk) {
       const BufferId offload_buffer = plan_.trace.buffers[target].on_device() ? source : target;
       done = [disk = disk_, offset = plan_.offsets[offload_buffer], bytes, written = offload_buffer == target] {
-        disk->let_go(offset, bytes, written);
+        disk->evict(offset, bytes, written);
       };
     }
     std::function<void()> first;
@@ -114,7 +114,7 @@ void Executor::start_exchange(BoundOp& op) {
           op.handle->redispatchBoxed(op.backend->keys(), &stack);
         } catch (const c10::OutOfMemoryError& error) {
           throw MemoryUnavailable(op.refused(plan_.trace, error.what_without_backtrace()).what(), op.workspace_bytes,
-                                  MemoryUnavailable::Whose::device);
+                                  MemoryUnavailable::Owner::device);
         } catch (const c10::Error& error) {
           throw op.refused(plan_.trace, error.what_without_backtrace());
         } catch (const InternalError&) {
@@ -150,9 +150,9 @@ void Executor::run_op(BoundOp& op) {
   // Restores the process's allocator and generator, whatever exception is thrown.
   const auto finish = [&] {
     stack_.clear();
-    const int64_t beside = begun ? op.backend->end_op() : 0;
+    const int64_t other_threads = begun ? op.backend->end_op() : 0;
     usage = frame_.end();
-    usage.beside_bytes = beside;
+    usage.other_thread_bytes = other_threads;
     if (generator_state.defined()) op.backend->generator().set_state(generator_state);
   };
   const auto refused = [&](const std::string& what) { return op.refused(plan_.trace, what); };
@@ -165,7 +165,7 @@ void Executor::run_op(BoundOp& op) {
     finish();
     throw MemoryUnavailable(
         refused(error.what_without_backtrace()).what(), usage.workspace_bytes,
-        op.backend->shares_host_memory() ? MemoryUnavailable::Whose::host : MemoryUnavailable::Whose::device);
+        op.backend->shares_host_memory() ? MemoryUnavailable::Owner::host : MemoryUnavailable::Owner::device);
   } catch (const c10::Error& error) {
     finish();
     throw refused(error.what_without_backtrace());
@@ -179,13 +179,13 @@ void Executor::run_op(BoundOp& op) {
   finish();
   if (usage.escaped_arena)  // no check(), which would format its message for every op
     throw InternalError("a kernel of " + op.op->name + " keeps memory that it was lent for one call");
-  beside_bytes_ = std::max(beside_bytes_, usage.beside_bytes);
-  if (usage.outside_bytes > 0 && !usage.escaped) {
+  other_thread_bytes_ = std::max(other_thread_bytes_, usage.other_thread_bytes);
+  if (usage.out_of_arena_bytes > 0 && !usage.escaped) {
     int64_t& known = unplanned_[op.index];
     known = std::max(known, usage.workspace_bytes);
   }
   note_use(op);
-  if (usage.workspace_bytes > usage.outside_bytes) {
+  if (usage.workspace_bytes > usage.out_of_arena_bytes) {
     const Memory runs_in = op.op->on_host ? Memory::host : Memory::device;
     const int64_t begin = op.workspace - address_in(runs_in, 0);
     int64_t& used = bytes_used_[static_cast<int>(runs_in)];

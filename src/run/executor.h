@@ -66,7 +66,7 @@ class Executor {
   const std::map<int32_t, int64_t>& unplanned_workspace() const { return unplanned_; }
 
   /// Returns the largest number of bytes that threads other than the op's allocated outside the arena at one time.
-  int64_t beside_bytes() const { return std::max(beside_bytes_, exchanges_.outside_bytes()); }
+  int64_t other_thread_bytes() const { return std::max(other_thread_bytes_, exchanges_.out_of_arena_bytes()); }
 
   /// Returns the number of sequences of ops that the device runs by itself.
   int64_t captured() const { return captures_.captured(); }
@@ -109,7 +109,7 @@ class Executor {
   Captures captures_;
   std::array<int64_t, kMemories> bytes_used_{};  // by memory
   std::map<int32_t, int64_t> unplanned_;
-  int64_t beside_bytes_ = 0;
+  int64_t other_thread_bytes_ = 0;
   int64_t copied_outputs_ = 0;
   OpObserver* observer_ = nullptr;
 };

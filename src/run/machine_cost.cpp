@@ -146,7 +146,7 @@ MachineReport inspect_machine(int threads, bool again) {
   report.instructions = at::get_cpu_capability();
   report.cores = static_cast<int>(std::thread::hardware_concurrency());
   report.threads = threads > 0 ? threads : std::max(report.cores, 1);
-  report.available_memory = host_memory_now();
+  report.available_memory = current_host_memory();
   report.folder = measurements_folder();
   report.nvidia_driver = can_load("libcuda.so.1");
   report.amd_driver = can_load("libamdhip64.so");

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-std::string LearnedWorkspace::key_of(const Op& op) {
+std::string MeasuredWorkspace::key_of(const Op& op) {
   std::string key = op.name;
   for_each_view(op, [&](const View& view, bool) {
     key += fmt::format("|{}", static_cast<int>(view.dtype));
@@ -22,22 +22,22 @@ std::string LearnedWorkspace::key_of(const Op& op) {
   return key;
 }
 
-bool LearnedWorkspace::learn(const Op& op, int64_t bytes) {
+bool MeasuredWorkspace::record(const Op& op, int64_t bytes) {
   int64_t& known = bytes_[key_of(op)];
   if (bytes <= known) return false;
   known = bytes;
   return true;
 }
 
-bool LearnedWorkspace::learn_beside(int64_t bytes) {
+bool MeasuredWorkspace::record_other_thread_bytes(int64_t bytes) {
   bytes = placed_bytes(bytes);
-  if (bytes <= beside_bytes_) return false;
-  beside_bytes_ = bytes;
+  if (bytes <= other_thread_bytes_) return false;
+  other_thread_bytes_ = bytes;
   return true;
 }
 
-LearnedWorkspace::Probed LearnedWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend,
-                                                 const RunOp& run) {
+MeasuredWorkspace::Probed MeasuredWorkspace::probe(const Trace& trace, int64_t bytes, Backend& backend,
+                                                   const RunOp& run) {
   bool any = false;
   int64_t refused = 0;
   std::set<std::string> seen;
@@ -57,7 +57,7 @@ LearnedWorkspace::Probed LearnedWorkspace::probe(const Trace& trace, int64_t byt
       const int64_t unplanned = single.unplanned_bytes();
       bytes_[key] = unplanned;
       any |= unplanned > 0;
-      any |= learn_beside(single.beside_bytes());
+      any |= record_other_thread_bytes(single.other_thread_bytes());
     };
     try {
       if (base_) ruled.workspace_bytes = placed_bytes(trace, base_(op).value_or(0));
@@ -73,14 +73,14 @@ LearnedWorkspace::Probed LearnedWorkspace::probe(const Trace& trace, int64_t byt
   return {any, refused};
 }
 
-std::string LearnedWorkspace::text() const {
-  std::string text = fmt::format("{}\n", beside_bytes_);
+std::string MeasuredWorkspace::text() const {
+  std::string text = fmt::format("{}\n", other_thread_bytes_);
   for (const auto& [key, bytes] : bytes_)
     if (bytes > 0) text += fmt::format("{} {}\n", bytes, key);
   return text;
 }
 
-bool LearnedWorkspace::merge(std::string_view text) {
+bool MeasuredWorkspace::merge(std::string_view text) {
   bool larger = false, first = true;
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -91,8 +91,8 @@ bool LearnedWorkspace::merge(std::string_view text) {
     const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), bytes);
     check(error == std::errc() && bytes >= 0, "what another rank learned is damaged");
     if (std::exchange(first, false)) {
-      larger |= bytes > beside_bytes_;
-      beside_bytes_ = std::max(beside_bytes_, bytes);
+      larger |= bytes > other_thread_bytes_;
+      other_thread_bytes_ = std::max(other_thread_bytes_, bytes);
       continue;
     }
     check(stop != line.data() + line.size(), "what another rank learned is damaged");
@@ -103,7 +103,7 @@ bool LearnedWorkspace::merge(std::string_view text) {
   return larger;
 }
 
-WorkspaceModel LearnedWorkspace::model() const {
+WorkspaceModel MeasuredWorkspace::model() const {
   return [*this](const Op& op) -> std::optional<int64_t> {
     const std::optional<int64_t> ruled = base_ ? base_(op) : std::nullopt;
     if (bytes_.empty()) return ruled;

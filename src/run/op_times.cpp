@@ -38,7 +38,7 @@ struct Candidate {
   std::string key;
   const Op* op;
   double expected;
-  AgreedTries tries;
+  StableTiming tries;
 };
 
 double now() {
@@ -96,7 +96,7 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
     const double begin = timer_.now();
     for (Candidate& each : order) {
       if (timer_.now() - start > seconds) break;
-      if (each.tries.agree()) continue;
+      if (each.tries.converged()) continue;
       try {
         each.tries.add(timer_.try_op(trace, *each.op));
       } catch (const UserError&) {  // refuses zeros: its time stays an estimate
@@ -105,15 +105,15 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
     }
     std::erase_if(order, [](const Candidate& each) { return each.op == nullptr; });
     const double left = seconds - (timer_.now() - start);
-    if (left <= 0 || std::ranges::all_of(order, [](const Candidate& each) { return each.tries.agree(); })) break;
+    if (left <= 0 || std::ranges::all_of(order, [](const Candidate& each) { return each.tries.converged(); })) break;
     if (const double pause = kSecondsBetweenRounds - (timer_.now() - begin); pause > 0)
       timer_.wait(std::min(pause, left));
   }
   int count = 0;
   for (const Candidate& each : order) {
     if (each.tries.count() == 0) continue;
-    const bool agreed = each.tries.agree();
-    double seconds = each.tries.least();
+    const bool agreed = each.tries.converged();
+    double seconds = each.tries.shortest();
     // If tries never agreed, the shortest counts, even if it is from an earlier call.
     if (const auto known = times_.find(each.key);
         !agreed && known != times_.end() && known->second.state == Timing::State::single && known->second.when >= since)
@@ -126,28 +126,28 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
 
 std::optional<double> OpTimes::find(const Op& op) const {
   const auto found = times_.find(timing_key(op));
-  if (found == times_.end() || found->second.state == Timing::State::contradicted) return std::nullopt;
+  if (found == times_.end() || found->second.state == Timing::State::stale) return std::nullopt;
   return found->second.seconds;
 }
 
-int OpTimes::contradict(const Trace& trace) {
+int OpTimes::invalidate(const Trace& trace) {
   int count = 0;
   for (const Op& op : trace.ops) {
     if (op.phase == Phase::initialize || !op.call) continue;
     const auto found = times_.find(timing_key(op));
-    if (found == times_.end() || found->second.state == Timing::State::contradicted) continue;
-    found->second.state = Timing::State::contradicted;
+    if (found == times_.end() || found->second.state == Timing::State::stale) continue;
+    found->second.state = Timing::State::stale;
     ++count;
   }
   return count;
 }
 
-int OpTimes::contradicted(const Trace& trace) const {
+int OpTimes::invalidated(const Trace& trace) const {
   std::set<std::string> keys;
   for (const Op& op : trace.ops) {
     if (op.phase == Phase::initialize || !op.call) continue;
     const auto found = times_.find(timing_key(op));
-    if (found != times_.end() && found->second.state == Timing::State::contradicted) keys.insert(found->first);
+    if (found != times_.end() && found->second.state == Timing::State::stale) keys.insert(found->first);
   }
   return static_cast<int>(keys.size());
 }

@@ -46,9 +46,9 @@ class OpTimes {
 
   /// Marks the times of the ops of `trace` as contradicted: a run has shown that predictions based on them are wrong.
   /// Returns the number of ops whose time is not known any more.
-  int contradict(const Trace& trace);
+  int invalidate(const Trace& trace);
   /// Returns the number of ops of `trace` whose times were contradicted and have not been measured again.
-  int contradicted(const Trace& trace) const;
+  int invalidated(const Trace& trace) const;
 
   /// Load and save a file of this machine's measurements. A file that is missing, damaged, or of another processor or
   /// libtorch loads as empty; a failed save is no error.
@@ -59,7 +59,7 @@ class OpTimes {
   struct Timing {
     double seconds = 0;
     int64_t when = 0;  // Unix time, seconds
-    enum class State : int8_t { agreed, single, contradicted } state = State::single;
+    enum class State : int8_t { agreed, single, stale } state = State::single;
   };
 
   int threads_;

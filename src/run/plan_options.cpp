@@ -81,9 +81,9 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
   return result;
 }
 
-PlanOptions with_learned(PlanOptions options, const LearnedWorkspace& workspace) {
+PlanOptions with_measured(PlanOptions options, const MeasuredWorkspace& workspace) {
   options.workspace = workspace.model();
-  options.budget.library += workspace.beside_bytes();
+  options.budget.library += workspace.other_thread_bytes();
   return options;
 }
 

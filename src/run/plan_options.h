@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 class Backend;
-class LearnedWorkspace;
+class MeasuredWorkspace;
 class MeasureAllowance;
 
 /// Returns the number of CPU threads that kernels run on.
@@ -24,6 +24,6 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
                             std::shared_ptr<MeasureAllowance> allowance = nullptr);
 
 /// Returns `options` with the scratch that was measured by running kernels.
-PlanOptions with_learned(PlanOptions options, const LearnedWorkspace& workspace);
+PlanOptions with_measured(PlanOptions options, const MeasuredWorkspace& workspace);
 
 }  // namespace plimsoll

@@ -21,11 +21,11 @@ void require_recorded_ranks(const RankOptions& recorded, const Exchange* exchang
                                 recorded.count, exchange->rank(), exchange->size()));
 }
 
-bool merge_workspaces(Exchange& exchange, LearnedWorkspace& workspace, bool learned) {
-  for (const std::string& each : exchange.gather_text(workspace.text())) learned |= workspace.merge(each);
+bool merge_workspaces(Exchange& exchange, MeasuredWorkspace& workspace, bool found_more) {
+  for (const std::string& each : exchange.gather_text(workspace.text())) found_more |= workspace.merge(each);
   // A rank that knew everything has to plan again together with the others, because the exchanges of all plans must
   // agree.
-  return std::ranges::any_of(exchange.gather_text(learned ? "1" : "0"),
+  return std::ranges::any_of(exchange.gather_text(found_more ? "1" : "0"),
                              [](const std::string& each) { return each == "1"; });
 }
 
@@ -39,16 +39,16 @@ void require_same_exchanges(Exchange& exchange, const Trace& trace) {
                       UserError::Kind::failure);
 }
 
-SummedLosses sum_losses(Exchange& exchange, const std::vector<double>& own, bool learned) {
+SummedLosses sum_losses(Exchange& exchange, const std::vector<double>& own, bool found_more) {
   std::string told(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
-  told += learned ? '1' : '0';
+  told += found_more ? '1' : '0';
   SummedLosses result;
   std::vector<std::vector<double>> all;
   for (const std::string& text : exchange.gather_text(told)) {
     check(text.size() == told.size(), "a rank has another number of micro batches");
     std::vector<double>& losses = all.emplace_back(own.size());
     std::memcpy(losses.data(), text.data(), text.size() - 1);
-    result.learned |= text.back() == '1';
+    result.found_more |= text.back() == '1';
   }
   for (size_t i = 0; i < own.size(); ++i)
     for (const std::vector<double>& losses : all) result.sum += losses[i];

@@ -16,20 +16,20 @@ namespace plimsoll {
 void require_recorded_ranks(const RankOptions& recorded, const Exchange* exchange);
 
 /// Merges the scratch that each rank knows of into `workspace`. Returns true if any rank has to plan again: it passed
-/// `learned`, or other ranks knew more than it did. The result is the same on every rank.
-bool merge_workspaces(Exchange& exchange, LearnedWorkspace& workspace, bool learned);
+/// `found_more`, or other ranks knew more than it did. The result is the same on every rank.
+bool merge_workspaces(Exchange& exchange, MeasuredWorkspace& workspace, bool found_more);
 
 /// Throws UserError (failure) on every rank if a rank exchanges other tensors than rank 0, or in another order.
 void require_same_exchanges(Exchange& exchange, const Trace& trace);
 
 /// Sum of the losses of all ranks' micro batches.
 struct SummedLosses {
-  double sum = 0;        ///< added in the order of the step's micro batches: number i * ranks + r is micro batch i of
-                         ///< rank r
-  bool learned = false;  ///< true if any rank passed it
+  double sum = 0;  ///< added in the order of the step's micro batches: number i * ranks + r is micro batch i of
+                   ///< rank r
+  bool found_more = false;  ///< true if any rank passed it
 };
 /// Returns the sum over all ranks. `own`: losses of this rank's micro batches, in order; the same number on every rank.
-/// `learned`: kernels of this rank allocated scratch that was not planned.
-SummedLosses sum_losses(Exchange& exchange, const std::vector<double>& own, bool learned);
+/// `found_more`: kernels of this rank allocated scratch that was not planned.
+SummedLosses sum_losses(Exchange& exchange, const std::vector<double>& own, bool found_more);
 
 }  // namespace plimsoll

@@ -52,7 +52,7 @@ int64_t operand_bytes(const Trace& trace, const Op& op) {
 SingleOp::SingleOp(const Trace& trace, const Op& op, Backend& backend)
     : plan_(plan_of(trace, op)),
       backend_(backend),
-      arena_(backend.take_arena(std::max<int64_t>(plan_.arena_bytes, trace.alignment))),
+      arena_(backend.allocate_arena(std::max<int64_t>(plan_.arena_bytes, trace.alignment))),
       executor_(plan_, backend, *arena_) {
   backend.zero(*arena_);
 }

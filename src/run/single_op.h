@@ -25,7 +25,7 @@ class SingleOp {
   int64_t unplanned_bytes() const;
 
   /// Returns the largest number of bytes that other threads allocated outside the arena at one time.
-  int64_t beside_bytes() const { return executor_.beside_bytes(); }
+  int64_t other_thread_bytes() const { return executor_.other_thread_bytes(); }
 
  private:
   Plan plan_;

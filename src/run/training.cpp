@@ -40,7 +40,7 @@ struct Training::Impl {
         ragged_steps(options.accumulate && options.last_micro_batch > 0),
         samples(ragged_steps ? step.inputs.at(0).sizes.at(0) : 0),
         workspace(planned.workspace ? *planned.workspace
-                                    : LearnedWorkspace(plan_options_of(options, backend).workspace)),
+                                    : MeasuredWorkspace(plan_options_of(options, backend).workspace)),
         scaler(options.precision == Precision::fp16_mixed),
         plan(std::move(planned.plan)) {
     at::set_num_threads(threads_of(options));
@@ -53,7 +53,7 @@ struct Training::Impl {
   // Plans again with the measured scratch of kernels. `whose` names these kernels.
   void make_plan_anew(const std::string& whose) {
     const int64_t before = plan.peak_bytes;
-    plan = make_plan(recorded, with_learned(plan_options_of(options, backend), workspace));
+    plan = make_plan(recorded, with_measured(plan_options_of(options, backend), workspace));
     plan_change_text = fmt::format("kernels take scratch that was not planned: {} instead of {}{}",
                                    format_bytes_up(plan.peak_bytes), format_bytes_up(before), whose);
   }
@@ -77,18 +77,18 @@ struct Training::Impl {
   void require_memory(int64_t scratch = 0) const {
     const int64_t of_device = plan.arena_bytes - (arena ? arena->bytes() : 0);
     const int64_t of_host = plan.host_bytes - (host_arena ? host_arena->bytes() : 0) + scratch;
-    using Whose = MemoryUnavailable::Whose;
+    using Owner = MemoryUnavailable::Owner;
     const auto require = [](const std::optional<int64_t>& available, int64_t wanted, const std::string& who,
-                            Whose whose) {
+                            Owner owner) {
       if (available && *available < wanted)
         throw MemoryUnavailable(fmt::format("{} has {} available now, and the arena takes {}", who,
                                             format_bytes(*available), format_bytes(wanted)),
-                                wanted, whose);
+                                wanted, owner);
     };
     if (backend->shares_host_memory())
-      return require(host_memory_now(), of_device + of_host, "the machine", Whose::host);
-    require(backend->available_bytes(), of_device, backend->name(), Whose::device);
-    require(host_memory_now(), of_host, "the machine", Whose::host);
+      return require(current_host_memory(), of_device + of_host, "the machine", Owner::host);
+    require(backend->available_bytes(), of_device, backend->name(), Owner::device);
+    require(current_host_memory(), of_host, "the machine", Owner::host);
   }
 
   void start() {
@@ -96,19 +96,19 @@ struct Training::Impl {
     if (!backend) backend = &backend_for(options.device);  // its error says what is missing
     require_memory();                                      // before large ops are tried
     require_recorded_ranks(options.ranks, exchange());
-    bool learned = workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).learned;
-    if (exchange()) learned = merge_workspaces(*exchange(), workspace, learned);
-    if (learned) {
+    bool found_more = workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).found_more;
+    if (exchange()) found_more = merge_workspaces(*exchange(), workspace, found_more);
+    if (found_more) {
       make_plan_anew("");
       require_fit(" with the scratch that its kernels take");
       require_memory();
     }
     if (exchange()) require_same_exchanges(*exchange(), plan.trace);
-    arena = backend->take_arena(plan.arena_bytes);
-    take_other_arenas();
+    arena = backend->allocate_arena(plan.arena_bytes);
+    allocate_other_arenas();
     make_executor();
-    backend->reset_outside_peak();
-    allocations_at_start = backend->outside_allocations();
+    backend->reset_out_of_arena_peak();
+    allocations_at_start = backend->out_of_arena_allocations();
     run("initialize", 0);
     reset_scalars();
   }
@@ -122,9 +122,10 @@ struct Training::Impl {
   }
 
   // Grows or allocates the arenas of host and disk to the plan's sizes; an arena never shrinks.
-  void take_other_arenas() {
+  void allocate_other_arenas() {
     if (host_arena) host_arena->grow(plan.host_bytes);
-    if (!host_arena && plan.host_bytes > 0) host_arena = backend->take_host_arena(plan.host_bytes, options.budget.host);
+    if (!host_arena && plan.host_bytes > 0)
+      host_arena = backend->allocate_host_arena(plan.host_bytes, options.budget.host);
     if (disk_arena) disk_arena->grow(plan.disk_bytes);
     if (!disk_arena && plan.disk_bytes > 0)
       disk_arena = std::make_unique<DiskArena>(options.disk_path, plan.disk_bytes, options.budget.disk);
@@ -262,44 +263,44 @@ struct Training::Impl {
   }
   // Returns the persistent buffers that have another offset in the new plan. Without other memories they keep their
   // offsets, whatever is planned above them; with them, buffers may move between the memories.
-  std::vector<BufferId> what_moves(const Plan& before) const {
-    std::vector<BufferId> moved;
+  std::vector<BufferId> buffers_to_relocate(const Plan& before) const {
+    std::vector<BufferId> relocated;
     for (BufferId b = 0; b < static_cast<BufferId>(recorded.buffers.size()); ++b) {
       const Buffer &was = before.trace.buffers[b], &is = plan.trace.buffers[b];
       if (!was.persistent || before.offsets[b] < 0) continue;
-      if (was.memory != is.memory || before.offsets[b] != plan.offsets[b]) moved.push_back(b);
+      if (was.memory != is.memory || before.offsets[b] != plan.offsets[b]) relocated.push_back(b);
     }
-    return moved;
+    return relocated;
   }
   // Moves buffers within the arenas, because there is no other memory for it.
-  void move_from(const Plan& before, const std::vector<BufferId>& moved) {
-    if (moved.empty()) return;
-    std::vector<ByteMove> moves;
-    moves.reserve(moved.size());
-    for (const BufferId b : moved)
-      moves.push_back(
+  void relocate_from(const Plan& before, const std::vector<BufferId>& relocated) {
+    if (relocated.empty()) return;
+    std::vector<Relocation> relocations;
+    relocations.reserve(relocated.size());
+    for (const BufferId b : relocated)
+      relocations.push_back(
           {place_of(before, b), place_of(plan, b), placed_bytes(before.trace, before.trace.buffers[b].bytes)});
-    backend->move_all(std::move(moves));
-    if (disk_arena) disk_arena->let_go(0, disk_arena->bytes(), /*written=*/true);
+    backend->relocate(std::move(relocations));
+    if (disk_arena) disk_arena->evict(0, disk_arena->bytes(), /*written=*/true);
   }
 
   // Returns true if kernels allocated more than planned; the next plan includes that scratch. The arenas only grow at
   // their ends. Only persistent buffers are live between two steps.
-  bool has_to_learn() const {
-    return executor->beside_bytes() > workspace.beside_bytes() || !executor->unplanned_workspace().empty();
+  bool has_new_workspace() const {
+    return executor->other_thread_bytes() > workspace.other_thread_bytes() || !executor->unplanned_workspace().empty();
   }
-  void learn(bool any_rank) {
-    bool learned = workspace.learn_beside(executor->beside_bytes());
+  void record_workspace(bool any_rank) {
+    bool found_more = workspace.record_other_thread_bytes(executor->other_thread_bytes());
     int64_t most = 0;
     std::string whose;
     for (const auto& [index, bytes] : executor->unplanned_workspace()) {
-      learned |= workspace.learn(plan.trace.ops[index], bytes);
+      found_more |= workspace.record(plan.trace.ops[index], bytes);
       if (bytes <= most) continue;
       most = bytes;
       whose = fmt::format("; the most is {} for {}", format_bytes(bytes), plan.trace.ops[index].name);
     }
-    if (any_rank && exchange()) learned = merge_workspaces(*exchange(), workspace, learned);
-    if (!learned) return;
+    if (any_rank && exchange()) found_more = merge_workspaces(*exchange(), workspace, found_more);
+    if (!found_more) return;
     note_use();
     executor.reset();  // it refers to the plan
     if (profile) profile->forget_plan();
@@ -307,29 +308,29 @@ struct Training::Impl {
     make_plan_anew(whose);
     require_fit(" with the scratch that its kernels turned out to take", whose);
     if (exchange()) require_same_exchanges(*exchange(), plan.trace);
-    backend->reset_outside_peak();
-    const std::vector<BufferId> moved = what_moves(before);
-    int64_t moved_bytes = 0;
-    for (const BufferId b : moved) moved_bytes += placed_bytes(before.trace, before.trace.buffers[b].bytes);
-    require_memory(backend->scratch_of_moves(moved_bytes));
+    backend->reset_out_of_arena_peak();
+    const std::vector<BufferId> relocated = buffers_to_relocate(before);
+    int64_t relocated_bytes = 0;
+    for (const BufferId b : relocated) relocated_bytes += placed_bytes(before.trace, before.trace.buffers[b].bytes);
+    require_memory(backend->relocation_scratch_bytes(relocated_bytes));
     arena->grow(plan.arena_bytes);
-    take_other_arenas();
-    move_from(before, moved);
+    allocate_other_arenas();
+    relocate_from(before, relocated);
     make_executor();
   }
 
   // Records the memory that was in use under the current plan.
   void note_use(bool look_through = true) {
     if (!executor) return;
-    use.outside_allocations = backend->outside_allocations() - allocations_at_start;
+    use.out_of_arena_allocations = backend->out_of_arena_allocations() - allocations_at_start;
     use.arena = std::max(use.arena, executor->arena_bytes_used());
     if (look_through) use.touched = std::max(use.touched, arena->touched_bytes());
     // On the CPU, the bytes that the exchange holds are memory of the device.
     const int64_t held = exchange() && backend->shares_host_memory() ? exchange()->held_bytes() : 0;
-    use.workspace = std::max(use.workspace, backend->outside_peak() + held);
+    use.workspace = std::max(use.workspace, backend->out_of_arena_peak() + held);
     use.host = std::max(use.host, executor->host_bytes_used());
     use.disk = std::max(use.disk, executor->disk_bytes_used());
-    use.peak = std::max(use.peak, executor->arena_bytes_used() + backend->outside_peak() + held);
+    use.peak = std::max(use.peak, executor->arena_bytes_used() + backend->out_of_arena_peak() + held);
   }
 
   // Throws if the training has not started: only then are there tensors.
@@ -344,7 +345,7 @@ struct Training::Impl {
   Trace recorded;
   bool ragged_steps;  // true: a step may end with a smaller micro batch
   int64_t samples;    // samples of the other micro batches, if ragged_steps
-  LearnedWorkspace workspace;
+  MeasuredWorkspace workspace;
   LossScaler scaler;
   Plan plan;
   std::string plan_change_text;
@@ -369,10 +370,10 @@ PlannedStep plan_step(const Step& step, const TrainingOptions& options) {
   // Scratch without a rule is measured before the step is checked against the budget; for large ops, at the start.
   if (backend) {
     at::set_num_threads(threads_of(options));
-    const auto learned = std::make_shared<LearnedWorkspace>(plan_options.workspace);
-    learned->probe(planned.recorded, kProbedBytes, *backend);
-    plan_options = with_learned(std::move(plan_options), *learned);
-    planned.workspace = learned;
+    const auto measured = std::make_shared<MeasuredWorkspace>(plan_options.workspace);
+    measured->probe(planned.recorded, kProbedBytes, *backend);
+    plan_options = with_measured(std::move(plan_options), *measured);
+    planned.workspace = measured;
   }
   planned.plan = make_plan(planned.recorded, plan_options);
   return planned;
@@ -436,11 +437,11 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
     losses.push_back(self.read("loss") * share / total);
   }
   self.run(in_last && micro_batches > 1 ? "finish" : "update", 0);
-  bool learned = self.has_to_learn();
+  bool found_more = self.has_new_workspace();
   if (self.exchange()) {
-    const SummedLosses summed = sum_losses(*self.exchange(), losses, learned);
+    const SummedLosses summed = sum_losses(*self.exchange(), losses, found_more);
     result.loss = summed.sum;
-    learned = summed.learned;
+    found_more = summed.found_more;
   } else {
     for (const double loss : losses) result.loss += loss;
   }
@@ -450,7 +451,7 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
   ++self.steps;
   self.skipped += result.skipped;
   timed.done();
-  self.learn(learned);
+  self.record_workspace(found_more);
   if (self.profile) self.profile->write_when_complete();
   return result;
 }
@@ -476,7 +477,7 @@ double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
     sum = sum.defined() ? sum + part : part;
   }
   if (!impl_->exchange())
-    impl_->learn(false);  // ranks evaluate different numbers of micro batches: the next step plans again
+    impl_->record_workspace(false);  // ranks evaluate different numbers of micro batches: the next step plans again
   return loss;
 }
 

@@ -62,7 +62,7 @@ class Finder {
       : file_(file), overrides_(overrides), target_(target), as_it_is_(as_it_is), options_(options) {
     target_.minimize_step_time = false;  // the question is only whether a job fits
     // Faster precisions are not searched either.
-    target_.times_contradicted = false;
+    target_.has_stale_op_times = false;
     target_.bfloat16_products = target_.float16_products = 0;
   }
 

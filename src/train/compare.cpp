@@ -62,7 +62,7 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
     ladder.push_back({"+ accumulation", next});
   }
   Job offloaded = next;
-  offloaded.budget.host = std::max(job.budget.host, host_memory_now().value_or(GiB) / 4);
+  offloaded.budget.host = std::max(job.budget.host, current_host_memory().value_or(GiB) / 4);
   ladder.push_back({"+ offload", offloaded, /*down=*/0.5});
   ladder.push_back({"+ streaming", offloaded, /*down=*/0.85});
   next.optimizer.state_dtype = StateDtype::bits8;

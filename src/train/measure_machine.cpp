@@ -29,7 +29,7 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
   OpTimes times(threads);
   times.load(op_times_file(threads));
   // An op's time includes scratch: the planned trace has it, and recomputed ops are the same as recorded ones.
-  const int64_t bytes = planned.settings.budget.device.value_or(host_memory_now().value_or(GiB) / 2);
+  const int64_t bytes = planned.settings.budget.device.value_or(current_host_memory().value_or(GiB) / 2);
   const int count = times.measure(planned.plan.trace, typical_cost_model(threads), seconds, bytes, since);
   if (const std::filesystem::path file = op_times_file(threads); count > 0 && !file.empty()) times.save(file);
   return count;

@@ -24,14 +24,15 @@ std::string as_a_key_has_it(int64_t bytes) {
 PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnavailable& error) {
   const Backend& backend = backend_for(job.device);
   const bool one_memory = backend.shares_host_memory();
-  const bool of_host = one_memory || error.whose() == MemoryUnavailable::Whose::host;
-  const std::optional<int64_t> available = of_host ? host_memory_now() : backend.available_bytes();
-  const int64_t most = std::min(less_margin(error.asked()), less_margin(available.value_or(error.asked())));
+  const bool of_host = one_memory || error.owner() == MemoryUnavailable::Owner::host;
+  const std::optional<int64_t> available = of_host ? current_host_memory() : backend.available_bytes();
+  const int64_t most =
+      std::min(less_margin(error.requested_bytes()), less_margin(available.value_or(error.requested_bytes())));
   if (!one_memory && of_host)
-    throw MemoryUnavailable(error.fact(), error.asked(),
+    throw MemoryUnavailable(error.reason(), error.requested_bytes(),
                             fmt::format("lower host_memory_budget to {}", as_a_key_has_it(most)));
   if (job.budget.device && one_memory && refused.host_bytes > 0)
-    throw MemoryUnavailable(error.fact(), error.asked(),
+    throw MemoryUnavailable(error.reason(), error.requested_bytes(),
                             fmt::format("lower memory_budget or host_memory_budget: here both are of the machine's "
                                         "memory, and together they may be {}",
                                         format_bytes(most)));
@@ -40,7 +41,7 @@ PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnava
   if (job.budget.device) {
     const std::string lower = as_a_key_has_it(most + beside_arena);
     throw MemoryUnavailable(
-        error.fact(), error.asked(),
+        error.reason(), error.requested_bytes(),
         parse_bytes(lower) < refused.minimum_budget_bytes
             ? fmt::format("the job needs at least {}: free memory", format_bytes_up(refused.minimum_budget_bytes))
             : fmt::format("lower memory_budget to {}, or set it to auto", lower));
@@ -51,7 +52,7 @@ PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnava
     budget = std::min(budget, std::max<int64_t>(1, less_margin(refused.budget.device_bytes())));
   if (!target.budget.device || *target.budget.device > budget) {
     target.budget.device = budget;
-    target.budget_reason = fmt::format("{}; a tenth of the available memory stays free", error.fact());
+    target.budget_reason = fmt::format("{}; a tenth of the available memory stays free", error.reason());
   }
   return target;
 }

@@ -156,9 +156,9 @@ class Candidate {
   void probe() {
     if (!to_be_probed_) return;
     to_be_probed_ = false;
-    const auto workspace = std::make_shared<LearnedWorkspace>(plan_options_.workspace);
+    const auto workspace = std::make_shared<MeasuredWorkspace>(plan_options_.workspace);
     at::set_num_threads(threads_);
-    LearnedWorkspace::RunOp run;
+    MeasuredWorkspace::RunOp run;
     double expected = 0, charged = 0;  // seconds of the ops that ran
     if (measuring_)
       run = [&](const Op& op, int64_t bytes, const std::function<void()>& run_op) {
@@ -182,12 +182,12 @@ class Candidate {
         }
         return count();
       };
-    const LearnedWorkspace::Probed probed = workspace->probe(recorded_, kProbedBytes, *backend_, run);
+    const MeasuredWorkspace::Probed probed = workspace->probe(recorded_, kProbedBytes, *backend_, run);
     workspace_ = workspace;
     if (measuring_ && probed.refused > 0)
       settings_.reasons.push_back({"not measured", not_run(probed.refused, measuring_->limits())});
-    if (!probed.learned) return;  // earlier searches remain valid
-    plan_options_ = with_learned(std::move(plan_options_), *workspace);
+    if (!probed.found_more) return;  // earlier searches remain valid
+    plan_options_ = with_measured(std::move(plan_options_), *workspace);
     planner_.emplace(recorded_, plan_options_);
     misfit_.reset();
   }
@@ -210,7 +210,7 @@ class Candidate {
   std::shared_ptr<MeasureAllowance> measuring_;  // nullptr: no limit
   Trace recorded_;
   double record_seconds_ = 0;
-  std::shared_ptr<const LearnedWorkspace> workspace_;
+  std::shared_ptr<const MeasuredWorkspace> workspace_;
   std::optional<Planner> planner_;
   std::optional<Plan> misfit_;  // the last plan, if it did not fit
 };
@@ -578,7 +578,7 @@ PlannedJob plan_job(const Job& given, const PlanTarget& target, const std::funct
   const Job job = job_of_ranks(given, target);
   PlannedJob planned =
       plan_strategies(job, target, [&](const Job& one) { return JobPlanner(one, target, on_schedule, on_fit).run(); });
-  if (!time_again(planned, job, target, on_schedule)) tell_of_slow_products(planned, job, target, on_schedule);
+  if (!retime_stale_ops(planned, job, target, on_schedule)) tell_of_slow_products(planned, job, target, on_schedule);
   return planned;
 }
 

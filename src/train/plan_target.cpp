@@ -114,11 +114,11 @@ PlanTarget target_of(const Job& job) {
     ops::product_speeds();  // measured by the first plan of a machine, in at most about 1 s
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
-  target.times_contradicted = true;  // plan_job() checks if any are of this job
+  target.has_stale_op_times = true;  // plan_job() checks if any are of this job
   target.bfloat16_products = ops::relative_product_speed(DType::bfloat16);
   target.float16_products = ops::relative_product_speed(DType::float16);
   if (job.budget.device) return target;
-  const std::optional<int64_t> available = host_memory_now();
+  const std::optional<int64_t> available = current_host_memory();
   if (!available) {
     target.budget_reason = "the system does not say how much memory is available";
     return target;

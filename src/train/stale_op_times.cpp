@@ -22,18 +22,18 @@ constexpr double kSecondsToTimeAgain = 10;
 
 }  // namespace
 
-bool contradicts(double predicted_seconds, double measured_seconds) {
+bool prediction_failed(double predicted_seconds, double measured_seconds) {
   return predicted_seconds > 0 && measured_seconds > 0 &&
          (measured_seconds >= 1.5 * predicted_seconds || measured_seconds <= 0.5 * predicted_seconds);
 }
 
-std::string contradict_times(const PlannedJob& planned, int threads, double measured_seconds) {
-  if (!planned.settings.cost.timed || !contradicts(planned.step_seconds, measured_seconds)) return "";
+std::string invalidate_op_times(const PlannedJob& planned, int threads, double measured_seconds) {
+  if (!planned.settings.cost.timed || !prediction_failed(planned.step_seconds, measured_seconds)) return "";
   const std::filesystem::path file = op_times_file(threads);
   if (file.empty()) return "";
   OpTimes times(threads);
   times.load(file);
-  const int count = times.contradict(planned.plan.trace);
+  const int count = times.invalidate(planned.plan.trace);
   if (count == 0) return "";
   times.save(file);
   return fmt::format(
@@ -43,7 +43,7 @@ std::string contradict_times(const PlannedJob& planned, int threads, double meas
 
 std::string shared_cores_cause(double predicted_seconds, double measured_seconds, double load, int cores,
                                int own_threads) {
-  if (!contradicts(predicted_seconds, measured_seconds) || measured_seconds < predicted_seconds) return "";
+  if (!prediction_failed(predicted_seconds, measured_seconds) || measured_seconds < predicted_seconds) return "";
   // Half a thread more, for rounding and for threads that are ending.
   if (cores <= 0 || load < std::max(cores, own_threads) + 0.5) return "";
   return fmt::format(
@@ -53,9 +53,9 @@ std::string shared_cores_cause(double predicted_seconds, double measured_seconds
       load, cores, cores == 1 ? "" : "s");
 }
 
-bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
-                const std::function<void()>& on_schedule) {
-  if (!target.here || target.device != "cpu" || !target.times_contradicted) return false;
+bool retime_stale_ops(PlannedJob& planned, const Job& job, const PlanTarget& target,
+                      const std::function<void()>& on_schedule) {
+  if (!target.here || target.device != "cpu" || !target.has_stale_op_times) return false;
   const int threads = threads_of(options_of(job));
   const std::filesystem::path file = op_times_file(threads);
   OpTimer timer = machine_op_timer();
@@ -65,9 +65,9 @@ bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
   };
   OpTimes times(threads, std::move(timer));
   times.load(file);
-  const int contradicted = times.contradicted(planned.plan.trace);
-  if (contradicted == 0) return false;
-  int64_t bytes = target.budget.device.value_or(host_memory_now().value_or(GiB) / 2);
+  const int stale = times.invalidated(planned.plan.trace);
+  if (stale == 0) return false;
+  int64_t bytes = target.budget.device.value_or(current_host_memory().value_or(GiB) / 2);
   double seconds = kSecondsToTimeAgain;
   MeasureAllowance* const allowance = target.measuring.get();
   if (allowance) {
@@ -81,12 +81,12 @@ bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
     timed = times.measure(planned.plan.trace, target.cost, seconds, bytes);
   }
   if (timed > 0) times.save(file);
-  const int left = times.contradicted(planned.plan.trace);
+  const int left = times.invalidated(planned.plan.trace);
   const auto say = [&](const std::string& decision, const std::string& why) {
     planned.settings.reasons.push_back({decision, why});
     planned.plan.reasons.push_back({decision, why});
   };
-  if (left == contradicted) {  // a second plan would equal the first
+  if (left == stale) {  // a second plan would equal the first
     say(fmt::format("not timed again: {} operator{}", left, left == 1 ? "" : "s"),
         allowance ? fmt::format("planning measures for at most {:g} s and {}; plimsoll train times {}",
                                 allowance->limits().seconds, format_bytes(allowance->limits().bytes),
@@ -96,9 +96,9 @@ bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
   }
   PlanTarget again = target;
   again.cost = machine_cost_model(threads);
-  again.times_contradicted = false;
+  again.has_stale_op_times = false;
   planned = plan_job(job, again, on_schedule);
-  say(fmt::format("operators timed again: {}", contradicted - left),
+  say(fmt::format("operators timed again: {}", stale - left),
       fmt::format(
           "a run took at least 1.5 times or at most half of the time that was predicted from their times{}",
           left > 0 ? fmt::format("; {} more operators use typical rates because timing them takes long", left) : ""));

@@ -11,12 +11,12 @@ namespace plimsoll {
 
 /// Returns true if a run's steps contradict their prediction: they take at least 1.5 times or at most 0.5 times as
 /// long.
-bool contradicts(double predicted_seconds, double measured_seconds);
+bool prediction_failed(double predicted_seconds, double measured_seconds);
 
 /// Marks op times as wrong after a run on the CPU whose steps took `measured_seconds`. If its prediction used timed ops
 /// and is contradicted, the cache folder keeps the times of the plan's ops as contradicted. Returns a line that says
 /// so; otherwise an empty text.
-std::string contradict_times(const PlannedJob& planned, int threads, double measured_seconds);
+std::string invalidate_op_times(const PlannedJob& planned, int threads, double measured_seconds);
 
 /// Returns the probable cause that other processes use the same cores, for a message. It holds if the steps took at
 /// least 1.5 times as long as predicted, and the load average (runnable threads, over the last minute) exceeds both the
@@ -29,7 +29,7 @@ std::string shared_cores_cause(double predicted_seconds, double measured_seconds
 /// the job again by the new times, with a reason that says it. Calls `on_schedule` as plan_job() does, and before each
 /// timing. Returns false if it did not plan again: no run has contradicted an op, or none was timed, for which it adds
 /// a reason.
-bool time_again(PlannedJob& planned, const Job& job, const PlanTarget& target,
-                const std::function<void()>& on_schedule);
+bool retime_stale_ops(PlannedJob& planned, const Job& job, const PlanTarget& target,
+                      const std::function<void()>& on_schedule);
 
 }  // namespace plimsoll

@@ -243,7 +243,7 @@ class Run {
 
   void plan_again(const MemoryUnavailable& error) {
     plan(smaller_target(asked_, report_.job.plan, error));
-    observer_.replanned(error.fact(), report_.job);
+    observer_.replanned(error.reason(), report_.job);
   }
 
   // Opens the data. One rank makes files that all read, such as a tokenized text.
@@ -551,7 +551,7 @@ class Run {
     if (seconds > 0) report_.tokens_per_second = tokens / seconds;
     // Step times of ranks that share a machine's cores say nothing about its ops.
     if (job_.device == "cpu" && skip > 0 && profile_.file.empty() && !exchange_) {
-      report_.contradicted_times = contradict_times(report_.job, threads_of(options_of(job_)), report_.step_seconds);
+      report_.prediction_notes = invalidate_op_times(report_.job, threads_of(options_of(job_)), report_.step_seconds);
       double load = 0;
       if (::getloadavg(&load, 1) != 1) load = 0;
       const bool offloads = report_.job.plan.host_bytes + report_.job.plan.disk_bytes > 0;
@@ -559,7 +559,7 @@ class Run {
           threads_of(options_of(job_)) + static_cast<int>(job_.data.num_workers) + (offloads ? 1 : 0);
       const std::string cause = shared_cores_cause(report_.job.step_seconds, report_.step_seconds, load,
                                                    static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)), own_threads);
-      std::string& note = report_.contradicted_times;
+      std::string& note = report_.prediction_notes;
       if (!cause.empty())
         note = note.empty() ? fmt::format("a step took {:.3g} s; {:.3g} s were predicted: {}", report_.step_seconds,
                                           report_.job.step_seconds, cause)

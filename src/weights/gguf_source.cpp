@@ -44,7 +44,9 @@ class GgufSource : public Source {
     return buffer;
   }
 
-  void let_go(const std::string& name) const override { MappedFile::let_go(file_.tensors().at(name).bytes); }
+  void release_pages(const std::string& name) const override {
+    MappedFile::release_pages(file_.tensors().at(name).bytes);
+  }
   void require_whole() const override { file_.require_whole(); }
 
  private:

@@ -35,7 +35,7 @@ class Reading {
  public:
   Reading(const weights::Source& source, const std::string& name)
       : source_(source), name_(name), tensor_(source.tensors().at(name)) {}
-  ~Reading() { source_.let_go(name_); }
+  ~Reading() { source_.release_pages(name_); }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 

@@ -71,7 +71,7 @@ class SafetensorsSource : public Source {
     return tensor.bytes.subspan(static_cast<size_t>(begin) * row, static_cast<size_t>(end - begin) * row);
   }
 
-  void let_go(const std::string& name) const override { MappedFile::let_go(stored_.at(name).bytes); }
+  void release_pages(const std::string& name) const override { MappedFile::release_pages(stored_.at(name).bytes); }
   void require_whole() const override {
     for (const SafetensorsFile& file : files_) file.require_whole();
   }

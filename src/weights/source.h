@@ -33,7 +33,7 @@ class Source {
                                           std::vector<std::byte>& buffer) const = 0;
 
   /// Releases the pages of a tensor that is no longer needed.
-  virtual void let_go(const std::string& name) const = 0;
+  virtual void release_pages(const std::string& name) const = 0;
 
   /// Throws UserError (failure) if a file lost bytes that were read so far (MappedFile).
   virtual void require_whole() const = 0;

@@ -80,7 +80,7 @@ TEST_F(CudaTraining, TheArenaIsUsedAsPlannedAndNothingElseIsTaken) {
     std::vector<int64_t> allocations;
     for (int step = 0; step < 6; ++step) {
       training.step({token_batch(2, 64, 512)}, 1e-3);
-      allocations.push_back(training.used().outside_allocations);
+      allocations.push_back(training.used().out_of_arena_allocations);
     }
     EXPECT_EQ(training.used().arena, training.plan().arena_bytes);
     EXPECT_EQ(allocations[5], allocations[1]);

@@ -29,7 +29,7 @@ TEST(CpuArena, WhatTheMachineDoesNotGiveIsAnErrorOfItsOwn) {
     CpuArena arena(int64_t{1} << 50);
     FAIL();
   } catch (const MemoryUnavailable& error) {
-    EXPECT_EQ(error.asked(), int64_t{1} << 50);
+    EXPECT_EQ(error.requested_bytes(), int64_t{1} << 50);
     EXPECT_EQ(error.kind(), UserError::Kind::failure);
   }
 }
@@ -56,7 +56,7 @@ class Frame : public ::testing::Test {
   AllocationFrame::Usage end() {
     const int64_t beside = cpu_allocator::end_op();
     AllocationFrame::Usage usage = frame_.end();
-    usage.beside_bytes = beside;
+    usage.other_thread_bytes = beside;
     return usage;
   }
   AllocationFrame frame_;
@@ -82,12 +82,12 @@ TEST_F(Frame, ScratchComesFromTheWorkspaceAndIsUsedAgain) {
   tensors_.clear();
   const auto usage = end();
   EXPECT_EQ(usage.workspace_bytes, 128 + 320);
-  EXPECT_EQ(usage.outside_bytes, 0);
+  EXPECT_EQ(usage.out_of_arena_bytes, 0);
 }
 
 TEST_F(Frame, WhatTheWorkspaceCannotHoldIsCounted) {
-  cpu_allocator::reset_outside_peak();
-  const int64_t before = cpu_allocator::outside_peak();
+  cpu_allocator::reset_out_of_arena_peak();
+  const int64_t before = cpu_allocator::out_of_arena_peak();
   begin({}, scratch_, 256);
   take(128);
   const void* outside = take(1000);
@@ -95,9 +95,9 @@ TEST_F(Frame, WhatTheWorkspaceCannotHoldIsCounted) {
   tensors_.clear();
   const auto usage = end();
   EXPECT_EQ(usage.workspace_bytes, 128 + 1024);
-  EXPECT_EQ(usage.outside_bytes, 1024);
+  EXPECT_EQ(usage.out_of_arena_bytes, 1024);
   EXPECT_FALSE(usage.escaped);
-  EXPECT_EQ(cpu_allocator::outside_peak() - before, 1000);
+  EXPECT_EQ(cpu_allocator::out_of_arena_peak() - before, 1000);
 }
 
 TEST_F(Frame, WhatIsKeptIsNoticed) {
@@ -119,7 +119,7 @@ TEST_F(Frame, OtherThreadsGetTheirMemoryFromTheHeap) {
   EXPECT_NE(taken, place_);
   const auto usage = end();
   EXPECT_EQ(usage.workspace_bytes, 0);
-  EXPECT_EQ(usage.beside_bytes, 100);
+  EXPECT_EQ(usage.other_thread_bytes, 100);
   tensor = torch::Tensor();  // freed on this thread, after the op
   EXPECT_NE(take(100), place_);
 }

@@ -38,7 +38,7 @@ TEST(DiskArena, HasNoNameAndKeepsWhatIsWritten) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   const auto bytes = random_bytes(static_cast<size_t>(arena.bytes()), 1);
   std::copy(bytes.begin(), bytes.end(), arena.data());
-  arena.let_go(0, arena.bytes(), /*written=*/true);
+  arena.evict(0, arena.bytes(), /*written=*/true);
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), arena.data()));
 }
 
@@ -48,7 +48,7 @@ TEST(DiskArena, IsAnErrorWhenItsFileIsCutShort) {
   DiskArena arena(folder.path(), 1 * MiB);
   const auto bytes = random_bytes(1 << 20, 5);
   std::copy(bytes.begin(), bytes.end(), arena.data());
-  arena.let_go(0, arena.bytes(), /*written=*/true);
+  arena.evict(0, arena.bytes(), /*written=*/true);
   arena.require_written();
   bool cut = false;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -86,7 +86,7 @@ TEST(DiskArena, PartsThatAreLetGoKeepTheirNeighbours) {
       std::copy(fresh.begin(), fresh.end(), arena.data() + offset);
       std::copy(fresh.begin(), fresh.end(), expected.begin() + offset);
     }
-    arena.let_go(offset, bytes, written);
+    arena.evict(offset, bytes, written);
   }
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), arena.data()));
 }
@@ -99,7 +99,7 @@ TEST(DiskArena, WhatIsLetGoIsNotInMemory) {
   DiskArena arena(folder.path(), 16 * MiB);
   std::fill_n(arena.data(), arena.bytes(), std::byte{7});
   EXPECT_EQ(arena.resident_bytes(), 16 * MiB);
-  arena.let_go(0, 12 * MiB, /*written=*/true);
+  arena.evict(0, 12 * MiB, /*written=*/true);
   EXPECT_LE(arena.resident_bytes(), 4 * MiB);
   EXPECT_EQ(arena.data()[0], std::byte{7});
 }
@@ -128,10 +128,10 @@ TEST(DiskArena, WithoutRoomItSaysHowMuchThereIs) {
     FAIL() << "taken";
   } catch (const DiskUnavailable& error) {
     EXPECT_EQ(error.kind(), UserError::Kind::failure);
-    EXPECT_EQ(error.asked(), 2 * available + GiB);
+    EXPECT_EQ(error.requested_bytes(), 2 * available + GiB);
     EXPECT_GE(error.available(), 0);
     EXPECT_THAT(error.what(), HasSubstr(folder.path().string()));
-    EXPECT_THAT(error.what(), HasSubstr(std::to_string(error.asked())));
+    EXPECT_THAT(error.what(), HasSubstr(std::to_string(error.requested_bytes())));
     EXPECT_THAT(error.what(), HasSubstr(std::to_string(error.available()) + " are free"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
@@ -142,11 +142,11 @@ TEST(DiskArena, WhatDidNotReachTheDiskIsTold) {
   const TempFolder folder;
   DiskArena arena(folder.path(), 1 * MiB);
   std::fill_n(arena.data(), arena.bytes(), std::byte{3});
-  arena.let_go(0, arena.bytes(), /*written=*/true);
+  arena.evict(0, arena.bytes(), /*written=*/true);
   EXPECT_NO_THROW(arena.require_written());
   const int64_t page = sysconf(_SC_PAGESIZE);
   munmap(arena.data(), page);
-  arena.let_go(0, page, /*written=*/true);
+  arena.evict(0, page, /*written=*/true);
   mmap(arena.data(), page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   const auto expect_told = [&] {
     try {
@@ -159,7 +159,7 @@ TEST(DiskArena, WhatDidNotReachTheDiskIsTold) {
     }
   };
   expect_told();
-  arena.let_go(page, page, /*written=*/true);  // a later success does not repair it
+  arena.evict(page, page, /*written=*/true);  // a later success does not repair it
   expect_told();
 }
 

@@ -66,18 +66,18 @@ TEST_F(HostMemoryTest, ThisMachineHasSome) {
 }
 
 TEST(HostMemoryNow, IsTheMachinesUnlessSomebodyStandsIn) {
-  const auto own = host_memory_now();
+  const auto own = current_host_memory();
   {
-    const StandInHostMemory full([] { return std::optional<int64_t>(7); });
-    EXPECT_EQ(host_memory_now(), 7);
+    const ScopedFakeHostMemory full([] { return std::optional<int64_t>(7); });
+    EXPECT_EQ(current_host_memory(), 7);
     {
-      const StandInHostMemory silent([] { return std::optional<int64_t>(); });
-      EXPECT_EQ(host_memory_now(), std::nullopt);
+      const ScopedFakeHostMemory silent([] { return std::optional<int64_t>(); });
+      EXPECT_EQ(current_host_memory(), std::nullopt);
     }
-    EXPECT_EQ(host_memory_now(), 7);
+    EXPECT_EQ(current_host_memory(), 7);
   }
-  EXPECT_EQ(host_memory_now().has_value(), own.has_value());
-  EXPECT_NE(host_memory_now(), 7);
+  EXPECT_EQ(current_host_memory().has_value(), own.has_value());
+  EXPECT_NE(current_host_memory(), 7);
 }
 
 }  // namespace

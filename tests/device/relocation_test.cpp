@@ -20,8 +20,8 @@ constexpr int64_t kArenaUnits = 160;
 constexpr int kArenas = 3;
 
 struct Arenas {
-  alignas(kMoveUnit) std::array<std::byte, kArenas * kArenaUnits * kMoveUnit> bytes;
-  std::byte* at(int64_t unit) { return bytes.data() + unit * kMoveUnit; }
+  alignas(kRelocationUnit) std::array<std::byte, kArenas * kArenaUnits * kRelocationUnit> bytes;
+  std::byte* at(int64_t unit) { return bytes.data() + unit * kRelocationUnit; }
 };
 
 // Returns places for ranges of these sizes in units, with gaps between them, in a random order or in that of the list;
@@ -45,7 +45,7 @@ std::vector<int64_t> places(std::mt19937& random, const std::vector<int64_t>& un
   }
 }
 
-TEST(Moves, AnyPermutationKeepsEveryByte) {
+TEST(Relocations, AnyPermutationKeepsEveryByte) {
   std::mt19937 random(17);
   auto arenas = std::make_unique<Arenas>();
   for (int round = 0; round < 3000; ++round) {
@@ -57,31 +57,32 @@ TEST(Moves, AnyPermutationKeepsEveryByte) {
     const std::vector<int64_t> from = places(random, units, in_order), to = places(random, units, in_order);
     for (std::byte& each : arenas->bytes) each = static_cast<std::byte>(random());
     const Arenas before = *arenas;
-    std::vector<ByteMove> moves;
+    std::vector<Relocation> relocations;
     Arenas expected = before;
     for (size_t i = 0; i < units.size(); ++i) {
-      moves.push_back({arenas->at(from[i]), arenas->at(to[i]), units[i] * kMoveUnit});
-      std::copy_n(before.bytes.begin() + from[i] * kMoveUnit, units[i] * kMoveUnit,
-                  expected.bytes.begin() + to[i] * kMoveUnit);
+      relocations.push_back({arenas->at(from[i]), arenas->at(to[i]), units[i] * kRelocationUnit});
+      std::copy_n(before.bytes.begin() + from[i] * kRelocationUnit, units[i] * kRelocationUnit,
+                  expected.bytes.begin() + to[i] * kRelocationUnit);
     }
-    move_on_host(moves);
+    relocate_on_host(relocations);
     // Bytes outside of all new ranges are unchanged: a range that stays may own them.
     ASSERT_EQ(arenas->bytes, expected.bytes);
     *arenas = before;
-    move_by_copies(
-        moves, [](void* to, const std::byte* from, int64_t bytes) { std::memcpy(to, from, bytes); },
+    relocate_by_copies(
+        relocations, [](void* to, const std::byte* from, int64_t bytes) { std::memcpy(to, from, bytes); },
         [](std::byte* to, const void* from, int64_t bytes) { std::memcpy(to, from, bytes); });
     ASSERT_EQ(arenas->bytes, expected.bytes);
   }
 }
 
 // A piece at a time, and towards itself from either side.
-TEST(Moves, ALargeRangeMayLieOverItsOwnNewPlace) {
-  constexpr int64_t kLarge = (int64_t{20} << 20) + kMoveUnit;
-  for (const int64_t by : {3 * kMoveUnit, int64_t{12} << 20}) {
+TEST(Relocations, ALargeRangeMayLieOverItsOwnNewPlace) {
+  constexpr int64_t kLarge = (int64_t{20} << 20) + kRelocationUnit;
+  for (const int64_t by : {3 * kRelocationUnit, int64_t{12} << 20}) {
     for (const bool forwards : {true, false}) {
-      std::vector<std::byte> storage(static_cast<size_t>(kLarge + by + kMoveUnit));
-      const auto begin = (reinterpret_cast<uintptr_t>(storage.data()) + kMoveUnit - 1) / kMoveUnit * kMoveUnit;
+      std::vector<std::byte> storage(static_cast<size_t>(kLarge + by + kRelocationUnit));
+      const auto begin =
+          (reinterpret_cast<uintptr_t>(storage.data()) + kRelocationUnit - 1) / kRelocationUnit * kRelocationUnit;
       const std::span<std::byte> memory(reinterpret_cast<std::byte*>(begin), static_cast<size_t>(kLarge + by));
       for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 31 >> 3);
       std::vector<std::byte> expected(memory.begin(), memory.end());
@@ -89,7 +90,7 @@ TEST(Moves, ALargeRangeMayLieOverItsOwnNewPlace) {
       std::byte* const to = memory.data() + (forwards ? 0 : by);
       std::memmove(expected.data() + (to - memory.data()), expected.data() + (from - memory.data()), kLarge);
       int64_t most = 0;
-      move_by_copies(
+      relocate_by_copies(
           {{from, to, kLarge}},
           [&](void* target, const std::byte* source, int64_t bytes) {
             most = std::max(most, bytes);
@@ -102,25 +103,25 @@ TEST(Moves, ALargeRangeMayLieOverItsOwnNewPlace) {
   }
 }
 
-TEST(Moves, TwoThatChangePlaces) {
+TEST(Relocations, TwoThatChangePlaces) {
   auto arenas = std::make_unique<Arenas>();
-  std::fill_n(arenas->at(0), 4 * kMoveUnit, std::byte{1});
-  std::fill_n(arenas->at(kArenaUnits), 3 * kMoveUnit, std::byte{2});
-  move_on_host({{arenas->at(0), arenas->at(kArenaUnits), 4 * kMoveUnit},
-                {arenas->at(kArenaUnits), arenas->at(0), 3 * kMoveUnit}});
-  EXPECT_EQ(std::count(arenas->at(0), arenas->at(3), std::byte{2}), 3 * kMoveUnit);
-  EXPECT_EQ(std::count(arenas->at(kArenaUnits), arenas->at(kArenaUnits + 4), std::byte{1}), 4 * kMoveUnit);
+  std::fill_n(arenas->at(0), 4 * kRelocationUnit, std::byte{1});
+  std::fill_n(arenas->at(kArenaUnits), 3 * kRelocationUnit, std::byte{2});
+  relocate_on_host({{arenas->at(0), arenas->at(kArenaUnits), 4 * kRelocationUnit},
+                    {arenas->at(kArenaUnits), arenas->at(0), 3 * kRelocationUnit}});
+  EXPECT_EQ(std::count(arenas->at(0), arenas->at(3), std::byte{2}), 3 * kRelocationUnit);
+  EXPECT_EQ(std::count(arenas->at(kArenaUnits), arenas->at(kArenaUnits + 4), std::byte{1}), 4 * kRelocationUnit);
 }
 
 // Little compared with the ranges themselves, for any moves.
-TEST(Moves, ScratchIsAFewThousandths) {
-  EXPECT_LE(scratch_of_moves(int64_t{1} << 40), int64_t{3} << 30);
-  EXPECT_GT(scratch_of_moves(1), 0);
+TEST(Relocations, ScratchIsAFewThousandths) {
+  EXPECT_LE(relocation_scratch_bytes(int64_t{1} << 40), int64_t{3} << 30);
+  EXPECT_GT(relocation_scratch_bytes(1), 0);
 }
 
-TEST(Moves, WhatIsNotAlignedIsRefused) {
+TEST(Relocations, WhatIsNotAlignedIsRefused) {
   auto arenas = std::make_unique<Arenas>();
-  EXPECT_THROW(move_on_host({{arenas->at(0), arenas->at(1) + 1, kMoveUnit}}), InternalError);
+  EXPECT_THROW(relocate_on_host({{arenas->at(0), arenas->at(1) + 1, kRelocationUnit}}), InternalError);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ TEST(ScratchLimit, HoldsForScratchOutsideTheArena) {
   EXPECT_EQ(frame.place_for(4096), other.data());  // an output
   EXPECT_EQ(frame.place_for(256), arena.data());   // planned scratch
   EXPECT_EQ(frame.place_for(640), nullptr);
-  frame.taken_outside(other.data(), 640);
+  frame.add_out_of_arena(other.data(), 640);
   EXPECT_FALSE(limit.exceeded());
   EXPECT_THROW(frame.place_for(400), std::runtime_error);  // 640 + 448
   EXPECT_TRUE(limit.exceeded());

@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       std::vector<std::byte> buffer;
       const std::span<const std::byte> rows = source->rows(name, 0, tensor.sizes.empty() ? 1 : tensor.sizes[0], buffer);
       fuzz::touch(rows.data(), rows.size());
-      source->let_go(name);
+      source->release_pages(name);
     }
     source->require_whole();
   });

@@ -37,24 +37,24 @@ class RecordingBackend final : public Backend {
   std::string name() const override { return "recorder"; }
   c10::Device device() const override { return c10::kCPU; }
   c10::DispatchKeySet keys() const override { return {}; }
-  std::unique_ptr<Arena> take_arena(int64_t, int64_t) override { return nullptr; }
-  std::unique_ptr<Arena> take_host_arena(int64_t, int64_t) override { return nullptr; }
+  std::unique_ptr<Arena> allocate_arena(int64_t, int64_t) override { return nullptr; }
+  std::unique_ptr<Arena> allocate_host_arena(int64_t, int64_t) override { return nullptr; }
   Place place(Arena&, int64_t, int64_t) const override { return {}; }
   void begin_op(AllocationFrame&) override {}
   int64_t end_op() override { return 0; }
   WorkspaceModel workspace_model(int) const override { return {}; }
   std::optional<int64_t> available_bytes() const override { return {}; }
   bool shares_host_memory() const override { return false; }
-  int64_t outside_peak() const override { return 0; }
-  void reset_outside_peak() override {}
-  int64_t outside_allocations() const override { return 0; }
+  int64_t out_of_arena_peak() const override { return 0; }
+  void reset_out_of_arena_peak() override {}
+  int64_t out_of_arena_allocations() const override { return 0; }
   at::Generator generator() const override { return {}; }
   std::unique_ptr<CopyEngine> copy_engine() override { return nullptr; }
   void write(Arena&, int64_t, const void*, int64_t) override {}
   void read(const Arena&, int64_t, void*, int64_t) override {}
   void zero(Arena&) override {}
-  void move_all(std::vector<ByteMove>) override {}
-  int64_t scratch_of_moves(int64_t) const override { return 0; }
+  void relocate(std::vector<Relocation>) override {}
+  int64_t relocation_scratch_bytes(int64_t) const override { return 0; }
   void synchronize() override {}
 };
 

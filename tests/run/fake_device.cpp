@@ -20,7 +20,7 @@ namespace {
 constexpr auto kType = c10::DeviceType::MAIA;
 std::atomic<long> kernels{0}, allocated{0};
 
-class MadeUpAllocator final : public c10::Allocator {
+class FakeAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     allocated += static_cast<long>(bytes);
@@ -33,7 +33,7 @@ class MadeUpAllocator final : public c10::Allocator {
   }
 };
 
-struct MadeUpGuard final : c10::impl::DeviceGuardImplInterface {
+struct FakeGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kType; }
   c10::Device exchangeDevice(c10::Device device) const override { return {kType, 0}; }
   c10::Device getDevice() const override { return {kType, 0}; }
@@ -143,16 +143,16 @@ at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef sizes, c10::Sy
 
 }  // namespace
 
-MadeUpUse made_up_use() {
+FakeUse fake_use() {
   return {kernels, allocated};
 }
 
-void add_made_up_device() {
+void add_fake_device() {
   static std::once_flag once;
   std::call_once(once, [] {
-    static MadeUpAllocator allocator;
+    static FakeAllocator allocator;
     c10::SetAllocator(kType, &allocator);
-    static c10::impl::DeviceGuardImplRegistrar guard(kType, new MadeUpGuard);
+    static c10::impl::DeviceGuardImplRegistrar guard(kType, new FakeGuard);
     static torch::Library fallback(torch::Library::IMPL, "_", c10::DispatchKey::MAIA, __FILE__, __LINE__);
     fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
     static torch::Library aten(torch::Library::IMPL, "aten", c10::DispatchKey::MAIA, __FILE__, __LINE__);

@@ -5,13 +5,13 @@
 namespace plimsoll::testing {
 
 /// Registers it with libtorch and, as "made_up", with Plimsoll. Only the first call in a process has an effect.
-void add_made_up_device();
+void add_fake_device();
 
 /// Return the kernels that it has run so far, and the bytes that its framework's allocator has returned.
-struct MadeUpUse {
+struct FakeUse {
   long kernels = 0;
   long allocated_bytes = 0;
 };
-MadeUpUse made_up_use();
+FakeUse fake_use();
 
 }  // namespace plimsoll::testing

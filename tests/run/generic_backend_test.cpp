@@ -38,24 +38,24 @@ RunResult train_on(const std::string& device, TrainingOptions options, int micro
 
 class GenericBackend : public ::testing::Test {
  protected:
-  void SetUp() override { testing::add_made_up_device(); }
+  void SetUp() override { testing::add_fake_device(); }
 };
 
 TEST_F(GenericBackend, GivesTheLossesOfTheCpu) {
-  const RunResult cpu = train_on("cpu", {}), made_up = train_on("made_up", {});
-  EXPECT_GT(testing::made_up_use().kernels, 100);
-  EXPECT_EQ(made_up.losses, cpu.losses);
-  EXPECT_EQ(made_up.norms, cpu.norms);
+  const RunResult cpu = train_on("cpu", {}), fake = train_on("made_up", {});
+  EXPECT_GT(testing::fake_use().kernels, 100);
+  EXPECT_EQ(fake.losses, cpu.losses);
+  EXPECT_EQ(fake.norms, cpu.norms);
   for (const auto& [name, tensor] : cpu.state)
-    EXPECT_TRUE(testing::same_bits(made_up.state.at(name).cpu(), tensor)) << name;
+    EXPECT_TRUE(testing::same_bits(fake.state.at(name).cpu(), tensor)) << name;
 }
 
 // The planned bytes are the bytes allocated on the device, except those in which its kernels make results before they
 // are copied.
 TEST_F(GenericBackend, ItsArenaIsAsPlanned) {
-  const RunResult made_up = train_on("made_up", {.gradient_checkpointing = Choice::on});
-  EXPECT_EQ(made_up.used.arena, made_up.plan.arena_bytes);
-  EXPECT_LE(made_up.used.touched, made_up.plan.arena_bytes);
+  const RunResult fake = train_on("made_up", {.gradient_checkpointing = Choice::on});
+  EXPECT_EQ(fake.used.arena, fake.plan.arena_bytes);
+  EXPECT_LE(fake.used.touched, fake.plan.arena_bytes);
 }
 
 TEST_F(GenericBackend, RecomputesAccumulatesAndMovesToTheHost) {
@@ -94,13 +94,13 @@ TEST_F(GenericBackend, StateThatWasGivenOutIsWaitedFor) {
 TEST_F(GenericBackend, ItsCheckpointsAreThoseOfTheCpu) {
   const TempFolder folder;
   const auto file = folder.path() / "step.safetensors";
-  Training made_up(three_layer_decoder(), {.device = "made_up"}), cpu(three_layer_decoder(), {.seed = 5});
-  made_up.start();
+  Training fake(three_layer_decoder(), {.device = "made_up"}), cpu(three_layer_decoder(), {.seed = 5});
+  fake.start();
   cpu.start();
-  made_up.step({testing::token_batch(2, 64, 512)}, 1e-3);
-  write_checkpoint(file, {.step = 1}, made_up.state());
+  fake.step({testing::token_batch(2, 64, 512)}, 1e-3);
+  write_checkpoint(file, {.step = 1}, fake.state());
   read_checkpoint(file, {}, cpu.state());
-  const auto written = made_up.state(), read = cpu.state();
+  const auto written = fake.state(), read = cpu.state();
   for (size_t i = 0; i < written.size(); ++i)
     EXPECT_TRUE(testing::same_bits(written[i].second.cpu(), read[i].second)) << written[i].first;
   Training again(three_layer_decoder(), {.device = "made_up", .seed = 6});
@@ -113,11 +113,11 @@ TEST_F(GenericBackend, ItsCheckpointsAreThoseOfTheCpu) {
 
 TEST_F(GenericBackend, MovesRangesAsIfAtOnce) {
   Backend& backend = backend_for("made_up");
-  const auto arena = backend.take_arena(1024), host = backend.take_host_arena(1024);
+  const auto arena = backend.allocate_arena(1024), host = backend.allocate_host_arena(1024);
   std::vector<uint8_t> values(1024);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint8_t>(i / 64);
   backend.write(*arena, 0, values.data(), 1024);
-  backend.move_all({{arena->data(), arena->data() + 64, 128}, {arena->data() + 128, host->data(), 64}});
+  backend.relocate({{arena->data(), arena->data() + 64, 128}, {arena->data() + 128, host->data(), 64}});
   std::vector<uint8_t> now(1024);
   backend.read(*arena, 0, now.data(), 1024);
   EXPECT_EQ(now[0], 0);
@@ -128,7 +128,7 @@ TEST_F(GenericBackend, MovesRangesAsIfAtOnce) {
 
 TEST_F(GenericBackend, GrowsWithItsContents) {
   Backend& backend = backend_for("made_up");
-  const auto arena = backend.take_arena(100);
+  const auto arena = backend.allocate_arena(100);
   const float value = 3.5F;
   backend.write(*arena, 64, &value, sizeof value);
   EXPECT_EQ(arena->touched_bytes(), 68);

@@ -130,7 +130,7 @@ TEST_F(Greedy, WithDataOnlyIsNoticedAndPlannedFromThenOn) {
   std::vector<int64_t> asked;
   for (int i = 0; i < 3; ++i) {
     training.step({token_batch(2, 16, 128)}, 1e-3);
-    asked.push_back(training.used().outside_allocations);
+    asked.push_back(training.used().out_of_arena_allocations);
   }
   EXPECT_GT(asked[0], 0);
   EXPECT_EQ(asked[2], asked[1]);  // from the arena since

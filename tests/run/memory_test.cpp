@@ -249,7 +249,7 @@ TEST(Budget, NothingIsAllocatedAfterTheSecondStep) {
   std::vector<int64_t> allocations;
   for (int i = 0; i < 5; ++i) {
     training.step({token_batch(2, 64, 512)}, 1e-3);
-    allocations.push_back(training.used().outside_allocations);
+    allocations.push_back(training.used().out_of_arena_allocations);
   }
   EXPECT_EQ(allocations[4], allocations[1]);
 }

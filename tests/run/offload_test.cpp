@@ -280,7 +280,7 @@ TEST(OffloadDisk, WithoutRoomNothingIsTrained) {
     ADD_FAILURE() << "started";
   } catch (const DiskUnavailable& error) {
     EXPECT_EQ(error.kind(), UserError::Kind::failure);
-    EXPECT_EQ(error.asked(), training.plan().disk_bytes);
+    EXPECT_EQ(error.requested_bytes(), training.plan().disk_bytes);
     EXPECT_GT(error.available(), 0);
     EXPECT_THAT(error.what(), ::testing::HasSubstr(folder.path().string()));
     EXPECT_THAT(error.what(), ::testing::HasSubstr("disk_budget"));
@@ -315,7 +315,7 @@ TEST(OffloadDisk, WhatTheDiskDoesNotTakeEndsTheStep) {
   Executor executor(plan, cpu_backend(), arena, nullptr, &disk);
   executor.run(plan.trace.segments[0], {});
   munmap(disk.data(), page);
-  disk.let_go(0, page, /*written=*/true);
+  disk.evict(0, page, /*written=*/true);
   mmap(disk.data(), page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   try {
     executor.run(plan.trace.segments[0], {});

@@ -29,7 +29,7 @@ Trace small_trace() {
 
 // A machine whose every op takes a millisecond, and on which `spike` sets the time of a try. Its arguments are the
 // number of tries of any op before, and the time.
-struct MadeUpMachine {
+struct FakeTimedMachine {
   std::function<double(int, double)> spike;
   double clock = 0;
   int tries = 0;
@@ -47,7 +47,7 @@ struct MadeUpMachine {
 
 TEST(OpTimes, EachDistinctOpHasATimeOnce) {
   const Trace trace = small_trace();
-  MadeUpMachine machine;
+  FakeTimedMachine machine;
   OpTimes times(1, machine.timer());
   const int count = times.measure(trace, generic_cost_model(), 10, 1 << 30);
   EXPECT_GT(count, 10);
@@ -81,7 +81,7 @@ TEST(OpTimes, ASpikeDoesNotStick) {
        {std::function([](int, double clock) { return clock < 0.3 ? 10.0 + clock * 9 : 1.0; }),
         std::function([](int tries, double) { return tries * 2654435761u % 3000 < 1000 ? 9.0 + tries * 0.31 : 1.0; }),
         std::function([](int tries, double) { return tries < 40 ? 3.0 + tries : 1.0; })}) {
-    MadeUpMachine machine{spike};
+    FakeTimedMachine machine{spike};
     OpTimes times(1, machine.timer());
     const int count = times.measure(trace, generic_cost_model(), 100, 1 << 30);
     EXPECT_GT(machine.tries, count);
@@ -95,7 +95,7 @@ TEST(OpTimes, ASpikeDoesNotStick) {
 // If tries never agree, the next call tries again.
 TEST(OpTimes, WhatDidNotAgreeIsTriedAgain) {
   const Trace trace = small_trace();
-  MadeUpMachine machine;
+  FakeTimedMachine machine;
   double factor = 1;
   machine.spike = [&](int, double) { return factor *= 0.8; };  // each shorter than any before
   OpTimes times(1, machine.timer());
@@ -111,7 +111,7 @@ TEST(OpTimes, WhatDidNotAgreeIsTriedAgain) {
 TEST(OpTimes, ALongerTryDoesNotReplaceAShorterOne) {
   const Trace trace = small_trace();
   for (const bool longer_last : {false, true}) {
-    MadeUpMachine machine;
+    FakeTimedMachine machine;
     double factor = longer_last ? 1 : 7;
     machine.spike = [&](int, double) { return factor; };
     OpTimes times(1, machine.timer());
@@ -129,16 +129,16 @@ TEST(OpTimes, ALongerTryDoesNotReplaceAShorterOne) {
 
 TEST(OpTimes, ContradictedOnesAreMadeAgain) {
   const Trace trace = small_trace();
-  MadeUpMachine machine{[](int, double) { return 10; }};
+  FakeTimedMachine machine{[](int, double) { return 10; }};
   OpTimes times(1, machine.timer());
   const int count = times.measure(trace, generic_cost_model(), 100, 1 << 30);
-  EXPECT_EQ(times.contradicted(trace), 0);
-  EXPECT_EQ(times.contradict(trace), count);
-  EXPECT_EQ(times.contradicted(trace), count);
+  EXPECT_EQ(times.invalidated(trace), 0);
+  EXPECT_EQ(times.invalidate(trace), count);
+  EXPECT_EQ(times.invalidated(trace), count);
   EXPECT_FALSE(times.find(trace.ops.back()));
   machine.spike = nullptr;
   EXPECT_EQ(times.measure(trace, generic_cost_model(), 100, 1 << 30), count);
-  EXPECT_EQ(times.contradicted(trace), 0);
+  EXPECT_EQ(times.invalidated(trace), 0);
   EXPECT_DOUBLE_EQ(*times.find(trace.ops.back()), 1e-3);
 }
 
@@ -155,11 +155,11 @@ TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
   OpTimes times(1), read(1), others(2);
   const Trace trace = small_trace();
   times.measure(trace, generic_cost_model(), 10, 1 << 30);
-  times.contradict(trace);
+  times.invalidate(trace);
   times.save(file);
   read.load(file);
   EXPECT_EQ(read.size(), times.size());
-  EXPECT_EQ(read.contradicted(trace), times.contradicted(trace));
+  EXPECT_EQ(read.invalidated(trace), times.invalidated(trace));
   others.load(file);  // measured with another number of threads
   EXPECT_EQ(others.size(), 0u);
   for (const char* text :
@@ -182,52 +182,52 @@ TEST(OpTimes, PredictionsGoByThem) {
 }
 
 // "More" decides whether a step is planned again.
-TEST(LearnedWorkspace, LearnsOnlyWhatIsMoreThanWasKnown) {
-  LearnedWorkspace workspace([](const Op&) { return std::nullopt; });
+TEST(MeasuredWorkspace, LearnsOnlyWhatIsMoreThanWasKnown) {
+  MeasuredWorkspace workspace([](const Op&) { return std::nullopt; });
   Op op;
   op.name = "aten::mm.out";
-  EXPECT_TRUE(workspace.learn(op, 100));
-  EXPECT_FALSE(workspace.learn(op, 100));
-  EXPECT_FALSE(workspace.learn(op, 99));
+  EXPECT_TRUE(workspace.record(op, 100));
+  EXPECT_FALSE(workspace.record(op, 100));
+  EXPECT_FALSE(workspace.record(op, 99));
   EXPECT_EQ(workspace.model()(op), 100);
-  EXPECT_TRUE(workspace.learn(op, 101));
-  EXPECT_TRUE(workspace.learn_beside(4096));
-  EXPECT_FALSE(workspace.learn_beside(4096));
-  EXPECT_FALSE(workspace.learn_beside(64));
-  EXPECT_GE(workspace.beside_bytes(), 4096);
+  EXPECT_TRUE(workspace.record(op, 101));
+  EXPECT_TRUE(workspace.record_other_thread_bytes(4096));
+  EXPECT_FALSE(workspace.record_other_thread_bytes(4096));
+  EXPECT_FALSE(workspace.record_other_thread_bytes(64));
+  EXPECT_GE(workspace.other_thread_bytes(), 4096);
 }
 
-TEST(LearnedWorkspace, ProbingFindsWhatKernelsTake) {
+TEST(MeasuredWorkspace, ProbingFindsWhatKernelsTake) {
   const Trace trace = small_trace();
-  LearnedWorkspace workspace([](const Op&) { return std::nullopt; });
+  MeasuredWorkspace workspace([](const Op&) { return std::nullopt; });
   workspace.probe(trace, 1 << 30, cpu_backend());
   const WorkspaceModel model = workspace.model();
   int64_t most = 0;
   for (const Op& op : trace.ops) most = std::max(most, model(op).value_or(0));
   EXPECT_GT(most, 0);  // attention, for one
-  LearnedWorkspace none([](const Op&) { return std::nullopt; });
+  MeasuredWorkspace none([](const Op&) { return std::nullopt; });
   none.probe(trace, 0, cpu_backend());
   for (const Op& op : trace.ops) EXPECT_EQ(none.model()(op).value_or(0), 0);
 }
 
-TEST(LearnedWorkspace, CountsTheOpsThatDidNotRun) {
+TEST(MeasuredWorkspace, CountsTheOpsThatDidNotRun) {
   const Trace trace = small_trace();
   const WorkspaceModel no_rule = [](const Op&) { return std::nullopt; };
-  LearnedWorkspace refusing(no_rule);
+  MeasuredWorkspace refusing(no_rule);
   const auto refused = refusing.probe(trace, 1 << 30, cpu_backend(), [&](const Op&, int64_t bytes, const auto&) {
     EXPECT_GT(bytes, 0);
     return false;
   });
   EXPECT_GT(refused.refused, 0);
-  EXPECT_FALSE(refused.learned);
+  EXPECT_FALSE(refused.found_more);
   EXPECT_EQ(refusing.probe(trace, 0, cpu_backend()).refused, refused.refused);  // too large, and without a rule
-  LearnedWorkspace ruled([](const Op&) { return 64; });
+  MeasuredWorkspace ruled([](const Op&) { return 64; });
   EXPECT_EQ(ruled.probe(trace, 0, cpu_backend()).refused, 0);
 }
 
-TEST(LearnedWorkspace, AnOpThatExceedsALimitOfScratchIsRefused) {
+TEST(MeasuredWorkspace, AnOpThatExceedsALimitOfScratchIsRefused) {
   const Trace trace = small_trace();
-  LearnedWorkspace workspace([](const Op&) { return std::nullopt; });
+  MeasuredWorkspace workspace([](const Op&) { return std::nullopt; });
   int exceeded = 0;
   const auto probed = workspace.probe(trace, 1 << 30, cpu_backend(), [&](const Op&, int64_t, const auto& run_op) {
     const ScratchLimit none(0);
@@ -240,7 +240,7 @@ TEST(LearnedWorkspace, AnOpThatExceedsALimitOfScratchIsRefused) {
   });
   EXPECT_GT(exceeded, 0);  // attention, for one
   EXPECT_EQ(probed.refused, exceeded);
-  EXPECT_FALSE(probed.learned);
+  EXPECT_FALSE(probed.found_more);
   for (const Op& op : trace.ops) EXPECT_EQ(workspace.model()(op).value_or(0), 0);
 }
 

@@ -19,9 +19,9 @@ Op op_named(const char* name) {
   return op;
 }
 
-LearnedWorkspace knowing(const std::map<std::string, int64_t>& scratch) {
-  LearnedWorkspace workspace{WorkspaceModel()};
-  for (const auto& [name, bytes] : scratch) workspace.learn(op_named(name.c_str()), bytes);
+MeasuredWorkspace knowing(const std::map<std::string, int64_t>& scratch) {
+  MeasuredWorkspace workspace{WorkspaceModel()};
+  for (const auto& [name, bytes] : scratch) workspace.record(op_named(name.c_str()), bytes);
   return workspace;
 }
 
@@ -30,7 +30,7 @@ TEST(RankConsistency, AllRanksPlanAgainIfOneDoes) {
   for (const bool first_learns : {true, false}) {
     std::array<bool, 3> again{};
     const auto errors = run_ranks(3, [&](Exchange& exchange) {
-      LearnedWorkspace workspace = knowing({{"mm", 64}});
+      MeasuredWorkspace workspace = knowing({{"mm", 64}});
       again[exchange.rank()] = merge_workspaces(exchange, workspace, first_learns && exchange.rank() == 0);
     });
     EXPECT_THAT(errors, Each(""));
@@ -43,7 +43,7 @@ TEST(RankConsistency, TheLargestScratchOfAllRanksCounts) {
   std::array<bool, 3> again{};
   const auto errors = run_ranks(3, [&](Exchange& exchange) {
     const int rank = exchange.rank();
-    LearnedWorkspace workspace = knowing({{"mm", 64 * (rank + 1)}, {"conv", 300 - rank}});
+    MeasuredWorkspace workspace = knowing({{"mm", 64 * (rank + 1)}, {"conv", 300 - rank}});
     again[rank] = merge_workspaces(exchange, workspace, false);
     texts[rank] = workspace.text();
   });
@@ -62,7 +62,7 @@ TEST(RankConsistency, LossesAreAddedInTheOrderOfTheStep) {
   EXPECT_THAT(errors, Each(""));
   for (const SummedLosses& each : sums) {
     EXPECT_EQ(each.sum, ((1e16 + 1.0) + -1e16) + 1.0);
-    EXPECT_TRUE(each.learned);
+    EXPECT_TRUE(each.found_more);
   }
 }
 

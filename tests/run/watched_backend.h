@@ -38,9 +38,11 @@ class WatchedBackend final : public Backend {
   std::string name() const override { return watched_.name(); }
   c10::Device device() const override { return watched_.device(); }
   c10::DispatchKeySet keys() const override { return watched_.keys(); }
-  std::unique_ptr<Arena> take_arena(int64_t bytes, int64_t most) override { return watched_.take_arena(bytes, most); }
-  std::unique_ptr<Arena> take_host_arena(int64_t bytes, int64_t most) override {
-    return watched_.take_host_arena(bytes, most);
+  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t most) override {
+    return watched_.allocate_arena(bytes, most);
+  }
+  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t most) override {
+    return watched_.allocate_host_arena(bytes, most);
   }
   Place place(Arena& arena, int64_t offset, int64_t bytes) const override {
     return watched_.place(arena, offset, bytes);
@@ -49,9 +51,9 @@ class WatchedBackend final : public Backend {
   std::optional<int64_t> available_bytes() const override { return watched_.available_bytes(); }
   bool shares_host_memory() const override { return watched_.shares_host_memory(); }
   WorkspaceModel workspace_model(int threads) const override { return watched_.workspace_model(threads); }
-  int64_t outside_peak() const override { return watched_.outside_peak(); }
-  void reset_outside_peak() override { watched_.reset_outside_peak(); }
-  int64_t outside_allocations() const override { return watched_.outside_allocations(); }
+  int64_t out_of_arena_peak() const override { return watched_.out_of_arena_peak(); }
+  void reset_out_of_arena_peak() override { watched_.reset_out_of_arena_peak(); }
+  int64_t out_of_arena_allocations() const override { return watched_.out_of_arena_allocations(); }
   at::Generator generator() const override { return watched_.generator(); }
   void prepare(const Plan& plan) override { watched_.prepare(plan); }
   std::unique_ptr<CopyEngine> copy_engine() override {
@@ -64,8 +66,8 @@ class WatchedBackend final : public Backend {
     watched_.read(arena, offset, target, bytes);
   }
   void zero(Arena& arena) override { watched_.zero(arena); }
-  void move_all(std::vector<ByteMove> moves) override { watched_.move_all(std::move(moves)); }
-  int64_t scratch_of_moves(int64_t bytes) const override { return watched_.scratch_of_moves(bytes); }
+  void relocate(std::vector<Relocation> relocations) override { watched_.relocate(std::move(relocations)); }
+  int64_t relocation_scratch_bytes(int64_t bytes) const override { return watched_.relocation_scratch_bytes(bytes); }
   void synchronize() override { watched_.synchronize(); }
 
  private:

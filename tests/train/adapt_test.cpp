@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 /// Returns the given numbers in turn; the last one repeats.
-StandInHostMemory::Answer in_turn(std::vector<int64_t> answers) {
+ScopedFakeHostMemory::Answer in_turn(std::vector<int64_t> answers) {
   return [answers = std::move(answers), next = size_t{0}]() mutable {
     return std::optional(answers[std::min(next++, answers.size() - 1)]);
   };
@@ -37,8 +37,8 @@ class AdaptTest : public ::testing::Test {
     job_.budget.device.reset();
   }
 
-  TrainReport run(StandInHostMemory::Answer answer) {
-    const StandInHostMemory stand_in(std::move(answer));
+  TrainReport run(ScopedFakeHostMemory::Answer answer) {
+    const ScopedFakeHostMemory stand_in(std::move(answer));
     return train_job(job_, watcher_);
   }
 

@@ -81,7 +81,7 @@ TEST_P(FuseNorms, LossesStay) {
     // The first norm is not of a sum; the last one's gradient is the only one of its stream.
     EXPECT_EQ(count(fused.plan, ops::kAddRmsNorm), 2 * kDecoderLayers);
     EXPECT_EQ(count(fused.plan, ops::kRmsNormBackwardAdd), 2 * kDecoderLayers);
-    EXPECT_EQ(fused.used.outside_allocations, 0);
+    EXPECT_EQ(fused.used.out_of_arena_allocations, 0);
     if (!options_.accumulate) continue;
     EXPECT_EQ(count(fused.plan, ops::kRmsNormBackwardAdd, "accumulate"), 2 * kDecoderLayers);
   }

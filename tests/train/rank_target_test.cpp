@@ -28,7 +28,7 @@ TEST(RankTarget, OfOneRankHasNoLink) {
 
 TEST(RankTarget, OnTheCpuSharesTheMemoryThatNoJobStates) {
   const TempFolder folder;
-  const StandInHostMemory stand_in([] { return 10 * GiB; });
+  const ScopedFakeHostMemory stand_in([] { return 10 * GiB; });
   Job job = tiny_job(folder);
   job.budget.device.reset();
   const int64_t alone = *target_of(job).budget.device;

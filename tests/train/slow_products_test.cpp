@@ -15,7 +15,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// A machine whose matmuls of 16 bits take `speed` times as long as float32's: nothing else takes time.
-PlanTarget made_up(double speed) {
+PlanTarget fake(double speed) {
   PlanTarget target;
   target.budget.device = int64_t{1} << 30;
   target.bfloat16_products = target.float16_products = speed;
@@ -40,10 +40,10 @@ TEST_F(SlowProducts, WhoPinsThemIsToldBothTimes) {
                                         {Precision::fp16_mixed, "16-mixed"},
                                         {Precision::bf16_true, "bf16-true"}}) {
     job_.precision = precision;
-    const PlannedJob slow = plan_job(job_, made_up(0.1));
+    const PlannedJob slow = plan_job(job_, fake(0.1));
     EXPECT_EQ(slow.settings.precision, precision);
     job_.precision = Precision::fp32_true;
-    const PlannedJob full = plan_job(job_, made_up(0.1));
+    const PlannedJob full = plan_job(job_, fake(0.1));
     EXPECT_THAT(slow.settings.slow_products, AllOf(HasSubstr(name), HasSubstr("0.1 times the speed"),
                                                    HasSubstr(fmt::format("{:.3g} s", slow.step_seconds)),
                                                    HasSubstr(fmt::format("32-true {:.3g} s", full.step_seconds))));
@@ -55,8 +55,8 @@ TEST_F(SlowProducts, WhoPinsThemIsToldBothTimes) {
 
 TEST_F(SlowProducts, WhereTheyAreFastNothingIsSaid) {
   job_.precision = Precision::bf16_mixed;
-  EXPECT_EQ(plan_job(job_, made_up(2)).settings.slow_products, "");
-  PlanTarget unknown = made_up(0.1);
+  EXPECT_EQ(plan_job(job_, fake(2)).settings.slow_products, "");
+  PlanTarget unknown = fake(0.1);
   unknown.bfloat16_products = 0;
   EXPECT_EQ(plan_job(job_, unknown).settings.slow_products, "");
 }
@@ -93,9 +93,9 @@ TEST_F(SlowProducts, WhoPinsBfloat16WhereThereIsNoneIsTold) {
 
 TEST_F(SlowProducts, AutoTakesTheFaster) {
   job_.precision.reset();
-  EXPECT_EQ(plan_job(job_, made_up(0.1)).settings.precision, Precision::fp32_true);
-  EXPECT_EQ(plan_job(job_, made_up(2)).settings.precision, Precision::bf16_mixed);
-  EXPECT_EQ(plan_job(job_, made_up(0.1)).settings.slow_products, "");
+  EXPECT_EQ(plan_job(job_, fake(0.1)).settings.precision, Precision::fp32_true);
+  EXPECT_EQ(plan_job(job_, fake(2)).settings.precision, Precision::bf16_mixed);
+  EXPECT_EQ(plan_job(job_, fake(0.1)).settings.slow_products, "");
 }
 
 }  // namespace

@@ -17,15 +17,15 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class ContradictedTimes : public ::testing::Test {
+class StaleOpTimes : public ::testing::Test {
  protected:
-  ContradictedTimes() {
+  StaleOpTimes() {
     if (const char* before = ::getenv("XDG_CACHE_HOME")) before_ = before;
     ::setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
     job_ = tiny_job(folder_);
     job_.precision = Precision::fp32_true;
   }
-  ~ContradictedTimes() override {
+  ~StaleOpTimes() override {
     if (before_.empty())
       ::unsetenv("XDG_CACHE_HOME");
     else
@@ -53,12 +53,12 @@ class ContradictedTimes : public ::testing::Test {
 };
 
 TEST(Contradicts, ByHalfEitherWay) {
-  EXPECT_FALSE(contradicts(1, 1.49));
-  EXPECT_TRUE(contradicts(1, 1.5));
-  EXPECT_FALSE(contradicts(1, 0.51));
-  EXPECT_TRUE(contradicts(1, 0.5));
-  EXPECT_FALSE(contradicts(0, 1));
-  EXPECT_FALSE(contradicts(1, 0));
+  EXPECT_FALSE(prediction_failed(1, 1.49));
+  EXPECT_TRUE(prediction_failed(1, 1.5));
+  EXPECT_FALSE(prediction_failed(1, 0.51));
+  EXPECT_TRUE(prediction_failed(1, 0.5));
+  EXPECT_FALSE(prediction_failed(0, 1));
+  EXPECT_FALSE(prediction_failed(1, 0));
 }
 
 TEST(SharedCoresNote, NeedsSlowStepsAndALoadAboveTheCores) {
@@ -73,7 +73,7 @@ TEST(SharedCoresNote, NeedsSlowStepsAndALoadAboveTheCores) {
   EXPECT_EQ(shared_cores_cause(0.1, 0.5, 0, 2, 1), "");     // the load is not known
 }
 
-TEST_F(ContradictedTimes, ARunHasThemMadeAgainAndThePlanSaysIt) {
+TEST_F(StaleOpTimes, ARunHasThemMadeAgainAndThePlanSaysIt) {
   poison();
   const PlannedJob poisoned = plan_job(job_);
   EXPECT_GT(poisoned.step_seconds, 10);
@@ -81,7 +81,7 @@ TEST_F(ContradictedTimes, ARunHasThemMadeAgainAndThePlanSaysIt) {
 
   TrainObserver nobody;
   const TrainReport report = train_job(job_, nobody);
-  EXPECT_THAT(report.contradicted_times, AllOf(HasSubstr("were predicted from timed operators"), HasSubstr("again")));
+  EXPECT_THAT(report.prediction_notes, AllOf(HasSubstr("were predicted from timed operators"), HasSubstr("again")));
 
   const PlannedJob mended = plan_job(job_);
   EXPECT_LT(mended.step_seconds, poisoned.step_seconds / 2);
@@ -90,14 +90,14 @@ TEST_F(ContradictedTimes, ARunHasThemMadeAgainAndThePlanSaysIt) {
   EXPECT_THAT(reasons_of(plan_job(job_)), Not(HasSubstr("timed again")));
 }
 
-TEST_F(ContradictedTimes, APlanTimesAgainWithinItsAllowance) {
+TEST_F(StaleOpTimes, APlanTimesAgainWithinItsAllowance) {
   poison();
   const PlannedJob poisoned = plan_job(job_);
-  ASSERT_NE(contradict_times(poisoned, 1, poisoned.step_seconds / 3), "");
+  ASSERT_NE(invalidate_op_times(poisoned, 1, poisoned.step_seconds / 3), "");
   PlanTarget target = target_of(job_);
   target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 0});
   PlanTarget unaware = target;
-  unaware.times_contradicted = false;
+  unaware.has_stale_op_times = false;
   int64_t searches = searches_made();
   plan_job(job_, unaware);
   const int64_t once = searches_made() - searches;
@@ -109,13 +109,13 @@ TEST_F(ContradictedTimes, APlanTimesAgainWithinItsAllowance) {
   EXPECT_THAT(reasons_of(plan_job(job_)), AllOf(HasSubstr("operators timed again: "), Not(HasSubstr("again: 0"))));
 }
 
-TEST_F(ContradictedTimes, WithoutTimedOpsNothingIsSaid) {
+TEST_F(StaleOpTimes, WithoutTimedOpsNothingIsSaid) {
   PlannedJob planned = plan_job(job_);
-  EXPECT_EQ(contradict_times(planned, 1, 100 * planned.step_seconds), "");
+  EXPECT_EQ(invalidate_op_times(planned, 1, 100 * planned.step_seconds), "");
   poison();
   planned = plan_job(job_);
-  EXPECT_EQ(contradict_times(planned, 1, planned.step_seconds), "");
-  EXPECT_NE(contradict_times(planned, 1, planned.step_seconds / 3), "");
+  EXPECT_EQ(invalidate_op_times(planned, 1, planned.step_seconds), "");
+  EXPECT_NE(invalidate_op_times(planned, 1, planned.step_seconds / 3), "");
 }
 
 }  // namespace

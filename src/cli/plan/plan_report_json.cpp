@@ -66,7 +66,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
             {"plan_seconds", planned.plan_seconds},
             {"record_seconds", planned.record_seconds},
             {"parameters", planned.settings.parameters},
-            {"model_bytes", most_model_bytes(plan)},
+            {"model_bytes", peak_model_bytes(plan)},
             {"arena_bytes", plan.arena_bytes},
             {"live_bytes", plan.live_bytes},
             {"arena_waste", plan.arena_waste()},

@@ -68,11 +68,11 @@ std::string optimizer_of(const Job& job, const JobSettings& settings) {
 std::string bytes_of_model(const Job& job, const PlannedJob& planned) {
   if (job.fine_tuning.any())
     return fmt::format("at most {} of weights, gradients and optimizer state at a time",
-                       format_bytes(most_model_bytes(planned.plan)));
+                       format_bytes(peak_model_bytes(planned.plan)));
   const double count = static_cast<double>(std::max<int64_t>(planned.settings.parameters, 1));
   return fmt::format("{:.2f}; at most {} of weights, gradients and optimizer state at a time",
-                     static_cast<double>(most_model_bytes(planned.plan)) / count,
-                     format_bytes(most_model_bytes(planned.plan)));
+                     static_cast<double>(peak_model_bytes(planned.plan)) / count,
+                     format_bytes(peak_model_bytes(planned.plan)));
 }
 
 std::string update_of(const Plan& plan) {

@@ -311,7 +311,7 @@ int run_train(const TrainArguments& all) {
   attempt([&] { arguments.output.print(results_text(job, report, screen)); });
   if (!report.fits && arguments.output.target() == "-") tell(verdict_of(report.job.plan) + "\n");
   tell(profile_line(all.profile, report));
-  if (!report.contradicted_times.empty()) tell(fold(report.contradicted_times, screen_of(STDERR_FILENO).columns, 2));
+  if (!report.prediction_notes.empty()) tell(fold(report.prediction_notes, screen_of(STDERR_FILENO).columns, 2));
   attempt([&] { arguments.output.write(report_json(job, report)); });
   for (const std::string& each : report.not_written) tell(fmt::format("not written: {}\n", without_controls(each)));
   if (report.stopped) signals.end_as_received();

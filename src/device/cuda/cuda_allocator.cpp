@@ -41,7 +41,7 @@ class PlannedAllocator final : public CUDAAllocator {
     if (AllocationFrame* const frame = current_frame) {
       if (void* const place = frame->place_for(bytes)) return {place, place, &release, device};
       void* const address = take(bytes);
-      frame->taken_outside(address, bytes);
+      frame->add_out_of_arena(address, bytes);
       return {address, address, &release, device};
     }
     void* const address = take(bytes);
@@ -58,7 +58,7 @@ class PlannedAllocator final : public CUDAAllocator {
     if (AllocationFrame* const frame = current_frame) {
       if (void* const place = frame->place_for(bytes)) return place;
       void* const address = take(bytes);
-      frame->taken_outside(address, bytes);
+      frame->add_out_of_arena(address, bytes);
       return address;
     }
     return take(bytes);
@@ -175,13 +175,13 @@ void allocator::end_op() {
   current_frame = nullptr;
 }
 
-int64_t allocator::outside_now() {
+int64_t allocator::out_of_arena_now() {
   return live;
 }
-int64_t allocator::outside_peak() {
+int64_t allocator::out_of_arena_peak() {
   return peak;
 }
-void allocator::reset_outside_peak() {
+void allocator::reset_out_of_arena_peak() {
   peak = live.load();
 }
 int64_t allocator::device_allocations() {

@@ -17,11 +17,11 @@ void begin_op(AllocationFrame& frame);
 void end_op();
 
 /// Returns the bytes from cudaMalloc that are not freed: workspaces of libraries, and allocations between ops.
-int64_t outside_now();
-/// outside_peak() returns the largest number of these bytes at one time while ops ran, since the last reset.
+int64_t out_of_arena_now();
+/// out_of_arena_peak() returns the largest number of these bytes at one time while ops ran, since the last reset.
 /// device_allocations() returns the number of calls of cudaMalloc at any time.
-int64_t outside_peak();
-void reset_outside_peak();
+int64_t out_of_arena_peak();
+void reset_out_of_arena_peak();
 int64_t device_allocations();
 
 }  // namespace plimsoll::cuda::allocator

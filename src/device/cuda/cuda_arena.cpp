@@ -46,7 +46,7 @@ CudaArena::CudaArena(int device, cudaStream_t stream, int64_t bytes, int64_t mos
   CUdeviceptr address = 0;
   if (driver().address_reserve(&address, static_cast<size_t>(reserved_), 0, 0, 0) != CUDA_SUCCESS)
     throw MemoryUnavailable(fmt::format("the device has no address space for an arena of {}", format_bytes(bytes)),
-                            bytes, MemoryUnavailable::Whose::device);
+                            bytes, MemoryUnavailable::Owner::device);
   data_ = reinterpret_cast<std::byte*>(address);
   try {
     grow(bytes);
@@ -82,7 +82,7 @@ void CudaArena::grow(int64_t bytes) {
   const auto refuse = [&](CUresult result) {
     throw MemoryUnavailable(
         fmt::format("the device has no memory for an arena of {} (CUDA error {})", format_bytes(bytes), int{result}),
-        bytes, MemoryUnavailable::Whose::device);
+        bytes, MemoryUnavailable::Owner::device);
   };
   if (const int64_t wanted = rounded(bytes, piece_); wanted > mapped_) {
     if (wanted > reserved_) refuse(CUDA_ERROR_OUT_OF_MEMORY);

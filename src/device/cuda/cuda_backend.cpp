@@ -136,10 +136,10 @@ class CudaBackend final : public Backend {
   c10::Device device() const override { return {c10::kCUDA, static_cast<c10::DeviceIndex>(device_)}; }
   c10::DispatchKeySet keys() const override { return c10::DispatchKeySet(c10::DispatchKey::CUDA); }
 
-  std::unique_ptr<Arena> take_arena(int64_t bytes, int64_t most) override {
+  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t most) override {
     return std::make_unique<CudaArena>(device_, stream_, bytes, most);
   }
-  std::unique_ptr<Arena> take_host_arena(int64_t bytes, int64_t most) override {
+  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t most) override {
     return std::make_unique<PinnedArena>(bytes, most);
   }
   Place place(Arena& arena, int64_t offset, int64_t bytes) const override {
@@ -166,9 +166,9 @@ class CudaBackend final : public Backend {
     return static_cast<int64_t>(free);
   }
   bool shares_host_memory() const override { return false; }
-  int64_t outside_peak() const override { return allocator::outside_peak() - library_bytes_ + *graph_bytes_; }
-  void reset_outside_peak() override { allocator::reset_outside_peak(); }
-  int64_t outside_allocations() const override { return allocator::device_allocations(); }
+  int64_t out_of_arena_peak() const override { return allocator::out_of_arena_peak() - library_bytes_ + *graph_bytes_; }
+  void reset_out_of_arena_peak() override { allocator::reset_out_of_arena_peak(); }
+  int64_t out_of_arena_allocations() const override { return allocator::device_allocations(); }
 
   at::Generator generator() const override { return at::globalContext().defaultGenerator(device()); }
 
@@ -190,9 +190,9 @@ class CudaBackend final : public Backend {
     require(cudaMemsetAsync(arena.data(), 0, static_cast<size_t>(arena.bytes()), stream_), "clearing the arena");
   }
 
-  void move_all(std::vector<ByteMove> moves) override {
-    move_by_copies(
-        std::move(moves),
+  void relocate(std::vector<Relocation> relocations) override {
+    relocate_by_copies(
+        std::move(relocations),
         [&](void* to, const std::byte* from, int64_t bytes) {
           staging_.read(static_cast<std::byte*>(to), from, bytes);
         },
@@ -201,7 +201,7 @@ class CudaBackend final : public Backend {
         });
     synchronize();  // the host's arena may be among the targets
   }
-  int64_t scratch_of_moves(int64_t bytes) const override { return bytes; }
+  int64_t relocation_scratch_bytes(int64_t bytes) const override { return bytes; }
   void synchronize() override { require(cudaStreamSynchronize(stream_), "a kernel failed"); }
   void synchronize_device() override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
@@ -255,7 +255,7 @@ class CudaBackend final : public Backend {
     if (taken) return;
     const c10::cuda::CUDAStreamGuard guard(stream_);
     const at::NoGradGuard no_grad;
-    const int64_t before = allocator::outside_now();
+    const int64_t before = allocator::out_of_arena_now();
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
       const auto options = at::TensorOptions().dtype(type).device(device());
       const at::Tensor a = at::empty({64, 64}, options).zero_(), bias = at::empty({64}, options).zero_();
@@ -265,7 +265,7 @@ class CudaBackend final : public Backend {
     synchronize();
     // The plan has these bytes once: workspaces of further threads are out of the arena, and are counted as such.
     int64_t none = 0;
-    library_bytes_.compare_exchange_strong(none, allocator::outside_now() - before);
+    library_bytes_.compare_exchange_strong(none, allocator::out_of_arena_now() - before);
     taken = true;
   }
 

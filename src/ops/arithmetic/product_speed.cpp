@@ -62,7 +62,7 @@ struct Work {
   std::function<void()> run;
   double flops;
   double* rate;
-  AgreedTries tries;
+  StableTiming tries;
 };
 
 void products_into(Tensor& out, Tensor& gradient, const Tensor& x, const Tensor& weight, bool blocks) {
@@ -91,14 +91,14 @@ bool measure(std::vector<Work>& all) {
   for (int round = 0; round < kMostRounds && !agreed && !is_over(); ++round) {
     agreed = true;
     for (Work& each : all) {
-      if (each.tries.agree()) continue;
+      if (each.tries.converged()) continue;
       if (!is_over()) each.tries.add(timed(each));
-      agreed = agreed && each.tries.agree();
+      agreed = agreed && each.tries.converged();
     }
   }
   double slowest = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < all.size(); ++i) {
-    const double seconds = all[i].tries.count() > 0 ? all[i].tries.least() : first[i];
+    const double seconds = all[i].tries.count() > 0 ? all[i].tries.shortest() : first[i];
     *all[i].rate = seconds > 0 ? all[i].flops / seconds : 0;
     if (seconds > 0) slowest = std::min(slowest, *all[i].rate);
   }

@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-int64_t most_model_bytes(const Plan& plan) {
+int64_t peak_model_bytes(const Plan& plan) {
   const Trace& trace = plan.trace;
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
   std::vector<int64_t> change(trace.ops.size() + 1, 0);

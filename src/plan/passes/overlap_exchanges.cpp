@@ -147,11 +147,11 @@ class SegmentOverlap {
     return !trace_.buffers[buffer].persistent && trace_.buffers[buffer].on_device();
   }
 
-  // Keeps the buffers of an op until let_go(): those of an exchange in progress, or of a deferred update.
+  // Keeps the buffers of an op until release(): those of an exchange in progress, or of a deferred update.
   void hold(const Op& op) {
     for (const BufferId buffer : buffers_of(op)) ++holders_[buffer];
   }
-  void let_go(const Op& op) {
+  void release(const Op& op) {
     for (const BufferId buffer : buffers_of(op)) {
       const auto found = holders_.find(buffer);
       if (--found->second > 0) continue;
@@ -192,7 +192,7 @@ class SegmentOverlap {
     pending_.pop_front();
     clock_ = std::max(clock_, first.done);
     ops_.push_back(wait_for(trace_, trace_.ops[first.index]));
-    let_go(trace_.ops[first.index]);
+    release(trace_.ops[first.index]);
   }
 
   void emit(int32_t index) {
@@ -224,7 +224,7 @@ class SegmentOverlap {
     for (const BufferId buffer : touched.read) deferred_reads_.erase(deferred_reads_.find(buffer));
     for (const BufferId buffer : touched.written) deferred_writes_.erase(deferred_writes_.find(buffer));
     emit(index);
-    let_go(trace_.ops[index]);
+    release(trace_.ops[index]);
   }
   void emit_ready_deferred() {
     while (!deferred_.empty() && !needs_pending(Touched(trace_.ops[deferred_.front()]))) emit_first_deferred();

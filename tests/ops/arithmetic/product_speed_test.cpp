@@ -11,7 +11,7 @@
 namespace plimsoll::ops {
 namespace {
 
-ProductSpeeds made_up() {
+ProductSpeeds fake() {
   ProductSpeeds speeds;
   speeds.of(DType::float32) = {80e9, 80e9, 30e9};
   speeds.of(DType::bfloat16) = {140e9, 70e9, 60e9};
@@ -20,15 +20,15 @@ ProductSpeeds made_up() {
 }
 
 TEST(ProductSpeed, AFileIsReadBackAndADamagedOneIsNothingKnown) {
-  const std::string text = products_text(made_up());
+  const std::string text = products_text(fake());
   const auto read = products_of(text);
   ASSERT_TRUE(read);
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
-    EXPECT_EQ(read->of(dtype).libtorch, made_up().of(dtype).libtorch);
-    EXPECT_EQ(read->of(dtype).blocks, made_up().of(dtype).blocks);
-    EXPECT_EQ(read->of(dtype).convolution, made_up().of(dtype).convolution);
+    EXPECT_EQ(read->of(dtype).libtorch, fake().of(dtype).libtorch);
+    EXPECT_EQ(read->of(dtype).blocks, fake().of(dtype).blocks);
+    EXPECT_EQ(read->of(dtype).convolution, fake().of(dtype).convolution);
   }
-  ProductSpeeds none = made_up();
+  ProductSpeeds none = fake();
   none.of(DType::float16).libtorch = 0;
   for (const std::string& damaged : {std::string(), std::string("[]"), std::string("{\"machine\": 3}"),
                                      text.substr(0, text.size() / 2), products_text(none)})
@@ -37,16 +37,16 @@ TEST(ProductSpeed, AFileIsReadBackAndADamagedOneIsNothingKnown) {
 
 TEST(ProductSpeed, AFileOfTriesThatDidNotAgreeHoldsForADay) {
   const int64_t day = 24 * 3600, now = 1'800'000'000;
-  const std::string text = products_text(made_up(), now + day);
+  const std::string text = products_text(fake(), now + day);
   EXPECT_TRUE(products_of(text, now));
   EXPECT_TRUE(products_of(text, now + day - 1));
   EXPECT_FALSE(products_of(text, now + day));
   EXPECT_FALSE(products_of(text, now - 1));  // the clock was set back
-  EXPECT_TRUE(products_of(products_text(made_up()), now + 1000 * day));
+  EXPECT_TRUE(products_of(products_text(fake()), now + 1000 * day));
 }
 
 TEST(ProductSpeed, AMaskedProcessorIsAnother) {
-  const std::string text = products_text(made_up()), name = machine_name();
+  const std::string text = products_text(fake()), name = machine_name();
   const char* const before = ::getenv("ONEDNN_MAX_CPU_ISA");
   const std::string kept = before ? before : "";
   ::setenv("ONEDNN_MAX_CPU_ISA", "SSE41", 1);
@@ -75,15 +75,15 @@ TEST(ProductSpeed, SlowProductsAreNotUsed) {
   EXPECT_EQ(relative_product_speed(DType::float32), 1);
 }
 
-TEST(AgreedTries, ASpikeIsNotBelieved) {
+TEST(StableTiming, ASpikeIsNotBelieved) {
   for (const std::vector<double>& tries : {std::vector<double>{693, 75.6, 76}, {75, 693, 80}, {700, 300, 75, 78}}) {
-    AgreedTries agreed;
+    StableTiming agreed;
     for (size_t i = 0; i < tries.size(); ++i) {
-      EXPECT_FALSE(agreed.agree()) << i;
+      EXPECT_FALSE(agreed.converged()) << i;
       agreed.add(tries[i]);
     }
-    EXPECT_TRUE(agreed.agree());
-    EXPECT_LE(agreed.least(), 76);
+    EXPECT_TRUE(agreed.converged());
+    EXPECT_LE(agreed.shortest(), 76);
   }
 }
 

@@ -25,14 +25,14 @@ TraceText step() {
 }
 
 TEST(ModelBytes, AreThoseOfParametersGradientsAndState) {
-  EXPECT_EQ(most_model_bytes(assign_offsets(step().trace, {})), 640 + 1280 + 640);
+  EXPECT_EQ(peak_model_bytes(assign_offsets(step().trace, {})), 640 + 1280 + 640);
 }
 
 TEST(ModelBytes, EachRoleCountsOnItsOwn) {
   for (const auto& [name, bytes] : {std::pair{"w", 1280 + 640}, {"m", 640 + 640}, {"g", 640 + 1280}}) {
     TraceText text = step();
     text.trace.buffers[text[name]].role = Role::temporary;
-    EXPECT_EQ(most_model_bytes(assign_offsets(text.trace, {})), bytes) << name;
+    EXPECT_EQ(peak_model_bytes(assign_offsets(text.trace, {})), bytes) << name;
   }
 }
 
@@ -40,7 +40,7 @@ TEST(ModelBytes, BuffersInHostMemoryDoNotCount) {
   TraceText text = step();
   text.trace.buffers[text["m"]].memory = Memory::host;
   text.trace.ops.back().on_host = true;
-  EXPECT_EQ(most_model_bytes(assign_offsets(text.trace, {})), 640 + 640);
+  EXPECT_EQ(peak_model_bytes(assign_offsets(text.trace, {})), 640 + 640);
 }
 
 // Two gradients that are not live together count once.
@@ -48,7 +48,7 @@ TEST(ModelBytes, AreThePeakNotTheSum) {
   TraceText text(
       "buffer x 64 persistent\nbuffer a 640\nbuffer b 1280\nmicro\nf - a = x\nf - c = a\nf - b = c\nf - d = b\n");
   for (const char* name : {"a", "b"}) text.trace.buffers[text[name]].role = Role::gradient;
-  EXPECT_EQ(most_model_bytes(assign_offsets(text.trace, {})), 1280);
+  EXPECT_EQ(peak_model_bytes(assign_offsets(text.trace, {})), 1280);
 }
 
 std::vector<std::string> labels(const std::vector<Resident>& residents) {
