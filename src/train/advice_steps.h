@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plimsoll/train_job.h"
-#include "train/advice_load.h"
+#include "train/peak_memory_model.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "train/plan_again.h"
+#include "train/replan.h"
 
 #include <fmt/format.h>
 

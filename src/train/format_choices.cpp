@@ -1,4 +1,4 @@
-#include "train/lean_choices.h"
+#include "train/format_choices.h"
 
 #include <algorithm>
 

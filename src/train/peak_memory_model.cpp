@@ -1,4 +1,4 @@
-#include "train/advice_load.h"
+#include "train/peak_memory_model.h"
 
 #include <set>
 #include <vector>
