@@ -265,7 +265,7 @@ Step gesture_ssm_step(const GestureSsmConfig& config, int64_t micro_batch_size, 
 ///   "tokens", "targets"  int64 [B, L]; targets are -100 for tokens outside the answer, which are not learned
 ///   "read_at"            float32 [B, L]: weight of the language model's state at each token in the query for the mask
 ///   "mask"               uint8 [B, S, S]
-///   kCounted
+///   kSampleMask
 /// Metric "dice": Dice of the masks of pixels with a probability above 1/2, mean over samples. The loss is always
 /// computed in float32. `config.llm.vocab_size` must be set. Throws UserError for sizes that do not divide each other
 /// as required, and for a loss without parts.
@@ -273,7 +273,7 @@ Step prompt_segmentation_step(const PromptSegmentationConfig& config, int64_t mi
 
 /// Returns the step of a model that reads video frames into a language model, which continues with a caption. Inputs
 /// for B clips: "frames", float32 [B, frames, 3, image_size, image_size], "tokens" and "targets", int64 [B,
-/// text_tokens] (targets of -100 are ignored), and kCounted. The loss is the nats of the captions' tokens over B x
+/// text_tokens] (targets of -100 are ignored), and kSampleMask. The loss is the nats of the captions' tokens over B x
 /// text_tokens; it does not depend on how a batch is cut into micro batches. Metrics: captions_right (greedy decoding
 /// writes the caption word for word), caption_tokens_right, caption_loss (nats a token). `config.llm.vocab_size` must
 /// be set. Throws UserError for sizes that do not divide each other as required.

@@ -25,7 +25,7 @@ class MeasureAllowance;
 struct Step;  // plimsoll/training.h
 
 /// A job's settings after the planner's choices.
-struct JobSettings {
+struct ResolvedSettings {
   int64_t vocab_size = 0;  ///< rows of the embedding
   Precision precision = Precision::fp32_true;
   StateDtype state_dtype = StateDtype::as_parameters;
@@ -37,11 +37,11 @@ struct JobSettings {
   int64_t devices = 1;  ///< devices, each with the micro batches above and its own plan like this one; effective batch:
                         ///< sequences() x devices
   /// Budget of the plan. `device` is empty if the job states none and the device's memory is not known. `host` is
-  /// already reduced by batches_ahead_bytes.
+  /// already reduced by prefetched_batch_bytes.
   Budget budget;
   int64_t parameters = 0;  ///< number of trainable values
   /// Bytes of host memory for micro batches that are prepared ahead; subtracted from the host budget.
-  int64_t batches_ahead_bytes = 0;
+  int64_t prefetched_batch_bytes = 0;
   CostModel cost;                           ///< rates by which times were predicted
   Strategy strategy = Strategy::automatic;  ///< part of the training state that each rank stores; automatic: one rank
   double whole_part = 0;                    ///< RankOptions::whole_part
@@ -56,11 +56,11 @@ struct JobSettings {
 };
 
 /// Returns the micro batches of a step of the first epoch as text: "4 x 8", or "4 x 2 + 2" if the last one is smaller.
-std::string micro_batches_in_words(const JobSettings& settings);
+std::string micro_batches_in_words(const ResolvedSettings& settings);
 
 /// A job with its settings and its plan.
 struct PlannedJob {
-  JobSettings settings;
+  ResolvedSettings settings;
   Plan plan;
   Trace recorded;                                      ///< recorded step before any pass
   std::shared_ptr<const MeasuredWorkspace> workspace;  ///< scratch of kernels that were run while the job was planned
@@ -74,7 +74,7 @@ struct PlannedJob {
 /// A device to plan for, with its budget.
 struct PlanTarget {
   std::string device = "cpu";  ///< device whose casts and scratch are planned: cpu | cuda | rocm | mps | xpu
-  bool here = true;            ///< true: a device of this machine, on which kernels can be run
+  bool is_local = true;        ///< true: a device of this machine, on which kernels can be run
   CostModel cost;              ///< rates of the device
   Budget budget;
   std::string budget_reason;  ///< reason for the size of the budget
@@ -92,7 +92,7 @@ struct PlanTarget {
   int64_t rank = 0;  ///< rank whose plan it is, if there are several; ranks differ only in their slices
   /// Connection with the other ranks, whose memory is planned; null: as between CPU ranks of one host.
   std::shared_ptr<Exchange> exchange;
-  std::string unknown;  ///< description of what a plan for this target leaves out; empty: nothing
+  std::string not_modeled;  ///< description of what a plan for this target leaves out; empty: nothing
   /// Number of ranks, instead of Job::devices; empty: that of the job. `budget` is that of each rank, and `cost` has
   /// the link for this number of ranks.
   std::optional<int64_t> devices;
@@ -118,8 +118,8 @@ PlanTarget target_of(const Job& job);
 Step step_of(const Job& job, int64_t micro_batch_size);
 
 /// Returns the options of a Training for the job. The budget is the stated one, an open precision becomes 32-true, and
-/// accumulation is on if a step may have more than one micro batch. Call pinned() first to fix the choices that are
-/// open.
+/// accumulation is on if a step may have more than one micro batch. Call resolved_job() first to fix the choices that
+/// are open.
 TrainingOptions options_of(const Job& job);
 
 /// Returns the micro batch sizes that the planner tries for a batch, ascending; the batch itself is the last. They are
@@ -162,22 +162,23 @@ struct ModelChangesProgress {
 /// A list of planned model changes.
 struct ModelChanges {
   std::vector<ModelChange> planned;  ///< planned changes, the unchanged job first
-  std::vector<std::string> left;     ///< overrides that were not planned
+  std::vector<std::string> untried;  ///< overrides that were not planned
 };
 
 /// Plans the unchanged job, then the job with one half and one quarter of each setting that its model's type lists; all
-/// halves before any quarter. `file` and `overrides` are the job's, as for read_job(); `as_it_is` is its plan. `go_on`
-/// is called before each change and each schedule. If it returns false, the changes planned so far are returned.
+/// halves before any quarter. `file` and `overrides` are the job's, as for read_job(); `base_plan` is its plan.
+/// `should_continue` is called before each change and each schedule. If it returns false, the changes planned so far
+/// are returned.
 ModelChanges model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                           const PlanTarget& target, const PlannedJob& as_it_is,
-                           const std::function<bool(const ModelChangesProgress&)>& go_on = {});
+                           const PlanTarget& target, const PlannedJob& base_plan,
+                           const std::function<bool(const ModelChangesProgress&)>& should_continue = {});
 
 /// Returns memory against step time: the best plans under `points` budgets, ascending. They range from the minimum
 /// budget to the smallest budget under which more memory makes no difference.
 std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points);
 
 /// Returns the job with its open choices set as in `settings`.
-Job pinned(Job job, const JobSettings& settings);
+Job resolved_job(Job job, const ResolvedSettings& settings);
 
 /// Times the ops of the job's step on this machine for later plans, and stores the times in the user's cache folder.
 /// Runs each distinct op a few times, separately, for at most `seconds` in total. Ops timed since `since` (Unix time,
@@ -226,9 +227,9 @@ struct Advice {
 };
 
 /// Returns the overrides as they are typed, quoted for a shell if needed.
-std::string change_of(const Advice& advice);
+std::string override_text(const Advice& advice);
 
-/// A report on the progress of changes_that_fit().
+/// A report on the progress of find_fitting_changes().
 struct AdviceProgress {
   int64_t planned = 0;    ///< changes planned so far
   int64_t found = 0;      ///< changes among them that fit
@@ -238,31 +239,33 @@ struct AdviceProgress {
 
 /// A set of limits for the search for changes that make a job fit.
 struct AdviceOptions {
-  size_t most = 4;  ///< number of changes to find
+  size_t max_changes = 4;  ///< number of changes to find
   /// Target with the device's own budget, if the job's budget is smaller. Removing the job's budget is then tried
   /// first.
   std::optional<PlanTarget> without_own_budget;
   /// Called before each change and each schedule; false ends the search with what it has. Empty: the search runs until
   /// it has found enough changes or tried all.
-  std::function<bool(const AdviceProgress&)> go_on;
+  std::function<bool(const AdviceProgress&)> should_continue;
 };
 
 /// A list of the changes that were found.
 struct AdviceSearch {
-  std::vector<Advice> found;      ///< found changes, those that reduce the model's quality least first
-  int64_t planned = 0;            ///< number of changes that were planned completely
-  std::vector<std::string> left;  ///< promising changes that were not planned, as they are typed, the most likely first
-  bool ended_early = false;       ///< true: go_on ended the search
+  std::vector<Advice> found;  ///< found changes, those that reduce the model's quality least first
+  int64_t planned = 0;        ///< number of changes that were planned completely
+  std::vector<std::string>
+      untried;               ///< promising changes that were not planned, as they are typed, the most likely first
+  bool ended_early = false;  ///< true: should_continue ended the search
 };
 
 /// Returns changes that make the job fit, those that reduce the model's quality least first. Their order: choices left
 /// to the planner, precision, weight dtype, optimizer state and gradient accumulators in fewer bits, quantized frozen
 /// weights, an adapter's rank, fewer or smaller samples, host memory, another optimizer, a smaller model; then pairs
-/// and triples of these. Candidates are estimated from the bytes of `as_it_is`, the job's plan, which does not fit.
+/// and triples of these. Candidates are estimated from the bytes of `base_plan`, the job's plan, which does not fit.
 /// Candidates are then planned, and only those that fit are returned. No returned change contains a part that another
 /// returned change does without. `file` and `overrides` are the job's, as for read_job(). Throws UserError as
 /// plan_job() does for the job itself.
-AdviceSearch changes_that_fit(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                              const PlanTarget& target, const PlannedJob& as_it_is, const AdviceOptions& options = {});
+AdviceSearch find_fitting_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                                  const PlanTarget& target, const PlannedJob& base_plan,
+                                  const AdviceOptions& options = {});
 
 }  // namespace plimsoll

@@ -61,12 +61,12 @@ class TrainObserver {
   virtual void evaluated(int64_t step, double loss) {}
   /// The metrics on the evaluation data after `step`, by name.
   virtual void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {}
-  virtual void left_out(const std::string& what) {}  ///< a sample cannot be read (`data.skip_bad`)
+  virtual void sample_skipped(const std::string& what) {}  ///< a sample cannot be read (`data.skip_bad`)
   /// A checkpoint was written after `step`.
   virtual void saved(const std::string& checkpoint, int64_t step) {}
   virtual void starting() {}  ///< everything is prepared: from now on request_stop() ends the run after a step
   /// The metrics cannot be written, for the first time. The run continues and tries again with the next line.
-  virtual void metrics_refused(const std::string& why) {}
+  virtual void metrics_write_failed(const std::string& why) {}
 };
 
 /// A summary of a training run.

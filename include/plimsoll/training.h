@@ -71,7 +71,7 @@ struct Step {
 
 /// Name of the input, float32 [B], that says which samples count. 1: the sample counts; 0: it only fills up the last
 /// micro batch of an evaluation. The step weights its loss and sums by it.
-inline constexpr const char* kCounted = "counted";
+inline constexpr const char* kSampleMask = "counted";
 
 /// Records a training step without running it. Segments: initialize and micro; as the options require, accumulate,
 /// remainder, update and evaluate. Throws UserError with operator and module for a call that cannot be recorded.

@@ -4,12 +4,12 @@
 
 namespace plimsoll::cli {
 
-int64_t effective_batch_of(const JobSettings& settings) {
+int64_t effective_batch_of(const ResolvedSettings& settings) {
   return settings.sequences(settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second) *
          settings.devices;
 }
 
-std::string effective_batch_in_words(const JobSettings& settings) {
+std::string effective_batch_in_words(const ResolvedSettings& settings) {
   std::string text =
       fmt::format("effective batch {}: micro batch {}", effective_batch_of(settings), micro_batches_in_words(settings));
   if (settings.devices > 1) text += fmt::format(" x {} devices", settings.devices);

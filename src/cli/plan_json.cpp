@@ -12,12 +12,12 @@ Json schedule_json(const AccumulationSchedule& schedule) {
 
 }  // namespace
 
-int64_t first_accumulation(const JobSettings& settings) {
+int64_t first_accumulation(const ResolvedSettings& settings) {
   return settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
 }
 
 Json choices_json(const PlannedJob& planned) {
-  const JobSettings& settings = planned.settings;
+  const ResolvedSettings& settings = planned.settings;
   return {{"micro_batch_size", settings.micro_batch_size},
           {"gradient_accumulation_steps", schedule_json(settings.accumulation)},
           {"last_micro_batch", settings.last_micro_batch > 0 ? settings.last_micro_batch : settings.micro_batch_size},

@@ -154,7 +154,7 @@ model::FmriOutputs outputs_of(torch::nn::Module& module, const StepInputs& input
 
 Evaluation evaluation_of(torch::nn::Module& module, const StepInputs& inputs) {
   const model::FmriOutputs outputs = outputs_of(module, inputs);
-  const at::Tensor counted = inputs[kCounted].to(at::kFloat);
+  const at::Tensor counted = inputs[kSampleMask].to(at::kFloat);
   Evaluation evaluation{model::counted_mean(outputs.loss, counted), {{kSamples, counted.sum()}}};
   for (const auto& [name, part] : outputs.parts) evaluation.sums.emplace_back(name, (part * counted).sum());
   if (!outputs.predicted.defined()) return evaluation;
@@ -205,9 +205,9 @@ Step fmri_autoencoder_step(const FmriAutoencoderConfig& config, int64_t micro_ba
                  {"mel", {batch, config.audio_frames, config.audio_mels}, c10::kFloat},
                  {"words", {batch, config.text_tokens, config.text_features}, c10::kFloat},
                  {"voxels", {batch, config.voxels}, c10::kFloat},
-                 {kCounted, {batch}, c10::kFloat}};
+                 {kSampleMask, {batch}, c10::kFloat}};
   step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
-    return model::counted_mean(outputs_of(module, inputs).loss, inputs[kCounted].to(at::kFloat));
+    return model::counted_mean(outputs_of(module, inputs).loss, inputs[kSampleMask].to(at::kFloat));
   };
   step.evaluation = evaluation_of;
   step.metrics = metrics_of;

@@ -69,7 +69,7 @@ struct Answer {
 Answer answer_of(torch::nn::Module& module, const StepInputs& inputs, bool wants_right) {
   at::Tensor logits = static_cast<model::GestureSsmImpl&>(module).forward(inputs["vectors"]);
   if (logits.scalar_type() != at::kDouble) logits = logits.to(at::kFloat);
-  const at::Tensor labels = inputs["labels"], counted = inputs[kCounted].to(logits.scalar_type());
+  const at::Tensor labels = inputs["labels"], counted = inputs[kSampleMask].to(logits.scalar_type());
   const at::Tensor likely = at::log_softmax(logits, -1).gather(1, labels.unsqueeze(1)).squeeze(1);
   Answer answer;
   answer.counted = counted.sum();
@@ -86,7 +86,7 @@ Step gesture_ssm_step(const GestureSsmConfig& config, int64_t micro_batch_size, 
   step.model = [config] { return std::make_shared<model::GestureSsmImpl>(config); };
   step.inputs = {{"vectors", {micro_batch_size, vectors, config.channels + 1}, c10::kFloat},
                  {"labels", {micro_batch_size}, c10::kLong, config.num_classes},
-                 {kCounted, {micro_batch_size}, c10::kFloat}};
+                 {kSampleMask, {micro_batch_size}, c10::kFloat}};
   step.loss = [](torch::nn::Module& module, const StepInputs& inputs) { return answer_of(module, inputs, false).loss; };
   step.evaluation = [](torch::nn::Module& module, const StepInputs& inputs) {
     const Answer answer = answer_of(module, inputs, true);

@@ -99,11 +99,11 @@ namespace {
 
 Evaluation evaluation_of(PromptSegmentationImpl& model, const StepInputs& inputs) {
   const Segmented got = model.forward(inputs["image"], inputs["tokens"], inputs["read_at"]);
-  const at::Tensor counts = inputs[kCounted].to(at::kFloat), wanted = inputs["mask"].to(at::kFloat);
+  const at::Tensor counts = inputs[kSampleMask].to(at::kFloat), wanted = inputs["mask"].to(at::kFloat);
   const at::Tensor found = got.logits.gt(0).to(at::kFloat);
   // Every sample's structure is in its picture: only random masks may be empty.
   const at::Tensor dice = area(found * wanted) * 2 / (area(found) + area(wanted)).clamp_min(1);
-  return {model.loss_of(got, inputs["mask"], inputs["targets"], inputs[kCounted]),
+  return {model.loss_of(got, inputs["mask"], inputs["targets"], inputs[kSampleMask]),
           {{"dice", (dice * counts).sum()}, {"samples", counts.sum()}}};
 }
 
@@ -129,11 +129,11 @@ Step prompt_segmentation_step(const PromptSegmentationConfig& config, int64_t mi
                  {"targets", {batch, length}, c10::kLong, checked.llm.vocab_size},
                  {"read_at", {batch, length}, c10::kFloat},
                  {"mask", {batch, size, size}, c10::kByte, 2},
-                 {kCounted, {batch}, c10::kFloat}};
+                 {kSampleMask, {batch}, c10::kFloat}};
   step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
     auto& model = static_cast<model::PromptSegmentationImpl&>(module);
     return model.loss_of(model.forward(inputs["image"], inputs["tokens"], inputs["read_at"]), inputs["mask"],
-                         inputs["targets"], inputs[kCounted]);
+                         inputs["targets"], inputs[kSampleMask]);
   };
   step.evaluation = [](torch::nn::Module& module, const StepInputs& inputs) {
     return model::evaluation_of(static_cast<model::PromptSegmentationImpl&>(module), inputs);

@@ -121,7 +121,7 @@ namespace {
 
 /// Returns the targets; those of padding rows are ignored.
 at::Tensor counted_targets(const StepInputs& inputs) {
-  const at::Tensor counts = inputs[kCounted].to(at::kLong).unsqueeze(1);
+  const at::Tensor counts = inputs[kSampleMask].to(at::kLong).unsqueeze(1);
   return inputs["targets"] * counts + (counts - 1) * -kIgnored;
 }
 
@@ -141,7 +141,7 @@ CaptionLoss caption_loss(VideoLlmImpl& model, const StepInputs& inputs) {
   result.targets = counted_targets(inputs);
   result.tokens = result.targets.ne(kIgnored).to(at::kFloat).sum();
   result.nats = model.llm().loss_of(result.hidden, result.targets) * result.tokens;
-  result.loss = result.nats / (inputs[kCounted].to(at::kFloat).sum() * static_cast<double>(result.targets.size(1)));
+  result.loss = result.nats / (inputs[kSampleMask].to(at::kFloat).sum() * static_cast<double>(result.targets.size(1)));
   return result;
 }
 
@@ -153,7 +153,7 @@ Evaluation evaluate(VideoLlmImpl& model, const StepInputs& inputs) {
     said.push_back(at::linear(loss.hidden.select(0, i), model.llm().head()).argmax(-1));
   const at::Tensor right = at::stack(said).eq(loss.targets).to(at::kFloat).sum(1);
   const at::Tensor all = loss.targets.ne(kIgnored).to(at::kFloat).sum(1);
-  const at::Tensor counts = inputs[kCounted].to(at::kFloat);
+  const at::Tensor counts = inputs[kSampleMask].to(at::kFloat);
   return {loss.loss,
           {{"nats", loss.nats},
            {"tokens", loss.tokens},
@@ -179,7 +179,7 @@ Step video_llm_step(const VideoLlmConfig& config, int64_t frames, int64_t text_t
   step.inputs = {{"frames", {batch, frames, model::kFrameChannels, side, side}, c10::kFloat},
                  {"tokens", {batch, text_tokens}, c10::kLong, words},
                  {"targets", {batch, text_tokens}, c10::kLong, words},
-                 {kCounted, {batch}, c10::kFloat}};
+                 {kSampleMask, {batch}, c10::kFloat}};
   step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
     return model::caption_loss(static_cast<model::VideoLlmImpl&>(module), inputs).loss;
   };

@@ -9,9 +9,8 @@
 #include "plan/offload/offload_search.h"
 
 namespace plimsoll {
-OffloadPlanner::OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants,
-                               const KeptValues* pinned)
-    : options_(builder.options()), builder_(builder), variants_(variants), pinned_(pinned) {
+OffloadPlanner::OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* fixed)
+    : options_(builder.options()), builder_(builder), variants_(variants), fixed_(fixed) {
   const int kinds = variants_.candidates().kinds();
   // Offloading the most leaves the fewest bytes on the device, except for losses of placement. Small steps therefore
   // also try less.
@@ -19,7 +18,7 @@ OffloadPlanner::OffloadPlanner(const ScheduleBuilder& builder, const OffloadVari
     for (const bool on_host : {false, true}) {
       if (on_host && options_.cost.host_bytes <= 0) continue;
       for (const bool by_value : {true, false}) {
-        if (by_value ? pinned_ != nullptr : !pinned_ && !blocks_need_less_memory(fraction)) continue;
+        if (by_value ? fixed_ != nullptr : !fixed_ && !blocks_need_less_memory(fraction)) continue;
         auto plan = min_memory_plan_with(fraction, on_host, by_value);
         if (!plan) continue;
         if (by_value) min_peak_by_value_ = std::min(min_peak_by_value_, plan->peak_bytes);
@@ -42,7 +41,7 @@ std::optional<Plan> OffloadPlanner::min_memory_plan_with(double fraction, bool h
     const OffloadVariant& variant = variants_.at(fraction, room);
     const int64_t rest = room - variant.assignment.host;
     const OffloadSolution solution = by_value ? variant.offload_search->min_memory_by_value(rest)
-                                              : variant.offload_search->min_memory_solution(rest, pinned_);
+                                              : variant.offload_search->min_memory_solution(rest, fixed_);
     Plan plan = builder_.build(variant, solution, host_updates, 0);
     const int64_t over = plan.host_bytes - options_.budget.host;
     if (over <= 0) return plan;
@@ -72,7 +71,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   const bool by_value = budget >= min_peak_by_value_;
   const auto min_peak = [&](const OffloadVariant& each) {
     return by_value ? each.offload_search->min_memory_by_value(options_.budget.host).peak
-                    : each.offload_search->min_memory_solution(options_.budget.host, pinned_).peak;
+                    : each.offload_search->min_memory_solution(options_.budget.host, fixed_).peak;
   };
   int64_t lost = 0;  // bytes that placement took in addition to the live bytes of the last part that was tried
   std::set<std::vector<Memory>> tried;
@@ -85,7 +84,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
     int64_t limit = large && variant.assignment.used_by_micro_batches ? all - lost : all;
     int64_t host = options_.budget.host - variant.assignment.host;
     for (int attempt = 0; attempt < options_.solver.max_placement_attempts; ++attempt) {
-      const auto solution = variant.offload_search->cheapest(limit, std::max<int64_t>(host, 0), pinned_, by_value);
+      const auto solution = variant.offload_search->cheapest(limit, std::max<int64_t>(host, 0), fixed_, by_value);
       if (!solution && limit == all - lost && limit < all) {
         limit = all;
         continue;
@@ -142,7 +141,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   }
   consider(*min_memory_plan_);
   if (!fits(best)) return *min_memory_plan_;
-  if (pinned_) return best;  // no bound is known for fixed kept values
+  if (fixed_) return best;  // no bound is known for fixed kept values
   const OffloadVariant& most = variants_.at(kinds, std::numeric_limits<int64_t>::max() / 4);
   best.time.recompute_lower_bound = std::min(
       best.time.recompute + best.time.offload,

@@ -15,8 +15,8 @@ namespace plimsoll {
 /// A planner that offloads buffers of one step.
 class OffloadPlanner {
  public:
-  /// Keeps references to all arguments. `pinned`: the kept values are fixed; null: they are chosen as well.
-  OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* pinned);
+  /// Keeps references to all arguments. `fixed`: the kept values are fixed; null: they are chosen as well.
+  OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* fixed);
 
   /// Returns the plan with the smallest peak on the device; nullopt: even that plan does not fit into host memory and
   /// disk.
@@ -36,7 +36,7 @@ class OffloadPlanner {
   const PlanOptions& options_;
   const ScheduleBuilder& builder_;
   const OffloadVariants& variants_;
-  const KeptValues* const pinned_;
+  const KeptValues* const fixed_;
   std::optional<Plan> min_memory_plan_;
   int64_t min_peak_by_value_ =
       std::numeric_limits<int64_t>::max();  // peak of the best plan without block checkpointing

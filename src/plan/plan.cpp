@@ -127,9 +127,9 @@ struct Planner::Impl {
   /// on the host.
   double step_seconds_lower_bound() const {
     if (!search) return builder.step_seconds(builder.build_as_recorded());
-    const bool pinned = options.gradient_checkpointing != Choice::automatic;
-    return (pinned ? fixed_strategy(options.gradient_checkpointing).step_seconds_lower_bound()
-                   : serial_step_seconds_lower_bound()) -
+    const bool fixed = options.gradient_checkpointing != Choice::automatic;
+    return (fixed ? fixed_strategy(options.gradient_checkpointing).step_seconds_lower_bound()
+                  : serial_step_seconds_lower_bound()) -
            builder.overlap_seconds_saved();
   }
 
@@ -194,9 +194,9 @@ struct Planner::Impl {
       best.reasons.insert(best.reasons.begin(),
                           recompute_reason(best, builder.fits(best, budget), keep_all_peak(), budget));
     } else {
-      const FixedStrategy& pinned = fixed_strategy(options.gradient_checkpointing);
-      best = pinned.plan(budget);
-      best.reasons.insert(best.reasons.begin(), pinned_reason(options, pinned.without_offload()));
+      const FixedStrategy& strategy = fixed_strategy(options.gradient_checkpointing);
+      best = strategy.plan(budget);
+      best.reasons.insert(best.reasons.begin(), fixed_reason(options, strategy.without_offload()));
     }
     best.minimum_budget_bytes = minimum();
     return best;
@@ -331,9 +331,9 @@ Planner::Planner(const Trace& trace, const PlanOptions& options) {
   if (options.update_in_backward == Choice::on && !obstacle.empty())
     throw UserError("update_in_backward: on is not possible here: " + obstacle);
   const bool possible = wanted && obstacle.empty();
-  const bool pinned = options.update_in_backward == Choice::on;
-  impl_ = std::make_unique<Impl>(trace, options, pinned);
-  if (possible && !pinned) in_backward_ = std::make_unique<Impl>(trace, options, true);
+  const bool fixed = options.update_in_backward == Choice::on;
+  impl_ = std::make_unique<Impl>(trace, options, fixed);
+  if (possible && !fixed) in_backward_ = std::make_unique<Impl>(trace, options, true);
 }
 Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;

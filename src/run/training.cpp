@@ -51,7 +51,7 @@ struct Training::Impl {
   }
 
   // Plans again with the measured scratch of kernels. `whose` names these kernels.
-  void make_plan_anew(const std::string& whose) {
+  void replan(const std::string& whose) {
     const int64_t before = plan.peak_bytes;
     plan = make_plan(recorded, with_measured(plan_options_of(options, backend), workspace));
     plan_change_text = fmt::format("kernels take scratch that was not planned: {} instead of {}{}",
@@ -99,7 +99,7 @@ struct Training::Impl {
     bool found_more = workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).found_more;
     if (exchange()) found_more = merge_workspaces(*exchange(), workspace, found_more);
     if (found_more) {
-      make_plan_anew("");
+      replan("");
       require_fit(" with the scratch that its kernels take");
       require_memory();
     }
@@ -305,7 +305,7 @@ struct Training::Impl {
     executor.reset();  // it refers to the plan
     if (profile) profile->forget_plan();
     const Plan before = std::move(plan);
-    make_plan_anew(whose);
+    replan(whose);
     require_fit(" with the scratch that its kernels turned out to take", whose);
     if (exchange()) require_same_exchanges(*exchange(), plan.trace);
     backend->reset_out_of_arena_peak();

@@ -21,16 +21,16 @@ namespace {
 constexpr double kLikely = 1.05, kPossible = 1.5;
 constexpr size_t kMostSteps = 3;  // steps of one change
 // Host memory costs time in every step: more than rounding does, less than smaller samples do.
-constexpr double kHostMemoryPrice = 2.2;
-constexpr size_t kMostLeft = 20;
+constexpr double kHostMemoryCost = 2.2;
+constexpr size_t kMaxUntried = 20;
 constexpr size_t kLargeTraceOps = 1500;
 
 struct Trial {
-  std::vector<const AdviceStep*> steps;  // by family
-  std::vector<std::string> more;         // overrides in addition to those of the steps
-  std::string meaning;                   // meaning of `more`
-  bool freed = false;                    // true: with the choices that are left to the planner
-  double price = 0, estimate = 0;        // cost, and estimated bytes
+  std::vector<const AdviceStep*> steps;   // by family
+  std::vector<std::string> more;          // overrides in addition to those of the steps
+  std::string meaning;                    // meaning of `more`
+  bool unpinned = false;                  // true: with the choices that are left to the planner
+  double quality_cost = 0, estimate = 0;  // cost, and estimated bytes
   bool tried = false;
 
   std::vector<std::string> overrides() const {
@@ -47,19 +47,19 @@ struct Trial {
   }
   // Returns true if this trial has all kinds of changes of `other`, and maybe more: it is of no interest if the other
   // one fits.
-  bool holds(const Trial& other) const {
+  bool includes(const Trial& other) const {
     const auto has = [&](const AdviceStep* step) {
       return std::ranges::any_of(steps, [&](const AdviceStep* own) { return own->family == step->family; });
     };
-    return (freed || !other.freed) && std::ranges::all_of(other.steps, has);
+    return (unpinned || !other.unpinned) && std::ranges::all_of(other.steps, has);
   }
 };
 
 class Finder {
  public:
   Finder(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
-         const PlannedJob& as_it_is, const AdviceOptions& options)
-      : file_(file), overrides_(overrides), target_(target), as_it_is_(as_it_is), options_(options) {
+         const PlannedJob& base_plan, const AdviceOptions& options)
+      : file_(file), overrides_(overrides), target_(target), base_plan_(base_plan), options_(options) {
     target_.minimize_step_time = false;  // the question is only whether a job fits
     // Faster precisions are not searched either.
     target_.has_stale_op_times = false;
@@ -68,25 +68,26 @@ class Finder {
 
   AdviceSearch run() {
     const Job job = read_job(file_, overrides_);
-    AdviceLoad load = load_of(as_it_is_, decoder_layers_of(job)), freed_load = load;
-    const std::vector<AdviceStep> freeing = freeing_steps(job), steps = allowed(advice_steps(job, load, target_));
+    PeakMemoryModel memory = peak_memory_of(base_plan_, decoder_layers_of(job)), unpinned_memory = memory;
+    const std::vector<AdviceStep> unpinning = unpinning_steps(job), steps = allowed(advice_steps(job, memory, target_));
     std::vector<Trial> trials;
     bool searched = false;  // true: only better times of the found changes remain
     try {
       try_without_own_budget();
-      for (const AdviceStep& step : freeing) join(freeing_, step);
-      if (!freeing.empty() && !try_freed(freeing)) freed_load = load_of(*freest_, decoder_layers_of(job));
-      trials = trials_of(steps, load, freed_load);
+      for (const AdviceStep& step : unpinning) join(unpinned_choices_, step);
+      if (!unpinning.empty() && !try_unpinned(unpinning))
+        unpinned_memory = peak_memory_of(*unpinned_, decoder_layers_of(job));
+      trials = trials_of(steps, memory, unpinned_memory);
       const double budget = static_cast<double>(target_.budget.device.value_or(0));
       // Host memory is tried too, unless smaller changes have filled the list. For a large step, each change takes
       // seconds to plan. A search that may end soon then begins with the change that most probably fits and keeps the
       // model.
-      const bool large = as_it_is_.recorded.ops.size() > kLargeTraceOps;
+      const bool large = base_plan_.recorded.ops.size() > kLargeTraceOps;
       if (large) try_host_memory(job);
-      try_all(trials, 0, kLikely * budget, options_.most - 1);
+      try_all(trials, 0, kLikely * budget, options_.max_changes - 1);
       if (!large) try_host_memory(job);
-      try_all(trials, 0, kLikely * budget, options_.most);
-      if (result_.found.empty()) try_all(trials, kLikely * budget, kPossible * budget, options_.most);
+      try_all(trials, 0, kLikely * budget, options_.max_changes);
+      if (result_.found.empty()) try_all(trials, kLikely * budget, kPossible * budget, options_.max_changes);
       searched = true;
       refine();
     } catch (const SearchStopped&) {  // the changes found so far are a valid result
@@ -96,7 +97,7 @@ class Finder {
     std::vector<size_t> order(found_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::ranges::stable_sort(order, [&](size_t a, size_t b) {
-      if (found_[a].price != found_[b].price) return found_[a].price < found_[b].price;
+      if (found_[a].quality_cost != found_[b].quality_cost) return found_[a].quality_cost < found_[b].quality_cost;
       return result_.found[a].step_seconds < result_.found[b].step_seconds;
     });
     AdviceSearch sorted = result_;
@@ -106,18 +107,18 @@ class Finder {
 
  private:
   // The choices that are left to the planner, as one part of a change.
-  struct Freeing {
+  struct UnpinnedChoices {
     std::vector<std::string> overrides;
     std::string meaning;
   };
 
-  static void join(Freeing& all, const AdviceStep& step) {
+  static void join(UnpinnedChoices& all, const AdviceStep& step) {
     all.overrides.insert(all.overrides.end(), step.overrides.begin(), step.overrides.end());
     all.meaning += (all.meaning.empty() ? "" : "; ") + step.meaning;
   }
 
-  void require_going_on() const {
-    if (options_.go_on && !options_.go_on(progress_)) throw SearchStopped();
+  void require_continue() const {
+    if (options_.should_continue && !options_.should_continue(progress_)) throw SearchStopped();
   }
 
   // Returns the job with a change; nullopt if the change contradicts the rest of the job.
@@ -144,11 +145,11 @@ class Finder {
     PlanTarget with = target;
     with.budget.host = job.budget.host;
     progress_.schedules = 0;
-    require_going_on();
+    require_continue();
     try {
       const auto on_schedule = [&] {
         ++progress_.schedules;
-        require_going_on();
+        require_continue();
       };
       return plan_job(job, with, on_schedule, on_fit);
     } catch (const UserError& error) {
@@ -182,14 +183,14 @@ class Finder {
   // Plans a change, and adds it to the result if it fits.
   std::optional<PlannedJob> attempt(Trial& trial) {
     const std::vector<std::string> change = trial.overrides();
-    progress_.change = change_of({change});
+    progress_.change = override_text({change});
     const std::optional<Job> job = changed(change);
     const bool mixed = job && job->precision && is_mixed(*job->precision);
     const bool useless =
         !mixed && std::ranges::any_of(trial.steps, [](const AdviceStep* step) { return step->mixed_only; });
     std::optional<PlannedJob> planned;
     if (job && !useless) {
-      const int64_t micro_batch = trial.freed ? 1 : as_it_is_.settings.micro_batch_size;
+      const int64_t micro_batch = trial.unpinned ? 1 : base_plan_.settings.micro_batch_size;
       std::optional<int64_t> enough;  // bytes; known before any plan is
       try {
         planned = plan_of(with_micro_batch(*job, micro_batch), target_, [&](int64_t bytes) { enough = bytes; });
@@ -219,27 +220,27 @@ class Finder {
     progress_.planned = ++result_.planned;
     if (!planned || !planned->plan.fits) return;
     put(trial, *job, *planned);
-    found_.back().price = -1;
+    found_.back().quality_cost = -1;
     jobs_.back().reset();  // planned completely
   }
 
   // Tries changes that keep the mathematics: one choice if that is enough, or all of them. Returns true if one fits.
-  bool try_freed(const std::vector<AdviceStep>& freeing) {
+  bool try_unpinned(const std::vector<AdviceStep>& unpinning) {
     Trial all;
-    all.more = freeing_.overrides;
-    all.meaning = freeing_.meaning;
-    all.freed = true;
+    all.more = unpinned_choices_.overrides;
+    all.meaning = unpinned_choices_.meaning;
+    all.unpinned = true;
     // If the job with all choices open does not fit, none of the others does.
     const size_t place = found_.size();
-    freest_ = attempt(all);
-    const bool fits = freest_ && freest_->plan.fits;
-    if (!freest_) freest_ = as_it_is_;
-    if (!fits || freeing.size() < 2) return fits;
-    for (const AdviceStep& step : freeing) {
+    unpinned_ = attempt(all);
+    const bool fits = unpinned_ && unpinned_->plan.fits;
+    if (!unpinned_) unpinned_ = base_plan_;
+    if (!fits || unpinning.size() < 2) return fits;
+    for (const AdviceStep& step : unpinning) {
       Trial one;
       one.more = step.overrides;
       one.meaning = step.meaning;
-      one.freed = true;
+      one.unpinned = true;
       const auto planned = attempt(one);
       if (!planned || !planned->plan.fits) continue;
       // This choice alone suffices.
@@ -254,24 +255,24 @@ class Finder {
 
   // Returns single steps, and pairs and triples of different families, for the job as it is and with its choices left
   // to the planner.
-  std::vector<Trial> trials_of(const std::vector<AdviceStep>& steps, const AdviceLoad& load,
-                               const AdviceLoad& freed_load) const {
+  std::vector<Trial> trials_of(const std::vector<AdviceStep>& steps, const PeakMemoryModel& memory,
+                               const PeakMemoryModel& unpinned_memory) const {
     std::vector<Trial> trials;
     std::vector<const AdviceStep*> chosen;
-    const auto add = [&](bool freed) {
+    const auto add = [&](bool unpinned) {
       Trial trial;
       trial.steps = chosen;
-      trial.freed = freed;
-      AdviceLoad after = freed ? freed_load : load;
+      trial.unpinned = unpinned;
+      PeakMemoryModel after = unpinned ? unpinned_memory : memory;
       for (const AdviceStep* step : chosen) {
         step->effect(after);
-        trial.price += step->price;
+        trial.quality_cost += step->quality_cost;
       }
       trial.estimate = after.total();
-      if (freed) {
-        trial.more = freeing_.overrides;
-        trial.meaning = freeing_.meaning;
-        trial.price += 0.01;
+      if (unpinned) {
+        trial.more = unpinned_choices_.overrides;
+        trial.meaning = unpinned_choices_.meaning;
+        trial.quality_cost += 0.01;
       }
       trials.push_back(std::move(trial));
     };
@@ -280,19 +281,19 @@ class Finder {
         if (!chosen.empty() && chosen.back()->family == steps[i].family) continue;
         chosen.push_back(&steps[i]);
         add(false);
-        if (!freeing_.overrides.empty()) add(true);
+        if (!unpinned_choices_.overrides.empty()) add(true);
         if (chosen.size() < kMostSteps) self(self, i + 1);
         chosen.pop_back();
       }
     };
     extend(extend, 0);
-    std::ranges::stable_sort(trials, {}, [](const Trial& trial) { return trial.price; });
+    std::ranges::stable_sort(trials, {}, [](const Trial& trial) { return trial.quality_cost; });
     return trials;
   }
 
   bool known(const Trial& trial) const {
     return std::ranges::any_of(
-        found_, [&](const Trial& each) { return (each.more.empty() || each.freed) && trial.holds(each); });
+        found_, [&](const Trial& each) { return (each.more.empty() || each.unpinned) && trial.includes(each); });
   }
 
   void try_all(std::vector<Trial>& trials, double above, double most_bytes, size_t most) {
@@ -305,16 +306,16 @@ class Finder {
 
   // Tries host memory; not on the CPU, where it would be the same memory.
   void try_host_memory(const Job& job) {
-    if (target_.device == "cpu" || target_.cost.host_link <= 0 || result_.found.size() >= options_.most) return;
-    const int64_t missing = as_it_is_.plan.minimum_budget_bytes - target_.budget.device.value_or(0);
+    if (target_.device == "cpu" || target_.cost.host_link <= 0 || result_.found.size() >= options_.max_changes) return;
+    const int64_t missing = base_plan_.plan.minimum_budget_bytes - target_.budget.device.value_or(0);
     for (int64_t bytes = 8 * GiB; bytes <= 512 * GiB; bytes *= 4) {
       if (bytes <= job.budget.host || bytes < missing) continue;
       Trial trial;
       trial.more = {fmt::format("host_memory_budget={}GiB", bytes / GiB)};
-      trial.more.insert(trial.more.end(), freeing_.overrides.begin(), freeing_.overrides.end());
+      trial.more.insert(trial.more.end(), unpinned_choices_.overrides.begin(), unpinned_choices_.overrides.end());
       trial.meaning = fmt::format("up to {} of host memory in addition", format_bytes(bytes));
-      if (!freeing_.meaning.empty()) trial.meaning += "; " + freeing_.meaning;
-      trial.price = kHostMemoryPrice;
+      if (!unpinned_choices_.meaning.empty()) trial.meaning += "; " + unpinned_choices_.meaning;
+      trial.quality_cost = kHostMemoryCost;
       const auto planned = attempt(trial);
       if (planned && planned->plan.fits) return;
     }
@@ -326,7 +327,7 @@ class Finder {
     for (size_t i = 0; i < found_.size(); ++i) {
       if (!jobs_[i] || jobs_[i]->micro_batch_size) continue;
       Advice& advice = result_.found[i];
-      progress_.change = change_of(advice);
+      progress_.change = override_text(advice);
       const auto planned = plan_of(*jobs_[i], target_);
       if (!planned || !planned->plan.fits || planned->step_seconds >= advice.step_seconds) continue;
       advice.peak_bytes = planned->plan.peak_bytes;
@@ -337,23 +338,23 @@ class Finder {
 
   // Adds the likeliest changes that were not planned to the result.
   void leave(const std::vector<Trial>& trials) {
-    if (result_.found.size() >= options_.most) return;
+    if (result_.found.size() >= options_.max_changes) return;
     const double budget = static_cast<double>(target_.budget.device.value_or(0));
     for (const double most : {kLikely * budget, result_.found.empty() ? kPossible * budget : 0})
       for (const Trial& trial : trials) {
-        if (trial.tried || trial.estimate > most || known(trial) || result_.left.size() >= kMostLeft) continue;
-        const std::string change = change_of({trial.overrides()});
-        if (std::ranges::find(result_.left, change) == result_.left.end()) result_.left.push_back(change);
+        if (trial.tried || trial.estimate > most || known(trial) || result_.untried.size() >= kMaxUntried) continue;
+        const std::string change = override_text({trial.overrides()});
+        if (std::ranges::find(result_.untried, change) == result_.untried.end()) result_.untried.push_back(change);
       }
   }
 
   const std::filesystem::path file_;
   const std::vector<std::string> overrides_;
   PlanTarget target_;
-  const PlannedJob& as_it_is_;
+  const PlannedJob& base_plan_;
   const AdviceOptions& options_;
-  Freeing freeing_;
-  std::optional<PlannedJob> freest_;  // the job with all choices left to the planner
+  UnpinnedChoices unpinned_choices_;
+  std::optional<PlannedJob> unpinned_;  // the job with all choices left to the planner
   AdviceProgress progress_;
   AdviceSearch result_;
   std::vector<Trial> found_;              // by result_.found
@@ -371,15 +372,15 @@ std::string typed(const std::string& text) {
 
 }  // namespace
 
-std::string change_of(const Advice& advice) {
+std::string override_text(const Advice& advice) {
   std::string text;
   for (const std::string& each : advice.overrides) text += (text.empty() ? "" : " ") + typed(each);
   return text;
 }
 
-AdviceSearch changes_that_fit(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                              const PlanTarget& target, const PlannedJob& as_it_is, const AdviceOptions& options) {
-  return Finder(file, overrides, target, as_it_is, options).run();
+AdviceSearch find_fitting_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                                  const PlanTarget& target, const PlannedJob& base_plan, const AdviceOptions& options) {
+  return Finder(file, overrides, target, base_plan, options).run();
 }
 
 }  // namespace plimsoll

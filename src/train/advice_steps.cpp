@@ -17,7 +17,8 @@ constexpr int64_t kLeastRank = 4;
 
 class Steps {
  public:
-  Steps(const Job& job, const AdviceLoad& load, const PlanTarget& target) : job_(job), load_(load), target_(target) {}
+  Steps(const Job& job, const PeakMemoryModel& memory, const PlanTarget& target)
+      : job_(job), memory_(memory), target_(target) {}
 
   std::vector<AdviceStep> all() {
     precision();
@@ -33,10 +34,10 @@ class Steps {
   }
 
  private:
-  using Effect = std::function<void(AdviceLoad&)>;
+  using Effect = std::function<void(PeakMemoryModel&)>;
 
-  void add(std::vector<std::string> overrides, std::string meaning, double price, Effect effect) {
-    steps_.push_back({family_, std::move(overrides), std::move(meaning), price, std::move(effect)});
+  void add(std::vector<std::string> overrides, std::string meaning, double quality_cost, Effect effect) {
+    steps_.push_back({family_, std::move(overrides), std::move(meaning), quality_cost, std::move(effect)});
   }
 
   void precision() {
@@ -46,9 +47,9 @@ class Steps {
                // or this is the smallest
     const bool typed = job_.model.dtype.has_value();
     if (job_.precision == Precision::fp32_true) {
-      const Effect mixed = [=](AdviceLoad& load) {
-        load.activations *= 0.55;  // values that need precision stay in 32 bits
-        if (!typed) load.halve(&AdviceLoad::linear_wide, &AdviceLoad::linear_half);
+      const Effect mixed = [=](PeakMemoryModel& memory) {
+        memory.activations *= 0.55;  // values that need precision stay in 32 bits
+        if (!typed) memory.halve(&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half);
       };
       if (target_.bfloat16)
         add({"precision=bf16-mixed"}, "arithmetic in bfloat16, sums and weights in float32", 0.6, mixed);
@@ -58,47 +59,48 @@ class Steps {
     if (!target_.bfloat16) return;
     const bool wide = job_.precision == Precision::fp32_true;
     add({"precision=bf16-true"}, "weights, gradients and optimizer state in bfloat16 as well", 2.5,
-        [=](AdviceLoad& load) {
-          if (wide) load.activations *= 0.5;
-          load.halve(&AdviceLoad::linear_wide, &AdviceLoad::linear_half);
-          load.halve(&AdviceLoad::frozen_wide, &AdviceLoad::frozen_half);
-          load.halve(&AdviceLoad::trained_wide, &AdviceLoad::trained_half);
-          load.gradients /= 2;
-          load.state /= 2;
+        [=](PeakMemoryModel& memory) {
+          if (wide) memory.activations *= 0.5;
+          memory.halve(&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half);
+          memory.halve(&PeakMemoryModel::frozen_wide, &PeakMemoryModel::frozen_half);
+          memory.halve(&PeakMemoryModel::trained_wide, &PeakMemoryModel::trained_half);
+          memory.gradients /= 2;
+          memory.state /= 2;
         });
   }
 
   // Changes the type of the weights. Without mixed precision it is the type of all arithmetic.
   void weights() {
     ++family_;
-    if (!target_.bfloat16 || load_.parameters() <= 0) return;
-    const auto half = [](AdviceLoad& load) {
-      load.halve(&AdviceLoad::linear_wide, &AdviceLoad::linear_half);
-      load.halve(&AdviceLoad::frozen_wide, &AdviceLoad::frozen_half);
+    if (!target_.bfloat16 || memory_.parameters() <= 0) return;
+    const auto half = [](PeakMemoryModel& memory) {
+      memory.halve(&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half);
+      memory.halve(&PeakMemoryModel::frozen_wide, &PeakMemoryModel::frozen_half);
     };
-    const bool wide = load_.linear_wide + load_.frozen_wide + load_.trained_wide > 0;
+    const bool wide = memory_.linear_wide + memory_.frozen_wide + memory_.trained_wide > 0;
     if (!wide) return;
     if (job_.model.type == "video_llm" && job_.model.video_llm.llm_dtype != DType::bfloat16 && !job_.model.dtype) {
-      add({"model.llm.dtype=bfloat16"}, "the language model's weights in bfloat16", load_.trains_linear ? 1.5 : 0.4,
+      add({"model.llm.dtype=bfloat16"}, "the language model's weights in bfloat16", memory_.trains_linear ? 1.5 : 0.4,
           half);
       steps_.back().mixed_only = true;
     }
     if (job_.model.dtype == DType::bfloat16) return;
-    const bool trained = load_.trained_wide > 0, split = trained && job_.optimizer.weight_update != WeightUpdate::split;
+    const bool trained = memory_.trained_wide > 0,
+               split = trained && job_.optimizer.weight_update != WeightUpdate::split;
     std::vector<std::string> overrides = {"model.dtype=bfloat16"};
     if (split) overrides.emplace_back("optimizer.weight_update=split");
     add(std::move(overrides),
         trained ? "weights in bfloat16, trained ones with 16 more bits for updates" : "frozen weights in bfloat16", 0.6,
-        [=](AdviceLoad& load) {
-          half(load);
-          load.gradients /= 2;  // the 16 additional bits use what trained weights save
+        [=](PeakMemoryModel& memory) {
+          half(memory);
+          memory.gradients /= 2;  // the 16 additional bits use what trained weights save
         });
     steps_.back().mixed_only = true;
   }
 
   void state() {
     ++family_;
-    if (load_.state <= 0) return;
+    if (memory_.state <= 0) return;
     const StateDtype now = job_.optimizer.state_dtype;
     double bytes = 4;  // bytes of each value at present
     switch (now) {
@@ -106,7 +108,7 @@ class Steps {
       case StateDtype::bits4:
         return;
       case StateDtype::as_parameters:
-        bytes = load_.trained_wide > 0 ? 4 : 2;
+        bytes = memory_.trained_wide > 0 ? 4 : 2;
         break;
       case StateDtype::float32:
         break;
@@ -117,7 +119,7 @@ class Steps {
         bytes = 1.008;
         break;
     }
-    const auto shrunk = [=](double to) { return [=](AdviceLoad& load) { load.state *= to / bytes; }; };
+    const auto shrunk = [=](double to) { return [=](PeakMemoryModel& memory) { memory.state *= to / bytes; }; };
     if (now != StateDtype::bits8) add({"optimizer.state_dtype=8bit"}, "optimizer state in 8 bits", 0.7, shrunk(1.008));
     add({"optimizer.state_dtype=4bit"}, "optimizer state in 4 bits", 2, shrunk(0.516));
   }
@@ -129,16 +131,16 @@ class Steps {
             ? std::ranges::any_of(*job_.gradient_accumulation_steps, [](const auto& each) { return each.second > 1; })
             : *job_.batch_size > 1;
     const AccumulatorDtype now = job_.accumulator_dtype;
-    if (!accumulates || load_.gradients <= 0 || now == AccumulatorDtype::automatic || now == AccumulatorDtype::bits8)
+    if (!accumulates || memory_.gradients <= 0 || now == AccumulatorDtype::automatic || now == AccumulatorDtype::bits8)
       return;
-    const double bytes = now == AccumulatorDtype::bfloat16                                  ? 2
-                         : now == AccumulatorDtype::as_gradients && load_.trained_wide <= 0 ? 2
-                                                                                            : 4;
+    const double bytes = now == AccumulatorDtype::bfloat16                                    ? 2
+                         : now == AccumulatorDtype::as_gradients && memory_.trained_wide <= 0 ? 2
+                                                                                              : 4;
     if (bytes > 2)
       add({"gradient_accumulation_dtype=bfloat16"}, "gradient accumulators in bfloat16", 0.7,
-          [=](AdviceLoad& load) { load.gradients *= 2 / bytes; });
+          [=](PeakMemoryModel& memory) { memory.gradients *= 2 / bytes; });
     add({"gradient_accumulation_dtype=8bit"}, "gradient accumulators in 8 bits", 1,
-        [=](AdviceLoad& load) { load.gradients *= 1.008 / bytes; });
+        [=](PeakMemoryModel& memory) { memory.gradients *= 1.008 / bytes; });
   }
 
   // Quantizes frozen weights of linear layers in blocks of few bits.
@@ -146,7 +148,7 @@ class Steps {
     ++family_;
     const QuantizeConfig& now = job_.fine_tuning.quantize;
     if (!now.modules.empty()) {
-      const auto scale_rest = [](double share) { return [=](AdviceLoad& load) { load.rest *= share; }; };
+      const auto scale_rest = [](double share) { return [=](PeakMemoryModel& memory) { memory.rest *= share; }; };
       if (now.format != "nf4")
         add({"quantize.format=nf4"}, "the blocks' weights in 4 bits instead of 8", 0.8, scale_rest(0.6));
       else if (!now.double_scales)
@@ -157,36 +159,37 @@ class Steps {
       return;
     }
     const std::string layers = decoder_layers_of(job_);
-    if (layers.empty() || load_.trains_linear || load_.linear_wide + load_.linear_half <= 0) return;
+    if (layers.empty() || memory_.trains_linear || memory_.linear_wide + memory_.linear_half <= 0) return;
     const std::string modules = "quantize.modules=" + layers;
     const std::string whose = layers == "layers" ? "frozen weights" : "the language model's frozen weights";
-    add({modules, "quantize.format=int8"}, whose + " in 8 bits", 1.6, [](AdviceLoad& load) { load.quantize(8.5); });
-    add({modules}, whose + " in 4 bits (NF4)", 2, [](AdviceLoad& load) { load.quantize(4.5); });
+    add({modules, "quantize.format=int8"}, whose + " in 8 bits", 1.6,
+        [](PeakMemoryModel& memory) { memory.quantize(8.5); });
+    add({modules}, whose + " in 4 bits (NF4)", 2, [](PeakMemoryModel& memory) { memory.quantize(4.5); });
     add({modules, "quantize.double_scales=true"}, whose + " in 4 bits (NF4), the blocks' scales in 8", 2.1,
-        [](AdviceLoad& load) { load.quantize(4.13); });
+        [](PeakMemoryModel& memory) { memory.quantize(4.13); });
   }
 
   void rank() {
     ++family_;
     const LoraConfig& lora = job_.fine_tuning.lora;
     if (lora.modules.empty()) return;
-    double price = 1, share = 1;
-    for (int64_t rank = lora.rank / 2; rank >= kLeastRank; rank /= 2, price += 0.5) {
+    double quality_cost = 1, share = 1;
+    for (int64_t rank = lora.rank / 2; rank >= kLeastRank; rank /= 2, quality_cost += 0.5) {
       share /= 2;
-      add({fmt::format("lora.rank={}", rank)}, fmt::format("adapters of rank {} instead of {}", rank, lora.rank), price,
-          [=](AdviceLoad& load) {
-            load.trained_wide *= share;
-            load.trained_half *= share;
-            load.gradients *= share;
-            load.state *= share;
+      add({fmt::format("lora.rank={}", rank)}, fmt::format("adapters of rank {} instead of {}", rank, lora.rank),
+          quality_cost, [=](PeakMemoryModel& memory) {
+            memory.trained_wide *= share;
+            memory.trained_half *= share;
+            memory.gradients *= share;
+            memory.state *= share;
           });
     }
   }
 
   static Effect smaller_samples(double share) {
-    return [=](AdviceLoad& load) {
-      load.activations *= share;
-      load.inputs *= share;
+    return [=](PeakMemoryModel& memory) {
+      memory.activations *= share;
+      memory.inputs *= share;
     };
   }
 
@@ -221,9 +224,9 @@ class Steps {
 
   void optimizer() {
     ++family_;
-    if (load_.state <= 0 || (job_.optimizer.name != "adamw" && job_.optimizer.name != "lion")) return;
+    if (memory_.state <= 0 || (job_.optimizer.name != "adamw" && job_.optimizer.name != "lion")) return;
     add({"optimizer.name=adafactor"}, "an optimizer with almost no state", 3.2,
-        [](AdviceLoad& load) { load.state *= 0.02; });
+        [](PeakMemoryModel& memory) { memory.state *= 0.02; });
   }
 
   // Reduces the model. Existing weights fix its widths and layers.
@@ -237,26 +240,27 @@ class Steps {
       ++family_;
       const int64_t now = shrink.value(job_);
       int64_t last = now;
-      double price = 6;
+      double quality_cost = 6;
       for (const auto& [part, of] : {std::pair<int64_t, int64_t>{3, 4}, {1, 2}, {1, 4}, {1, 8}}) {
         const int64_t value = now * part / of / shrink.multiple * shrink.multiple;
         if (value < 1 || value >= last) continue;
         last = value;
         const double share = static_cast<double>(value) / static_cast<double>(now);
         add({fmt::format("{}={}", shrink.key, value)}, fmt::format("{}: {} instead of {}", shrink.meaning, value, now),
-            price, [=](AdviceLoad& load) {
-              for (double AdviceLoad::*each :
-                   {&AdviceLoad::linear_wide, &AdviceLoad::linear_half, &AdviceLoad::trained_wide,
-                    &AdviceLoad::trained_half, &AdviceLoad::gradients, &AdviceLoad::state, &AdviceLoad::activations})
-                load.*each *= share;
+            quality_cost, [=](PeakMemoryModel& memory) {
+              for (double PeakMemoryModel::*each :
+                   {&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half, &PeakMemoryModel::trained_wide,
+                    &PeakMemoryModel::trained_half, &PeakMemoryModel::gradients, &PeakMemoryModel::state,
+                    &PeakMemoryModel::activations})
+                memory.*each *= share;
             });
-        price += 1.5;
+        quality_cost += 1.5;
       }
     }
   }
 
   const Job& job_;
-  const AdviceLoad& load_;
+  const PeakMemoryModel& memory_;
   const PlanTarget& target_;
   int family_ = 0;
   std::vector<AdviceStep> steps_;
@@ -264,7 +268,7 @@ class Steps {
 
 }  // namespace
 
-std::vector<AdviceStep> freeing_steps(const Job& job) {
+std::vector<AdviceStep> unpinning_steps(const Job& job) {
   std::vector<AdviceStep> steps;
   const auto leave_open = [&](std::vector<std::string> overrides, std::string meaning) {
     steps.push_back({-1 - static_cast<int>(steps.size()), std::move(overrides), std::move(meaning), 0, {}});
@@ -294,8 +298,8 @@ std::vector<AdviceStep> freeing_steps(const Job& job) {
   return steps;
 }
 
-std::vector<AdviceStep> advice_steps(const Job& job, const AdviceLoad& load, const PlanTarget& target) {
-  return Steps(job, load, target).all();
+std::vector<AdviceStep> advice_steps(const Job& job, const PeakMemoryModel& memory, const PlanTarget& target) {
+  return Steps(job, memory, target).all();
 }
 
 std::string decoder_layers_of(const Job& job) {

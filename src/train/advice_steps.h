@@ -17,18 +17,18 @@ struct AdviceStep {
   std::string meaning;
   /// Cost in quality and, for equal quality, in time. Examples: 0.6 for rounding that a loss curve rarely shows, 3 for
   /// samples of half the size.
-  double price = 0;
-  std::function<void(AdviceLoad&)> effect;  ///< applied after those of lower families
-  bool mixed_only = false;                  ///< true: of no use without mixed precision
+  double quality_cost = 0;
+  std::function<void(PeakMemoryModel&)> effect;  ///< applied after those of lower families
+  bool mixed_only = false;                       ///< true: of no use without mixed precision
 };
 
 /// Returns, one by one, the choices that the job pins and that could be left to the planner. None of them changes the
 /// results of training. With all of them applied, the planner has all choices.
-std::vector<AdviceStep> freeing_steps(const Job& job);
+std::vector<AdviceStep> unpinning_steps(const Job& job);
 
 /// Returns the other possible changes of this job, by family and increasing cost. read_job decides whether a value is
 /// allowed.
-std::vector<AdviceStep> advice_steps(const Job& job, const AdviceLoad& load, const PlanTarget& target);
+std::vector<AdviceStep> advice_steps(const Job& job, const PeakMemoryModel& memory, const PlanTarget& target);
 
 /// Returns the module path of the layers of the job's decoder; empty: it has none.
 std::string decoder_layers_of(const Job& job);

@@ -143,10 +143,10 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     row.planned_disk_bytes = planned.plan.disk_bytes;
     row.predicted_step_seconds = planned.step_seconds;
     if (row.fits) {
-      Job pinned_job = pinned(rung.job, planned.settings);
-      pinned_job.budget.device = rung.job.budget.device;  // if it is open: the memory that is available when the row
-                                                          // begins
-      const TrainReport report = trained(pinned_job, planned);
+      Job resolved = resolved_job(rung.job, planned.settings);
+      resolved.budget.device = rung.job.budget.device;  // if it is open: the memory that is available when the row
+                                                        // begins
+      const TrainReport report = trained(resolved, planned);
       row.fits = report.fits;
       row.planned_peak_bytes = report.planned_peak_bytes;
       row.measured_peak_bytes = report.measured_peak_bytes;

@@ -4,7 +4,7 @@
 
 namespace plimsoll {
 
-bool leaves_formats_open(const Job& job) {
+bool has_open_formats(const Job& job) {
   return job.optimizer.state_dtype == StateDtype::automatic || job.optimizer.weight_update == WeightUpdate::automatic ||
          job.accumulator_dtype == AccumulatorDtype::automatic;
 }
@@ -18,18 +18,18 @@ bool never_accumulates(const Job& job) {
 
 }  // namespace
 
-std::vector<LeanChoice> lean_choices(const Job& job) {
+std::vector<FormatChoice> format_choices(const Job& job) {
   // The smallest effect on the loss curve comes first (docs/optimizers.md): state of 8 bits before the float32 with
   // bfloat16 weights, accumulators of 8 bits before state of 4.
   using S = StateDtype;
   using W = WeightUpdate;
   using A = AccumulatorDtype;
-  const std::vector<LeanChoice> ladder = {
+  const std::vector<FormatChoice> ladder = {
       {S::float32, W::split, A::float32},     {S::bits8, W::split, A::float32},    {S::bits8, W::split, A::bfloat16},
       {S::bits8, W::stochastic, A::bfloat16}, {S::bits8, W::stochastic, A::bits8}, {S::bits4, W::stochastic, A::bits8},
   };
-  std::vector<LeanChoice> choices;
-  for (LeanChoice each : ladder) {
+  std::vector<FormatChoice> choices;
+  for (FormatChoice each : ladder) {
     if (job.optimizer.state_dtype != S::automatic) each.state_dtype = job.optimizer.state_dtype;
     // A 16-bit remainder extends only bfloat16 to float32.
     if (job.model.dtype == DType::float16 && each.weight_update == W::split) each.weight_update = W::kahan;
@@ -51,14 +51,14 @@ std::vector<LeanChoice> lean_choices(const Job& job) {
   return choices;
 }
 
-Job with(Job job, const LeanChoice& choice) {
+Job with_formats(Job job, const FormatChoice& choice) {
   job.optimizer.state_dtype = choice.state_dtype;
   job.optimizer.weight_update = choice.weight_update;
   job.accumulator_dtype = choice.accumulator_dtype;
   return job;
 }
 
-std::string in_words(const Job& job, const LeanChoice& choice) {
+std::string in_words(const Job& job, const FormatChoice& choice) {
   std::string words;
   const auto add = [&](const char* key, std::string_view value) {
     words += (words.empty() ? "" : ", ") + std::string(key) + " " + std::string(value);

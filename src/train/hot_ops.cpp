@@ -121,7 +121,7 @@ class Groups {
 
 /// Returns the runs of each segment in a step of the first epoch, by name, as Training::step makes them. Segments that
 /// do not run are absent.
-std::vector<std::pair<std::string, int64_t>> segments_of_a_step(const Trace& trace, const JobSettings& settings) {
+std::vector<std::pair<std::string, int64_t>> segments_of_a_step(const Trace& trace, const ResolvedSettings& settings) {
   const int64_t count = settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
   const bool several = count > 1, in_last = several && trace.segment("last") != nullptr;
   const bool ragged = several && settings.last_micro_batch > 0;

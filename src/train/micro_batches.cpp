@@ -21,7 +21,8 @@ void add_counted(Batch& batch, int64_t samples) {
   std::vector<float> counts(static_cast<size_t>(batch.samples), 0.0f);
   std::fill_n(counts.begin(), samples, 1.0f);
   const auto* bytes = reinterpret_cast<const std::byte*>(counts.data());
-  batch.fields.push_back({kCounted, DType::float32, {batch.samples}, {bytes, bytes + counts.size() * sizeof(float)}});
+  batch.fields.push_back(
+      {kSampleMask, DType::float32, {batch.samples}, {bytes, bytes + counts.size() * sizeof(float)}});
 }
 
 /// Returns the targets, which can be set to "ignored"; nullptr if samples have none.
@@ -43,12 +44,12 @@ MicroBatch tensors_over(Batch& batch) {
 std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& inputs) {
   std::vector<SyntheticField> fields;
   for (const InputSpec& input : inputs)
-    if (input.name != kCounted)
+    if (input.name != kSampleMask)
       fields.push_back({input.name, dtype_of(input.dtype), {input.sizes.begin() + 1, input.sizes.end()}, input.values});
   return fields;
 }
 
-int64_t batches_ahead_bytes(const DataConfig& data, const std::vector<InputSpec>& inputs) {
+int64_t prefetched_batch_bytes(const DataConfig& data, const std::vector<InputSpec>& inputs) {
   int64_t bytes = 0;
   for (const InputSpec& input : inputs) {
     int64_t numbers = 1;
@@ -58,12 +59,13 @@ int64_t batches_ahead_bytes(const DataConfig& data, const std::vector<InputSpec>
   return (data.prefetch + 1) * bytes;  // one batch is the step's
 }
 
-int64_t less_batches_ahead(int64_t host_memory_budget, const DataConfig& data, const std::vector<InputSpec>& inputs) {
-  return std::max<int64_t>(0, host_memory_budget - batches_ahead_bytes(data, inputs));
+int64_t minus_prefetched_batches(int64_t host_memory_budget, const DataConfig& data,
+                                 const std::vector<InputSpec>& inputs) {
+  return std::max<int64_t>(0, host_memory_budget - prefetched_batch_bytes(data, inputs));
 }
 
-bool asks_what_counts(const std::vector<InputSpec>& inputs) {
-  return std::ranges::find(inputs, kCounted, &InputSpec::name) != inputs.end();
+bool uses_sample_mask(const std::vector<InputSpec>& inputs) {
+  return std::ranges::find(inputs, kSampleMask, &InputSpec::name) != inputs.end();
 }
 
 MicroBatches::MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress)

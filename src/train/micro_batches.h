@@ -30,17 +30,18 @@ MicroBatch tensors_over(Batch& batch);
 std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& inputs);
 
 /// Returns the bytes of host memory of micro batches that are prepared ahead, being prepared, or being read.
-int64_t batches_ahead_bytes(const DataConfig& data, const std::vector<InputSpec>& inputs);
+int64_t prefetched_batch_bytes(const DataConfig& data, const std::vector<InputSpec>& inputs);
 
-/// Returns a budget of host memory without the bytes of batches_ahead_bytes(); 0 if there is no budget.
-int64_t less_batches_ahead(int64_t host_memory_budget, const DataConfig& data, const std::vector<InputSpec>& inputs);
+/// Returns a budget of host memory without the bytes of prefetched_batch_bytes(); 0 if there is no budget.
+int64_t minus_prefetched_batches(int64_t host_memory_budget, const DataConfig& data,
+                                 const std::vector<InputSpec>& inputs);
 
-/// Returns true if the step has the input kCounted, the mask of samples that count.
-bool asks_what_counts(const std::vector<InputSpec>& inputs);
+/// Returns true if the step has the input kSampleMask, the mask of samples that count.
+bool uses_sample_mask(const std::vector<InputSpec>& inputs);
 
 class MicroBatches {
  public:
-  /// `counted`: batches contain kCounted.
+  /// `counted`: batches contain kSampleMask.
   MicroBatches(const Job& job, std::unique_ptr<SampleSource> source, bool counted = false);
   /// Opens the job's text, and tokenizes the part that no earlier job has. job.micro_batch_size must be set.
   MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress);
@@ -61,7 +62,7 @@ class MicroBatches {
   int64_t evaluation_windows(int64_t index) const { return std::min(samples_, evaluation_windows_ - index * samples_); }
   /// Returns a batch of validation windows, the same ones in every evaluation. They are in order, or drawn at random if
   /// they count one by one and are not all read. `windows` is set to the number of windows in it. The last micro batch
-  /// may be filled with rows that do not count: their kCounted is 0, or their targets are all -100.
+  /// may be filled with rows that do not count: their kSampleMask is 0, or their targets are all -100.
   Batch evaluation_batch(int64_t index, int64_t& windows) const;
 
   const SampleSource& source() const { return *source_; }

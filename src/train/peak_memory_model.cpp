@@ -5,7 +5,7 @@
 
 namespace plimsoll {
 
-AdviceLoad load_of(const PlannedJob& planned, const std::string& linear_layers) {
+PeakMemoryModel peak_memory_of(const PlannedJob& planned, const std::string& linear_layers) {
   const Trace& trace = planned.recorded;
   std::vector<char> updated(trace.buffers.size(), 0);
   for (const Op& op : trace.ops)
@@ -13,7 +13,7 @@ AdviceLoad load_of(const PlannedJob& planned, const std::string& linear_layers) 
       for_each_view(op, [&](const View& view, bool written) {
         if (written) updated[view.buffer] = 1;
       });
-  AdviceLoad load;
+  PeakMemoryModel memory;
   std::set<BufferId> known;
   for (const NamedView& entry : trace.state) {
     const auto& [name, view, whole_sizes] = entry;
@@ -23,22 +23,22 @@ AdviceLoad load_of(const PlannedJob& planned, const std::string& linear_layers) 
                half = view.dtype == DType::bfloat16 || view.dtype == DType::float16;
     if (!wide && !half) continue;  // quantized blocks, counters
     const bool layers = name.starts_with(linear_layers + ".") && view.sizes.size() == 2;
-    load.trains_linear |= layers && updated[view.buffer] && name.ends_with(".weight");
+    memory.trains_linear |= layers && updated[view.buffer] && name.ends_with(".weight");
     if (updated[view.buffer])
-      (wide ? load.trained_wide : load.trained_half) += bytes;
+      (wide ? memory.trained_wide : memory.trained_half) += bytes;
     else if (layers)
-      (wide ? load.linear_wide : load.linear_half) += bytes;
+      (wide ? memory.linear_wide : memory.linear_half) += bytes;
     else
-      (wide ? load.frozen_wide : load.frozen_half) += bytes;
+      (wide ? memory.frozen_wide : memory.frozen_half) += bytes;
   }
   const Breakdown& at_peak = planned.plan.breakdown;
-  load.gradients = static_cast<double>(at_peak.gradients);
-  load.state = static_cast<double>(at_peak.optimizer_state);
-  load.activations = static_cast<double>(at_peak.activations);
-  load.inputs = static_cast<double>(at_peak.inputs);
+  memory.gradients = static_cast<double>(at_peak.gradients);
+  memory.state = static_cast<double>(at_peak.optimizer_state);
+  memory.activations = static_cast<double>(at_peak.activations);
+  memory.inputs = static_cast<double>(at_peak.inputs);
   // The rest makes the sum equal to the plan's peak.
-  load.rest = static_cast<double>(planned.plan.peak_bytes) - load.total();
-  return load;
+  memory.rest = static_cast<double>(planned.plan.peak_bytes) - memory.total();
+  return memory;
 }
 
 }  // namespace plimsoll

@@ -10,7 +10,7 @@ namespace plimsoll {
 
 /// Bytes at the peak of the minimum-memory plan. Parameters are split into trained and frozen, and into 32 bits (wide)
 /// and 16 bits (half). `linear` are frozen weights of a decoder's linear layers, which can be quantized in blocks.
-struct AdviceLoad {
+struct PeakMemoryModel {
   double linear_wide = 0, linear_half = 0;
   double frozen_wide = 0, frozen_half = 0;
   double trained_wide = 0, trained_half = 0;
@@ -23,7 +23,7 @@ struct AdviceLoad {
   }
   double total() const { return parameters() + gradients + state + activations + inputs + rest; }
   /// Converts 32-bit parameters of these kinds to 16 bits.
-  void halve(double AdviceLoad::*wide, double AdviceLoad::*half) {
+  void halve(double PeakMemoryModel::*wide, double PeakMemoryModel::*half) {
     this->*half += this->*wide / 2;
     this->*wide = 0;
   }
@@ -35,6 +35,6 @@ struct AdviceLoad {
 };
 
 /// Returns the model of `planned`; `linear_layers` is the module path of the decoder's layers ("llm.layers").
-AdviceLoad load_of(const PlannedJob& planned, const std::string& linear_layers);
+PeakMemoryModel peak_memory_of(const PlannedJob& planned, const std::string& linear_layers);
 
 }  // namespace plimsoll

@@ -80,9 +80,9 @@ class Candidate {
   Candidate(const Job& job, const PlanTarget& target, int64_t micro_batch_size,
             const AccumulationSchedule& accumulation, const std::function<void()>& on_schedule) {
     if (on_schedule) on_schedule();  // recording may take long too
-    Job pinned = job;
-    pinned.micro_batch_size = micro_batch_size;
-    pinned.gradient_accumulation_steps = accumulation;
+    Job resolved = job;
+    resolved.micro_batch_size = micro_batch_size;
+    resolved.gradient_accumulation_steps = accumulation;
     settings_.precision = job.precision.value();
     settings_.state_dtype = job.optimizer.state_dtype;
     settings_.weight_update = job.optimizer.weight_update;
@@ -90,19 +90,19 @@ class Candidate {
     settings_.micro_batch_size = micro_batch_size;
     settings_.accumulation = accumulation;
     settings_.devices = job.devices;
-    settings_.last_micro_batch = last_micro_batch_of(pinned);
-    TrainingOptions options = options_of(pinned);
+    settings_.last_micro_batch = last_micro_batch_of(resolved);
+    TrainingOptions options = options_of(resolved);
     options.device = target.device;
     options.cost = target.cost;
     options.ranks.rank = target.rank;
     options.exchange = target.exchange;
-    const Step step = step_of(pinned, micro_batch_size);
-    settings_.batches_ahead_bytes = batches_ahead_bytes(pinned.data, step.inputs);
+    const Step step = step_of(resolved, micro_batch_size);
+    settings_.prefetched_batch_bytes = prefetched_batch_bytes(resolved.data, step.inputs);
     options.budget = target.budget;
-    options.budget.host = less_batches_ahead(target.budget.host, pinned.data, step.inputs);
+    options.budget.host = minus_prefetched_batches(target.budget.host, resolved.data, step.inputs);
     settings_.budget = options.budget;
     // Must come before the first use of libtorch's list of devices.
-    backend_ = target.here ? find_backend(target.device) : nullptr;
+    backend_ = target.is_local ? find_backend(target.device) : nullptr;
     const auto start = std::chrono::steady_clock::now();
     recorded_ = record_step(step, options);
     record_seconds_ = seconds_since(start);
@@ -201,7 +201,7 @@ class Candidate {
     return plan;
   }
 
-  JobSettings settings_;
+  ResolvedSettings settings_;
   int64_t units_of_sample_ = 0;
   PlanOptions plan_options_;
   int threads_ = 0;
@@ -235,10 +235,10 @@ class JobPlanner {
           "a job's micro batch and its accumulation are both set or both open");
     decide_evaluation(job_.data);
     if (is_language_model(job)) rows_of_embedding(job_) = vocabulary_of(job);
-    for (const LeanChoice& choice : lean_choices(job_)) {
+    for (const FormatChoice& choice : format_choices(job_)) {
       Formats& formats = formats_.emplace_back();
       formats.words = in_words(job_, choice);
-      const Job chosen = with(job_, choice);
+      const Job chosen = with_formats(job_, choice);
       if (job_.precision)
         formats.alternatives.push_back(alternative(chosen, *job_.precision));
       else
@@ -262,7 +262,7 @@ class JobPlanner {
       planned.settings.reasons.push_back(
           {target_.budget.device ? "memory_budget: " + format_bytes(*target_.budget.device) : "memory_budget: none",
            target_.budget_reason});
-    if (!target_.unknown.empty()) planned.settings.reasons.push_back({"not counted", target_.unknown});
+    if (!target_.not_modeled.empty()) planned.settings.reasons.push_back({"not counted", target_.not_modeled});
     note_estimates(planned);
     planned.plan.reasons.insert(planned.plan.reasons.end(), planned.settings.reasons.begin(),
                                 planned.settings.reasons.end());
@@ -372,7 +372,7 @@ class JobPlanner {
     return text;
   }
 
-  static LeanChoice choice_of(const JobSettings& settings) {
+  static FormatChoice choice_of(const ResolvedSettings& settings) {
     return {settings.state_dtype, settings.weight_update, settings.accumulator_dtype};
   }
 

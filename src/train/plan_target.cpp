@@ -26,7 +26,7 @@ int64_t less_margin(int64_t available) {
 PlanTarget target_of(const DeviceSpec& device) {
   PlanTarget target;
   target.device = device.device;
-  target.here = false;
+  target.is_local = false;
   target.cost = cost_model_of(device);
   target.budget.device = device.usable_bytes;
   target.budget_reason =
@@ -46,11 +46,11 @@ PlanTarget target_here(const Job& job, const Backend& backend) {
   PlanTarget target;
   if (known) target = target_of(*known);
   target.device = job.device;
-  target.here = true;
+  target.is_local = true;
   target.measuring = std::make_shared<MeasureAllowance>();
   if (!known) {
     target.cost = generic_cost_model();
-    target.unknown = fmt::format("the speed and the context size of {} are not known", backend.name());
+    target.not_modeled = fmt::format("the speed and the context size of {} are not known", backend.name());
   }
   target.budget_reason.clear();
   // The job's budget, with the bytes that the device itself needs.
@@ -79,7 +79,8 @@ PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology) {
   target.devices = topology.ranks;
   // Ranks on the CPU of one machine share its memory.
   const int64_t sharing = std::min(topology.ranks, topology.devices_per_machine);
-  if (target.here && target.device == "cpu" && target.budget.device && !target.budget_reason.empty() && sharing > 1) {
+  if (target.is_local && target.device == "cpu" && target.budget.device && !target.budget_reason.empty() &&
+      sharing > 1) {
     target.budget.device = std::max<int64_t>(1, *target.budget.device / sharing);
     target.budget_reason += fmt::format("; 1/{} of them for each of the ranks on it", sharing);
   }
@@ -99,7 +100,7 @@ PlanTarget target_of(const Job& job) {
   target.budget = job.budget;
   if (job.device != "cpu") {
     target.cost = generic_cost_model();
-    target.unknown = fmt::format(
+    target.not_modeled = fmt::format(
         "scratch of kernels, context and libraries of a device '{}' are not known here and not "
         "counted; name one with --gpu",
         job.device);

@@ -23,7 +23,7 @@ constexpr size_t kPiece = 2048;
 
 // Returns the choices of a plan that decide which tensors are exchanged, as words without spaces.
 std::string choices_text(const PlannedJob& planned) {
-  const JobSettings& settings = planned.settings;
+  const ResolvedSettings& settings = planned.settings;
   std::string text =
       fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(settings.strategy), settings.whole_part,
                   static_cast<int>(settings.precision), static_cast<int>(settings.state_dtype),

@@ -21,7 +21,7 @@ std::string as_a_key_has_it(int64_t bytes) {
 
 }  // namespace
 
-PlanTarget smaller_target(const Job& job, const Plan& refused, const MemoryUnavailable& error) {
+PlanTarget replan_target(const Job& job, const Plan& refused, const MemoryUnavailable& error) {
   const Backend& backend = backend_for(job.device);
   const bool one_memory = backend.shares_host_memory();
   const bool of_host = one_memory || error.owner() == MemoryUnavailable::Owner::host;

@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-void require_same_batch_meaning(const Job& asked, const JobSettings& settings, int64_t steps, int64_t position,
+void require_same_batch_meaning(const Job& asked, const ResolvedSettings& settings, int64_t steps, int64_t position,
                                 const std::function<int64_t(int64_t position)>& epoch_of,
                                 const std::string& checkpoint) {
   // A file may have any number of steps; no job has more than kMostSteps.

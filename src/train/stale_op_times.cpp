@@ -55,7 +55,7 @@ std::string shared_cores_cause(double predicted_seconds, double measured_seconds
 
 bool retime_stale_ops(PlannedJob& planned, const Job& job, const PlanTarget& target,
                       const std::function<void()>& on_schedule) {
-  if (!target.here || target.device != "cpu" || !target.has_stale_op_times) return false;
+  if (!target.is_local || target.device != "cpu" || !target.has_stale_op_times) return false;
   const int threads = threads_of(options_of(job));
   const std::filesystem::path file = op_times_file(threads);
   OpTimer timer = machine_op_timer();

@@ -19,7 +19,7 @@ bool pays_for_memory(const Plan& plan) {
 // Returns true if ops wait for exchanges for more than kNotableWait of the step. zero3 may then hide more of them: its
 // gathers overlap with ops, those of zero2 come after the last op.
 bool waits_for_exchanges(const PlannedJob& planned) {
-  const JobSettings& settings = planned.settings;
+  const ResolvedSettings& settings = planned.settings;
   if (!settings.cost.exchanges_overlap || settings.accumulation.empty()) return false;
   const StepExchanges exchanges = exchanges_of_step(
       settings.cost, planned.plan.trace, settings.accumulation.begin()->second, settings.last_micro_batch > 0);

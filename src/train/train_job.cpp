@@ -124,7 +124,7 @@ class Run {
     return std::move(report_);
   }
 
-  const JobSettings& settings() const { return report_.job.settings; }
+  const ResolvedSettings& settings() const { return report_.job.settings; }
 
   // Continues with the formats of the checkpoint if the job leaves them open, even if others would now be faster or
   // more exact.
@@ -139,14 +139,14 @@ class Run {
     if (!asked_.precision)
       for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
         if (origin("precision") == name_of(each)) asked_.precision = each;
-    const auto go_on = [&](auto& choice, auto automatic, const char* key) {
+    const auto keep_choice = [&](auto& choice, auto automatic, const char* key) {
       if (choice != automatic) return;
       for (int i = 0; i < static_cast<int>(automatic); ++i)
         if (origin(key) == name_of(static_cast<decltype(automatic)>(i))) choice = static_cast<decltype(automatic)>(i);
     };
-    go_on(asked_.optimizer.state_dtype, StateDtype::automatic, "optimizer.state_dtype");
-    go_on(asked_.optimizer.weight_update, WeightUpdate::automatic, "optimizer.weight_update");
-    go_on(asked_.accumulator_dtype, AccumulatorDtype::automatic, "gradient_accumulation_dtype");
+    keep_choice(asked_.optimizer.state_dtype, StateDtype::automatic, "optimizer.state_dtype");
+    keep_choice(asked_.optimizer.weight_update, WeightUpdate::automatic, "optimizer.weight_update");
+    keep_choice(asked_.accumulator_dtype, AccumulatorDtype::automatic, "gradient_accumulation_dtype");
   }
 
   void require_steps_to_profile() const {
@@ -178,7 +178,7 @@ class Run {
       const Job chosen = agreement_.first_rank_choices(asked_, report_.job);
       stop_together([&] { report_.job = plan_job(chosen, target, stopped); });
     }
-    job_ = pinned(asked_, settings());
+    job_ = resolved_job(asked_, settings());
     report_.fits = report_.job.plan.fits;
     report_.planned_peak_bytes = report_.job.plan.peak_bytes;
     report_.planned = report_.job.plan.breakdown;
@@ -217,7 +217,7 @@ class Run {
         if (exchange_) throw UserError(error.what(), UserError::Kind::failure);  // other ranks have continued
         if (stop_requested) throw StoppedEarly();
         training_.reset();
-        plan_again(error);
+        replan(error);
       }
       if (!report_.fits) return;
       open_data();  // the size of micro batches may have changed
@@ -241,8 +241,8 @@ class Run {
     report_.job.plan = std::move(plan);
   }
 
-  void plan_again(const MemoryUnavailable& error) {
-    plan(smaller_target(asked_, report_.job.plan, error));
+  void replan(const MemoryUnavailable& error) {
+    plan(replan_target(asked_, report_.job.plan, error));
     observer_.replanned(error.reason(), report_.job);
   }
 
@@ -264,7 +264,7 @@ class Run {
         observer_.preparing(what, fraction);
         if (stop_requested) throw StoppedEarly();
       });
-      data_.emplace(job_, std::move(samples), asks_what_counts(step.inputs));
+      data_.emplace(job_, std::move(samples), uses_sample_mask(step.inputs));
       say_what_is_left_out();
       return;
     }
@@ -283,7 +283,7 @@ class Run {
 
   void say_what_is_left_out() {
     report_.left_out = data_->source().skipped();
-    for (const std::string& each : report_.left_out) observer_.left_out(each);
+    for (const std::string& each : report_.left_out) observer_.sample_skipped(each);
   }
 
   // Calls `work`; errors name the key if the job names the checkpoint.
@@ -453,7 +453,7 @@ class Run {
       if (metrics_lost_++ == 0) {
         metrics_lost_from_ = step;
         metrics_lost_why_ = error.what();
-        observer_.metrics_refused(metrics_lost_why_);
+        observer_.metrics_write_failed(metrics_lost_why_);
       }
     }
   }

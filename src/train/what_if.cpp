@@ -49,8 +49,8 @@ ModelChange result_of(const PlannedJob& planned, const Change& change) {
 }  // namespace
 
 ModelChanges model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                           const PlanTarget& target, const PlannedJob& as_it_is,
-                           const std::function<bool(const ModelChangesProgress&)>& go_on) {
+                           const PlanTarget& target, const PlannedJob& base_plan,
+                           const std::function<bool(const ModelChangesProgress&)>& should_continue) {
   const std::vector<Change> all = changes_of(read_job(file, overrides));
   std::vector<size_t> order(all.size());
   for (size_t i = 0; i < all.size(); ++i) order[i] = i;
@@ -58,8 +58,8 @@ ModelChanges model_changes(const std::filesystem::path& file, const std::vector<
   std::ranges::stable_sort(order, {}, [&](size_t i) { return all[i].part; });
 
   ModelChangesProgress progress{1, static_cast<int64_t>(all.size()) + 1, "", 0};
-  const auto require_going_on = [&] {
-    if (go_on && !go_on(progress)) throw SearchStopped();
+  const auto require_continue = [&] {
+    if (should_continue && !should_continue(progress)) throw SearchStopped();
   };
   std::vector<std::optional<ModelChange>> planned(all.size());
   size_t tried = 0;
@@ -68,14 +68,14 @@ ModelChanges model_changes(const std::filesystem::path& file, const std::vector<
       const Change& change = all[order[tried]];
       progress.change = change.change;
       progress.schedules = 0;
-      require_going_on();
+      require_continue();
       std::vector<std::string> with = overrides;
       with.push_back(change.change);
       try {
         planned[order[tried]] = result_of(plan_job(read_job(file, with), target,
                                                    [&] {
                                                      ++progress.schedules;
-                                                     require_going_on();
+                                                     require_continue();
                                                    }),
                                           change);
       } catch (const UserError& error) {
@@ -86,10 +86,10 @@ ModelChanges model_changes(const std::filesystem::path& file, const std::vector<
   } catch (const SearchStopped&) {  // the changes found so far are a valid result
   }
   ModelChanges result;
-  result.planned.push_back(result_of(as_it_is, {"", "as it is", 1}));
+  result.planned.push_back(result_of(base_plan, {"", "as it is", 1}));
   for (auto& each : planned)
     if (each) result.planned.push_back(std::move(*each));
-  for (size_t i = tried; i < order.size(); ++i) result.left.push_back(all[order[i]].change);
+  for (size_t i = tried; i < order.size(); ++i) result.untried.push_back(all[order[i]].change);
   return result;
 }
 

@@ -152,11 +152,11 @@ class Loading {
   void load() const {
     for (const Found& each : found_) {
       const Wanted& wanted = *each.wanted;
-      const bool direct = wanted.as_it_is.defined();
+      const bool direct = wanted.copy_target.defined();
       const DType type = source_->tensors().at(each.names.front()).dtype;
       // The type is not the file's own: 1 + w of 16 bits has more bits, and a companion may hold them.
       const at::ScalarType exact = type == DType::float64 ? at::kDouble : at::kFloat;
-      const at::Tensor whole = direct ? wanted.as_it_is : at::empty(wanted.sizes, exact);
+      const at::Tensor whole = direct ? wanted.copy_target : at::empty(wanted.sizes, exact);
       int64_t row = 0;
       for (size_t i = 0; i < each.names.size(); ++i) {
         const weights::Piece& piece = each.parameter->pieces[i];

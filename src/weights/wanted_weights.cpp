@@ -106,7 +106,7 @@ std::vector<Wanted> wanted_by(const NamedTensors& state, const SlicedState& slic
     wanted.push_back({name, sliced.sizes_of(name, tensor), dtype_of(tensor.scalar_type()), other_half(name).has_value(),
                       [parameter = tensor](const at::Tensor& weight) { parameter.copy_(weight); }, tensor});
     if (slice) {
-      wanted.back().as_it_is = at::Tensor();
+      wanted.back().copy_target = at::Tensor();
       wanted.back().put = [parameter = tensor, rank = sliced.exchange->rank()](const at::Tensor& weight) {
         put_slice(weight, parameter, rank);
       };
@@ -114,7 +114,7 @@ std::vector<Wanted> wanted_by(const NamedTensors& state, const SlicedState& slic
     for (const char* kind : kCompanionKinds)
       // The next update starts from the companion, so it must hold the file's weight and not the initial one.
       if (const auto companion = known.find(companion_name(kind, name)); companion != known.end()) {
-        wanted.back().as_it_is = at::Tensor();
+        wanted.back().copy_target = at::Tensor();
         if (sliced.is_slice(companion->first))
           wanted.back().put = [parameter = tensor, slice, companion = companion->second, kind,
                                exchange = sliced.exchange](const at::Tensor& weight) {

@@ -47,7 +47,7 @@ struct Wanted {
   DType dtype;                 // a floating type represents all floating types: weights are cast
   bool optional = false;
   std::function<void(const at::Tensor&)> put;  ///< accepts the whole tensor, of any floating type
-  at::Tensor as_it_is;  ///< the target of put() if put() only copies; parts may then be copied one by one
+  at::Tensor copy_target;  ///< the target of put() if put() only copies; parts may then be copied one by one
 };
 
 /// Returns the weights of `state` that a file can have. A rank with a slice of a weight, or of its companion, copies it

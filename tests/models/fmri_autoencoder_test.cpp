@@ -29,7 +29,7 @@ FmriAutoencoderConfig small_autoencoder() {
 std::map<std::string, torch::Tensor> random_recordings(const Step& step) {
   std::map<std::string, torch::Tensor> inputs;
   for (const InputSpec& spec : step.inputs)
-    inputs[spec.name] = spec.name == kCounted ? torch::ones(spec.sizes) : torch::randn(spec.sizes);
+    inputs[spec.name] = spec.name == kSampleMask ? torch::ones(spec.sizes) : torch::randn(spec.sizes);
   return inputs;
 }
 
@@ -123,7 +123,7 @@ TEST(FmriAutoencoder, RowsThatDoNotCountDoNot) {
   const Step step = fmri_autoencoder_step(small_autoencoder(), 5);
   const auto model = step.model();
   auto inputs = random_recordings(step);
-  inputs[kCounted].narrow(0, 3, 2).zero_();
+  inputs[kSampleMask].narrow(0, 3, 2).zero_();
   const Evaluation five = evaluation_of(step, *model, inputs);
   const Evaluation three = evaluation_of(step, *model, rows(inputs, 0, 3));
   EXPECT_NEAR(five.loss.item<double>(), three.loss.item<double>(), 1e-5);

@@ -34,7 +34,7 @@ GestureSsmConfig small_ssm(const std::string& share_weights = "false") {
 StepInputs random_series(const Step& step, torch::ScalarType dtype = torch::kFloat) {
   StepInputs inputs;
   for (const InputSpec& spec : step.inputs)
-    inputs.set(spec.name, spec.name == kCounted        ? torch::ones(spec.sizes)
+    inputs.set(spec.name, spec.name == kSampleMask     ? torch::ones(spec.sizes)
                           : spec.dtype == torch::kLong ? torch::randint(spec.values, spec.sizes, torch::kLong)
                                                        : torch::randn(spec.sizes).to(dtype));
   return inputs;
@@ -129,9 +129,9 @@ TEST(GestureSsm, WhatDoesNotCountIsWithoutEffect) {
   model->eval();
   const torch::Tensor vectors = torch::randn({3, kVectors, 4}), labels = torch::tensor({1, 4, 2});
   StepInputs all, first;
-  all.set("vectors", vectors), all.set("labels", labels), all.set(kCounted, torch::tensor({1.0F, 1.0F, 0.0F}));
+  all.set("vectors", vectors), all.set("labels", labels), all.set(kSampleMask, torch::tensor({1.0F, 1.0F, 0.0F}));
   first.set("vectors", vectors.narrow(0, 0, 2)), first.set("labels", labels.narrow(0, 0, 2));
-  first.set(kCounted, torch::ones({2}));
+  first.set(kSampleMask, torch::ones({2}));
   const Evaluation a = three.evaluation(*model, all), b = two.evaluation(*model, first);
   EXPECT_NEAR(a.loss.item<double>(), b.loss.item<double>(), 1e-5);
   ASSERT_EQ(a.sums.size(), 2u);

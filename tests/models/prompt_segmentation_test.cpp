@@ -44,7 +44,7 @@ Inputs random_prompts(const Step& step) {
                                                     : torch::randint(spec.values, spec.sizes, torch::dtype(spec.dtype));
   inputs["read_at"] = torch::zeros(inputs["read_at"].sizes());
   inputs["read_at"].select(1, 4).fill_(1);
-  inputs[kCounted] = torch::ones(inputs[kCounted].sizes());
+  inputs[kSampleMask] = torch::ones(inputs[kSampleMask].sizes());
   return inputs;
 }
 
@@ -105,7 +105,7 @@ TEST(PromptSegmentation, SamplesThatDoNotCountChangeNothing) {
              two = prompt_segmentation_step(small_segmentation(), 2);
   const auto model = one.model();
   Inputs inputs = random_prompts(two), first;
-  inputs[kCounted].select(0, 1).fill_(0);
+  inputs[kSampleMask].select(0, 1).fill_(0);
   for (const auto& [name, tensor] : inputs) first[name] = tensor.narrow(0, 0, 1);
   EXPECT_NEAR(loss_value(two, *model, inputs), loss_value(one, *model, first), 1e-5);
   const torch::NoGradGuard no_grad;

@@ -34,13 +34,13 @@ StepInputs random_inputs(int64_t batch) {
   torch::Tensor targets = torch::randint(50, {batch, kText});
   for (int64_t i = 0; i < batch; ++i) targets[i].slice(0, 0, 1 + i % 3).fill_(-100);  // captions of several lengths
   inputs.set("targets", targets);
-  inputs.set(kCounted, torch::ones({batch}));
+  inputs.set(kSampleMask, torch::ones({batch}));
   return inputs;
 }
 
 StepInputs rows_of(const StepInputs& inputs, int64_t first, int64_t count) {
   StepInputs some;
-  for (const char* name : {"frames", "tokens", "targets", kCounted})
+  for (const char* name : {"frames", "tokens", "targets", kSampleMask})
     some.set(name, inputs[name].narrow(0, first, count));
   return some;
 }
@@ -81,7 +81,7 @@ TEST(VideoLlm, LossAndMetricsAreThoseOfTheLogits) {
   // One caption as greedy decoding predicts it, one row that does not count.
   inputs["targets"][0].copy_(logits[0].argmax(-1));
   const torch::Tensor counted = torch::tensor({1.0f, 1.0f, 0.0f});
-  inputs.set(kCounted, counted);
+  inputs.set(kSampleMask, counted);
   const Evaluation evaluation = step.evaluation(*module, inputs);
   std::map<std::string, torch::Tensor> sums;
   for (const auto& [name, sum] : evaluation.sums) sums[name] = sum.to(torch::kDouble);

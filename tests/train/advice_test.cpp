@@ -37,9 +37,9 @@ class AdviceTest : public ::testing::Test {
     const PlannedJob least = plan_job(read_job(file_, overrides_), target_);
     least_ = least.plan.minimum_budget_bytes;
     target_.budget.device = static_cast<int64_t>(static_cast<double>(least_) * share);
-    const PlannedJob as_it_is = plan_job(read_job(file_, overrides_), target_);
-    EXPECT_FALSE(as_it_is.plan.fits);
-    return changes_that_fit(file_, overrides_, target_, as_it_is, options);
+    const PlannedJob base_plan = plan_job(read_job(file_, overrides_), target_);
+    EXPECT_FALSE(base_plan.plan.fits);
+    return find_fitting_changes(file_, overrides_, target_, base_plan, options);
   }
 
   PlannedJob planned(const Advice& advice) const {
@@ -53,7 +53,7 @@ class AdviceTest : public ::testing::Test {
 
   static std::vector<std::string> changes(const AdviceSearch& search) {
     std::vector<std::string> texts;
-    for (const Advice& each : search.found) texts.push_back(change_of(each));
+    for (const Advice& each : search.found) texts.push_back(override_text(each));
     return texts;
   }
 
@@ -72,7 +72,7 @@ constexpr const char* kAdapted =
 
 // Nearly all of it is frozen weights: any change that shrinks them helps, and no other.
 TEST_F(AdviceTest, FrozenWeightsAreProposedInFewerBits) {
-  const AdviceSearch found = search(kAdapted, 0.7, {.most = 2});
+  const AdviceSearch found = search(kAdapted, 0.7, {.max_changes = 2});
   EXPECT_FALSE(found.ended_early);
   EXPECT_THAT(changes(found), Contains(HasSubstr("quantize.modules=layers")));
   for (const std::string& each : changes(found))
@@ -102,7 +102,8 @@ TEST_F(AdviceTest, SamplesAreProposedByTheKeysOfTheKind) {
       "precision: bf16-true\noptimizer: {name: adamw, state_dtype: 4bit}\nbatch_size: 1\ndevice: cuda\n"
       "memory_budget: 1GiB\n";
   std::set<std::string> keys;
-  for (const std::string& each : changes(search(video, 0.8, {.most = 5}))) keys.insert(each.substr(0, each.find('=')));
+  for (const std::string& each : changes(search(video, 0.8, {.max_changes = 5})))
+    keys.insert(each.substr(0, each.find('=')));
   EXPECT_THAT(keys, Contains("data.max_frames"));
   EXPECT_THAT(keys, Contains("model.image_size"));
   EXPECT_THAT(keys, Not(Contains("data.train_ratio_of_vectors")));
@@ -128,16 +129,16 @@ TEST_F(AdviceTest, PinnedChoicesGoFirst) {
 }
 
 TEST_F(AdviceTest, ASmallerModelIsProposedToo) {
-  const AdviceSearch all = search(kAdapted, 0.7, {.most = 100});
+  const AdviceSearch all = search(kAdapted, 0.7, {.max_changes = 100});
   EXPECT_THAT(changes(all), Contains(HasSubstr("model.num_layers=1")));
 }
 
 // Called before every schedule: the search ends within one change, with its results so far.
 TEST_F(AdviceTest, EndsWhereItIsTold) {
-  const AdviceSearch whole = search(kAdapted, 0.7, {.most = 2});
+  const AdviceSearch whole = search(kAdapted, 0.7, {.max_changes = 2});
   ASSERT_GE(whole.found.size(), 2u);
   AdviceProgress last;
-  const AdviceSearch none = search(kAdapted, 0.7, {.go_on = [&](const AdviceProgress& at) {
+  const AdviceSearch none = search(kAdapted, 0.7, {.should_continue = [&](const AdviceProgress& at) {
                                      last = at;
                                      return at.schedules < 1;
                                    }});
@@ -145,12 +146,12 @@ TEST_F(AdviceTest, EndsWhereItIsTold) {
   EXPECT_TRUE(none.found.empty());
   EXPECT_EQ(none.planned, 0);
   EXPECT_EQ(last.schedules, 1);
-  EXPECT_FALSE(none.left.empty());
-  const AdviceSearch some =
-      search(kAdapted, 0.7, {.most = 2, .go_on = [](const AdviceProgress& at) { return at.found < 1; }});
+  EXPECT_FALSE(none.untried.empty());
+  const AdviceSearch some = search(
+      kAdapted, 0.7, {.max_changes = 2, .should_continue = [](const AdviceProgress& at) { return at.found < 1; }});
   EXPECT_TRUE(some.ended_early);
   ASSERT_EQ(some.found.size(), 1u);
-  EXPECT_THAT(changes(whole), Contains(change_of(some.found.front())));
+  EXPECT_THAT(changes(whole), Contains(override_text(some.found.front())));
 }
 
 constexpr const char* kLarge =
@@ -163,8 +164,9 @@ constexpr const char* kLarge =
 TEST_F(AdviceTest, WhatIsKnownToFitIsToldWithoutItsTime) {
   bool told = false;
   for (int64_t schedules = 1; schedules < 200 && !told; schedules += (schedules + 1) / 2) {
-    const AdviceSearch cut = search(
-        kLarge, 0.7, {.go_on = [&](const AdviceProgress& at) { return at.planned == 0 && at.schedules < schedules; }});
+    const AdviceSearch cut = search(kLarge, 0.7, {.should_continue = [&](const AdviceProgress& at) {
+                                      return at.planned == 0 && at.schedules < schedules;
+                                    }});
     if (cut.found.empty() || cut.found.front().step_seconds > 0) continue;
     told = true;
     EXPECT_TRUE(cut.ended_early);
@@ -177,9 +179,10 @@ TEST_F(AdviceTest, WhatIsKnownToFitIsToldWithoutItsTime) {
 
 // For a step that takes seconds to plan, the change that fits most probably and does not change learning comes first.
 TEST_F(AdviceTest, OfALargeStepRoomBesideTheDeviceGoesFirst) {
-  const AdviceSearch first = search(kLarge, 0.7, {.go_on = [](const AdviceProgress& at) { return at.found < 1; }});
+  const AdviceSearch first =
+      search(kLarge, 0.7, {.should_continue = [](const AdviceProgress& at) { return at.found < 1; }});
   ASSERT_EQ(first.found.size(), 1u);
-  EXPECT_THAT(change_of(first.found.front()), HasSubstr("host_memory_budget="));
+  EXPECT_THAT(override_text(first.found.front()), HasSubstr("host_memory_budget="));
 }
 
 // For random jobs of every kind, an advised change fits when it is typed, in at most the advised bytes. No advice
@@ -191,9 +194,9 @@ TEST_F(AdviceTest, WhatIsToldFits) {
     const std::string text =
         jobs.text(fmt::format("precision: {}\nbatch_size: 4\n", jobs.pick({"32-true", "bf16-mixed"})));
     SCOPED_TRACE(text);
-    const AdviceSearch found = search(text, std::vector{0.9, 0.6, 0.4}[jobs.random()() % 3], {.most = 3});
+    const AdviceSearch found = search(text, std::vector{0.9, 0.6, 0.4}[jobs.random()() % 3], {.max_changes = 3});
     for (const Advice& each : found.found) {
-      SCOPED_TRACE(change_of(each));
+      SCOPED_TRACE(override_text(each));
       ++told;
       const PlannedJob as_typed = planned(each);
       EXPECT_TRUE(as_typed.plan.fits);
@@ -203,7 +206,7 @@ TEST_F(AdviceTest, WhatIsToldFits) {
         const std::set<std::string> all(each.overrides.begin(), each.overrides.end());
         EXPECT_FALSE(&other != &each && std::ranges::all_of(other.overrides, [&](const std::string& change) {
           return all.contains(change);
-        })) << change_of(other);
+        })) << override_text(other);
       }
     }
   }

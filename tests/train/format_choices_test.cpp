@@ -14,7 +14,7 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
 
-class LeanChoices : public ::testing::Test {
+class FormatChoices : public ::testing::Test {
  protected:
   Job open_job() const {
     Job job = tiny_job(folder_, /*windows=*/8, /*validation=*/2);
@@ -30,26 +30,26 @@ class LeanChoices : public ::testing::Test {
 };
 
 // Other accumulators are rounded at random, and refused for several devices.
-TEST_F(LeanChoices, SeveralDevicesSumInFloat32) {
+TEST_F(FormatChoices, SeveralDevicesSumInFloat32) {
   Job job = open_job();
   job.batch_size = 8;
   job.micro_batch_size = 2;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
   job.devices = 2;
-  EXPECT_THAT(lean_choices(job),
-              ::testing::Each(::testing::Field(&LeanChoice::accumulator_dtype, AccumulatorDtype::float32)));
+  EXPECT_THAT(format_choices(job),
+              ::testing::Each(::testing::Field(&FormatChoice::accumulator_dtype, AccumulatorDtype::float32)));
   job.budget.device = 1;
   EXPECT_FALSE(plan_job(job).plan.fits);  // all choices were planned
 }
 
-TEST_F(LeanChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
+TEST_F(FormatChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
   Job job = open_job();
-  const auto all = lean_choices(job);
+  const auto all = format_choices(job);
   ASSERT_GT(all.size(), 4u);
   std::vector<int64_t> least;
-  for (const LeanChoice& each : all) {
-    Job chosen = with(job, each);
-    EXPECT_FALSE(leaves_formats_open(chosen));
+  for (const FormatChoice& each : all) {
+    Job chosen = with_formats(job, each);
+    EXPECT_FALSE(has_open_formats(chosen));
     chosen.budget.device = 1;
     least.push_back(plan_job(chosen).plan.minimum_budget_bytes);
   }
@@ -57,32 +57,32 @@ TEST_F(LeanChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
   EXPECT_EQ(std::ranges::adjacent_find(least), least.end());
 
   job.optimizer.state_dtype = StateDtype::bfloat16;
-  for (const LeanChoice& each : lean_choices(job)) EXPECT_EQ(each.state_dtype, StateDtype::bfloat16);
+  for (const FormatChoice& each : format_choices(job)) EXPECT_EQ(each.state_dtype, StateDtype::bfloat16);
   job.optimizer.weight_update = WeightUpdate::kahan;
   job.accumulator_dtype = AccumulatorDtype::as_gradients;
-  EXPECT_EQ(lean_choices(job).size(), 1u);
+  EXPECT_EQ(format_choices(job).size(), 1u);
   job.model.dtype = DType::float16;
   job.optimizer.weight_update = WeightUpdate::automatic;
-  EXPECT_EQ(lean_choices(job)[0].weight_update, WeightUpdate::kahan);
+  EXPECT_EQ(format_choices(job)[0].weight_update, WeightUpdate::kahan);
 
   // A format without effect is no choice: 32-true, one micro batch.
   job = open_job();
   job.precision = Precision::fp32_true;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
   job.micro_batch_size = job.batch_size;
-  EXPECT_EQ(lean_choices(job).size(), 3u);
+  EXPECT_EQ(format_choices(job).size(), 3u);
 }
 
-TEST_F(LeanChoices, TheMostExactThatFitsIsTaken) {
+TEST_F(FormatChoices, TheMostExactThatFitsIsTaken) {
   const Job job = open_job();
-  const auto choices = lean_choices(job);
+  const auto choices = format_choices(job);
   Job tight = job;
   tight.budget.device = 1;
   const PlannedJob nothing = plan_job(tight);
   EXPECT_FALSE(nothing.plan.fits);
   const int64_t least = nothing.plan.minimum_budget_bytes;
   for (size_t i = 0; i < choices.size(); ++i) {
-    Job alone = with(job, choices[i]);
+    Job alone = with_formats(job, choices[i]);
     alone.budget.device = 1;
     tight.budget.device = plan_job(alone).plan.minimum_budget_bytes;
     const PlannedJob planned = plan_job(tight);
@@ -97,9 +97,9 @@ TEST_F(LeanChoices, TheMostExactThatFitsIsTaken) {
   EXPECT_FALSE(plan_job(tight).plan.fits);
 }
 
-TEST_F(LeanChoices, AResumedRunKeepsWhatWasChosen) {
+TEST_F(FormatChoices, AResumedRunKeepsWhatWasChosen) {
   Job job = open_job();
-  Job alone = with(job, lean_choices(job).back());
+  Job alone = with_formats(job, format_choices(job).back());
   alone.budget.device = 1;
   job.budget.device = plan_job(alone).plan.minimum_budget_bytes;
   job.scheduler.name = "constant";  // its course does not depend on max_steps
@@ -119,9 +119,9 @@ TEST_F(LeanChoices, AResumedRunKeepsWhatWasChosen) {
 
   // Never stopped, the same losses.
   job.checkpoint.directory.clear();
-  Job pinned_job = pinned(job, first.job.settings);
-  pinned_job.budget.device = job.budget.device;
-  const TrainReport whole = train_job(pinned_job, watcher);
+  Job resolved = resolved_job(job, first.job.settings);
+  resolved.budget.device = job.budget.device;
+  const TrainReport whole = train_job(resolved, watcher);
   EXPECT_EQ(whole.losses.back(), second.losses.back());
 }
 

@@ -58,7 +58,7 @@ std::vector<double> losses_of(const Step& step, const std::function<torch::Tenso
   for (int i = 0; i < 3; ++i) {
     std::map<std::string, torch::Tensor> batch;
     for (const InputSpec& spec : step.inputs)
-      batch[spec.name] = given(spec.name == kCounted ? torch::ones(spec.sizes) : torch::randn(spec.sizes));
+      batch[spec.name] = given(spec.name == kSampleMask ? torch::ones(spec.sizes) : torch::randn(spec.sizes));
     losses.push_back(training.step({batch}, 1e-2).loss);
     losses.push_back(training.evaluate(batch));
   }

@@ -71,7 +71,7 @@ TEST_F(PlanJobTest, LeavesWhatIsPinnedAsItIs) {
   job.micro_batch_size = 3;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}, {4, 1}};
   job.batch_size = 6;
-  const JobSettings settings = plan_job(job).settings;
+  const ResolvedSettings settings = plan_job(job).settings;
   EXPECT_EQ(settings.micro_batch_size, 3);
   EXPECT_EQ(settings.accumulation, *job.gradient_accumulation_steps);
 }
@@ -146,7 +146,7 @@ TEST_F(PlanJobTest, APrimeBatchIsCutWithASmallerLastMicroBatch) {
   EXPECT_EQ(planned.settings.last_micro_batch, 3);
   EXPECT_EQ(planned.settings.accumulation, (AccumulationSchedule{{0, 2}}));
   EXPECT_EQ(micro_batches_in_words(planned.settings), "4 x 1 + 3");
-  EXPECT_EQ(pinned(job, planned.settings).batch_size, 7);
+  EXPECT_EQ(resolved_job(job, planned.settings).batch_size, 7);
   EXPECT_EQ(planned.step_seconds, planned.plan.time.step(2, true));
   EXPECT_LT(planned.step_seconds, planned.plan.time.step(2));
   EXPECT_DOUBLE_EQ(planned.tokens_per_second, 7 * 16 / planned.step_seconds);
@@ -163,7 +163,7 @@ TEST_F(PlanJobTest, APrimeBatchIsCutWithASmallerLastMicroBatch) {
 PlanTarget target_with(double bfloat16, double float16, std::optional<int64_t> budget) {
   PlanTarget target;
   target.device = "mps";  // the scratch of its kernels is unknown
-  target.here = false;
+  target.is_local = false;
   target.cost = generic_cost_model();
   target.cost.overhead_seconds = 0;
   for (auto& kind : target.cost.rates)
@@ -200,7 +200,7 @@ TEST_F(PlanJobTest, AnOpenPrecisionIsTheFasterOfFullAndMixed) {
   EXPECT_EQ(full.step_seconds, seconds(Precision::fp32_true, slow));
   EXPECT_THAT(reason_of(full, "precision: 32-true"), HasSubstr("times as fast as bf16-mixed"));
   EXPECT_EQ(mixed.plan.minimum_budget_bytes, full.plan.minimum_budget_bytes);  // over every open choice
-  EXPECT_EQ(pinned(job, mixed.settings).precision, Precision::bf16_mixed);
+  EXPECT_EQ(resolved_job(job, mixed.settings).precision, Precision::bf16_mixed);
   EXPECT_EQ(mixed.settings.micro_batch_size, 4);
 }
 
@@ -302,7 +302,7 @@ TEST_F(PlanJobTest, RefusesFewerRowsThanTheTokenizerHasTokens) {
 TEST_F(PlanJobTest, ThePinnedJobPlansTheSame) {
   const Job job = open_job(4);
   const PlannedJob planned = plan_job(job);
-  const Job fixed = pinned(job, planned.settings);
+  const Job fixed = resolved_job(job, planned.settings);
   EXPECT_EQ(fixed.micro_batch_size, planned.settings.micro_batch_size);
   EXPECT_EQ(fixed.model.decoder.vocab_size, 320);
   EXPECT_EQ(plan_job(fixed).plan.peak_bytes, planned.plan.peak_bytes);

@@ -23,7 +23,7 @@ int64_t epoch_of(int64_t position) {
 /// Returns "" if the job continues from `position` after this number of steps, else the message.
 std::string refusal(const std::string& yaml, int64_t steps, int64_t position) {
   const Job job = parse_job("data.files: a.txt\n" + yaml, "job.yaml", "");
-  JobSettings settings;
+  ResolvedSettings settings;
   settings.micro_batch_size = job.micro_batch_size.value_or(1);
   settings.accumulation = job.gradient_accumulation_steps.value_or(AccumulationSchedule{{0, 1}});
   try {

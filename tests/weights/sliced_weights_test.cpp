@@ -178,10 +178,10 @@ TEST(SlicedWeights, SizesWantedAreThoseOfTheWhole) {
     const std::vector<Wanted> wanted = wanted_by(rank.state, rank.sliced);
     ASSERT_EQ(wanted.size(), 1u);
     EXPECT_EQ(wanted[0].sizes, (std::vector<int64_t>{10, 30}));
-    EXPECT_FALSE(wanted[0].as_it_is.defined());
+    EXPECT_FALSE(wanted[0].copy_target.defined());
   }
   const RankState one({{"w", at::zeros({10, 30})}}, {at::kFloat, "", true}, 0, 1);
-  EXPECT_TRUE(wanted_by(one.state)[0].as_it_is.is_same(one.state[0].second));
+  EXPECT_TRUE(wanted_by(one.state)[0].copy_target.is_same(one.state[0].second));
 }
 
 TEST(SlicedWeights, OtherSizesAreRefusedWithThoseOfTheWhole) {

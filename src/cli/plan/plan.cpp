@@ -255,7 +255,7 @@ int run_plan(const PlanArguments& arguments) {
                                  arguments.what_if_seconds, *signals);
     print("\n" + what_if_table(job, found, screen));
     json["what_if"] = what_if_json(found);
-    json["what_if_not_planned"] = found.changes.left;
+    json["what_if_not_planned"] = found.changes.untried;
   }
   // The verdict is first. If the terminal has fewer lines than the output, it shows only the end, so the verdict is
   // repeated.

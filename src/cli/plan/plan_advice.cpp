@@ -46,7 +46,7 @@ AdviceTime advice_time_of(const std::string& text) {
 
 FoundAdvice advice_within(const AdviceTime& time, double elapsed, const std::filesystem::path& file,
                           const std::vector<std::string>& overrides, const PlanTarget& target,
-                          const PlannedJob& as_it_is, std::optional<PlanTarget> without_own_budget) {
+                          const PlannedJob& base_plan, std::optional<PlanTarget> without_own_budget) {
   FoundAdvice found;
   found.limit_seconds = time.seconds;
   if (time.fast) found.limit_seconds = std::max(kFastSeconds - elapsed, kMinAdviceSeconds);
@@ -56,13 +56,13 @@ FoundAdvice advice_within(const AdviceTime& time, double elapsed, const std::fil
     Waiting waiting("searching for changes that fit");
     AdviceOptions options;
     options.without_own_budget = std::move(without_own_budget);
-    options.go_on = [&](const AdviceProgress& at) {
+    options.should_continue = [&](const AdviceProgress& at) {
       waiting.say(fmt::format("{} planned, {} fit{}, now {}{}", changes_in_words(at.planned), at.found,
                               at.found == 1 ? "s" : "", at.change,
                               at.schedules > 1 ? fmt::format(", schedule {}", at.schedules) : ""));
       return signals.received() == 0 && (!found.limit_seconds || seconds_now() < begin + *found.limit_seconds);
     };
-    found.search = changes_that_fit(file, overrides, target, as_it_is, options);
+    found.search = find_fitting_changes(file, overrides, target, base_plan, options);
   }
   found.seconds = seconds_now() - begin;
   found.interrupted = signals.received() != 0;
@@ -77,7 +77,7 @@ std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& 
     for (const Advice& each : search.found) {
       const std::string bytes = format_bytes(each.peak_bytes);
       // The change is on lines of its own, so that it can be copied.
-      text += fold(change_of(each), screen.columns, 2) +
+      text += fold(override_text(each), screen.columns, 2) +
               fold(fmt::format("  {}: {}", each.meaning,
                                each.step_seconds > 0
                                    ? fmt::format("peak {}, at most {} per step, {} {}/s", bytes,
@@ -98,7 +98,7 @@ std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& 
                   found.interrupted ? "at the interrupt" : "after " + short_seconds(found.seconds),
                   changes_in_words(search.planned));
   if (search.found.empty()) ending += ", none fits";
-  if (!search.left.empty()) ending += fmt::format("; next to try: {}", search.left.front());
+  if (!search.untried.empty()) ending += fmt::format("; next to try: {}", search.untried.front());
   if (!found.interrupted) ending += "; to search longer: --advice full or --advice SECONDS";
   return text + "\n" + fold(ending + ".", screen.columns);
 }
@@ -106,7 +106,7 @@ std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& 
 Json advice_json(const AdviceSearch& search) {
   Json list = Json::array();
   for (const Advice& each : search.found)
-    list.push_back({{"change", change_of(each)},
+    list.push_back({{"change", override_text(each)},
                     {"overrides", each.overrides},
                     {"meaning", each.meaning},
                     {"peak_bytes", each.peak_bytes},
@@ -121,7 +121,7 @@ Json advice_search_json(const FoundAdvice& found) {
           {"limit_seconds", found.limit_seconds ? Json(*found.limit_seconds) : Json(nullptr)},
           {"seconds", found.seconds},
           {"planned", found.search.planned},
-          {"not_planned", found.search.left}};
+          {"not_planned", found.search.untried}};
 }
 
 }  // namespace plimsoll::cli

@@ -14,7 +14,7 @@
 namespace plimsoll::cli {
 
 StepExchanges exchanges_of(const PlannedJob& planned) {
-  const JobSettings& settings = planned.settings;
+  const ResolvedSettings& settings = planned.settings;
   return exchanges_of_step(settings.cost, planned.plan.trace, first_accumulation(settings),
                            settings.last_micro_batch > 0);
 }
@@ -32,7 +32,7 @@ double units_per_second_of_all(const PlannedJob& planned) {
 }
 
 std::vector<std::pair<std::string, std::string>> rank_rows(const Job& job, const PlannedJob& planned) {
-  const JobSettings& settings = planned.settings;
+  const ResolvedSettings& settings = planned.settings;
   if (settings.devices < 2) return {};
   const StepExchanges exchanges = exchanges_of(planned);
   std::vector<std::pair<std::string, std::string>> rows{
@@ -57,7 +57,7 @@ std::vector<std::pair<std::string, std::string>> rank_rows(const Job& job, const
 }
 
 void add_ranks(Json& json, const Job& job, const PlannedJob& planned) {
-  const JobSettings& settings = planned.settings;
+  const ResolvedSettings& settings = planned.settings;
   const bool several = settings.devices > 1;
   const StepExchanges exchanges = exchanges_of(planned);
   json["devices"] = settings.devices;

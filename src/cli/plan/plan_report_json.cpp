@@ -54,7 +54,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
             {"offload_seconds", plan.time.offload},
             {"update_offload_seconds", plan.time.update_offload},
             {"host_bytes", plan.host_bytes},
-            {"batches_ahead_bytes", planned.settings.batches_ahead_bytes},
+            {"batches_ahead_bytes", planned.settings.prefetched_batch_bytes},
             {"host_budget_bytes", plan.budget.host},
             {"disk_bytes", plan.disk_bytes},
             {"disk_budget_bytes", plan.budget.disk},

@@ -51,7 +51,7 @@ std::string recomputation_of(const Plan& plan) {
 }
 
 // Returns "adamw, state 8bit, weights stochastic, sums of gradients 8bit".
-std::string optimizer_of(const Job& job, const JobSettings& settings) {
+std::string optimizer_of(const Job& job, const ResolvedSettings& settings) {
   std::string text = job.optimizer.name;
   if (settings.state_dtype != StateDtype::as_parameters)
     text += fmt::format(", state {}", name_of(settings.state_dtype));
@@ -111,7 +111,7 @@ std::string parameters_offloaded(const Plan& plan) {
 }
 
 std::string step_table(const Job& job, const PlannedJob& planned, const Screen& screen) {
-  const JobSettings& settings = planned.settings;
+  const ResolvedSettings& settings = planned.settings;
   const int64_t accumulation = first_accumulation(settings);
   Table table({{""}, {.fit = Fit::fold, .least = 20}}, "The step");
   table.add_row({job.fine_tuning.any() ? "trainable parameters" : "parameters",
@@ -124,7 +124,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, const Screen& 
   if (settings.last_micro_batch > 0)
     table.add_row({"last micro batch", samples_in_words(job, settings.last_micro_batch)});
   table.add_row({"effective batch", std::to_string(effective_batch_of(settings))});
-  table.add_row({"prefetched batches", format_bytes(settings.batches_ahead_bytes) + " of host memory"});
+  table.add_row({"prefetched batches", format_bytes(settings.prefetched_batch_bytes) + " of host memory"});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
   // A plan that does not fit does not run. Its time would mislead, because the minimum budget may need less time.
   const bool runs = planned.plan.fits;

@@ -23,19 +23,19 @@ constexpr double kTimesThePlan = 3, kMinWhatIfSeconds = 10;
 }  // namespace
 
 WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
-               const PlannedJob& as_it_is, std::optional<double> seconds, const StopSignals& signals) {
-  const double limit = seconds.value_or(std::max(kMinWhatIfSeconds, kTimesThePlan * as_it_is.plan_seconds));
+               const PlannedJob& base_plan, std::optional<double> seconds, const StopSignals& signals) {
+  const double limit = seconds.value_or(std::max(kMinWhatIfSeconds, kTimesThePlan * base_plan.plan_seconds));
   const double end = seconds_now() + limit;
   WhatIf found;
   {
     Waiting waiting("planning smaller values");
-    found.changes = model_changes(file, overrides, target, as_it_is, [&](const ModelChangesProgress& at) {
+    found.changes = model_changes(file, overrides, target, base_plan, [&](const ModelChangesProgress& at) {
       waiting.say(fmt::format("{} of {} planned, now {}{}", at.done, at.of, at.change,
                               at.schedules > 1 ? fmt::format(", schedule {}", at.schedules) : ""));
       return signals.received() == 0 && seconds_now() < end;
     });
   }
-  const std::vector<std::string>& left = found.changes.left;
+  const std::vector<std::string>& left = found.changes.untried;
   if (left.empty()) return found;
   found.cut_short =
       fmt::format("{} of {} were planned", found.changes.planned.size(), found.changes.planned.size() + left.size());
@@ -45,7 +45,7 @@ WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>
     // Each change takes about as long as the job's own plan.
     found.cut_short += fmt::format(" in {}{}; --what-if-seconds {:.0f} allows more", short_seconds(limit),
                                    seconds ? "" : " (three times the planning time of the job, at least 10 s)",
-                                   std::ceil(limit + as_it_is.plan_seconds * static_cast<double>(left.size())));
+                                   std::ceil(limit + base_plan.plan_seconds * static_cast<double>(left.size())));
   found.cut_short += fmt::format("; not planned: {}", fmt::join(left, ", "));
   return found;
 }

@@ -18,7 +18,7 @@ struct WhatIf {
 /// Plans the changes for at most `seconds`. nullopt: three times as long as the job's own plan took, and at least ten
 /// seconds. A signal ends it too. Prints its progress on standard error.
 WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
-               const PlannedJob& as_it_is, std::optional<double> seconds, const StopSignals& signals);
+               const PlannedJob& base_plan, std::optional<double> seconds, const StopSignals& signals);
 
 std::string what_if_table(const Job& job, const WhatIf& found, const Screen& screen);
 /// Returns [{"change", "meaning", "fits", "parameters", ...}, ...], the unchanged job first.

@@ -96,8 +96,8 @@ void RunPublisher::evaluated(int64_t step, double loss) {
 void RunPublisher::measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {
   next_.measured(step, metrics);
 }
-void RunPublisher::left_out(const std::string& what) {
-  next_.left_out(what);
+void RunPublisher::sample_skipped(const std::string& what) {
+  next_.sample_skipped(what);
 }
 void RunPublisher::saved(const std::string& checkpoint, int64_t step) {
   next_.saved(checkpoint, step);
@@ -105,8 +105,8 @@ void RunPublisher::saved(const std::string& checkpoint, int64_t step) {
 void RunPublisher::starting() {
   next_.starting();
 }
-void RunPublisher::metrics_refused(const std::string& why) {
-  next_.metrics_refused(why);
+void RunPublisher::metrics_write_failed(const std::string& why) {
+  next_.metrics_write_failed(why);
 }
 
 }  // namespace plimsoll::cli

@@ -116,7 +116,7 @@ void TrainProgressView::measured(int64_t step, const std::vector<std::pair<std::
   note(line);
 }
 
-void TrainProgressView::left_out(const std::string& what) {
+void TrainProgressView::sample_skipped(const std::string& what) {
   note("left out: " + what);
 }
 
@@ -130,7 +130,7 @@ void TrainProgressView::starting() {
                                 "press Ctrl-C again to stop immediately");
 }
 
-void TrainProgressView::metrics_refused(const std::string& why) {
+void TrainProgressView::metrics_write_failed(const std::string& why) {
   note("metrics: " + why + "; the run continues without these metrics");
 }
 

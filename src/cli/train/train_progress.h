@@ -23,10 +23,10 @@ class TrainProgressView : public TrainObserver {
   void stepped(const TrainProgress& progress) override;
   void evaluated(int64_t step, double loss) override;
   void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) override;
-  void left_out(const std::string& what) override;
+  void sample_skipped(const std::string& what) override;
   void saved(const std::string& checkpoint, int64_t step) override;
   void starting() override;
-  void metrics_refused(const std::string& why) override;
+  void metrics_write_failed(const std::string& why) override;
 
   /// Ends the progress line, so that later output starts on a line of its own.
   void finish();

@@ -168,7 +168,7 @@ ProductSpeeds known_or_measured() {
   return speeds;
 }
 
-std::optional<bool>& pinned() {
+std::optional<bool>& forced() {
   static std::optional<bool> value = []() -> std::optional<bool> {
     const char* text = std::getenv("PLIMSOLL_16BIT_PRODUCTS");
     if (!text || !*text) return std::nullopt;
@@ -228,7 +228,7 @@ std::optional<ProductSpeeds> products_of(const std::string& text, int64_t now) {
 
 bool float32_products(DType dtype) {
   if (dtype != DType::bfloat16 && dtype != DType::float16) return false;
-  if (pinned()) return *pinned();
+  if (forced()) return *forced();
   static const auto slow = [](DType each) {
     const ProductSpeed& speed = product_speeds().of(each);
     return speed.libtorch < kSlowProduct * product_speeds().of(DType::float32).libtorch &&
@@ -248,11 +248,11 @@ double relative_convolution_speed(DType dtype) {
   return rounded(product_speeds().of(dtype).convolution / product_speeds().of(DType::float32).convolution);
 }
 
-ProductsScope::ProductsScope(bool through_float32) : before_(pinned()) {
-  pinned() = through_float32;
+ProductsScope::ProductsScope(bool through_float32) : before_(forced()) {
+  forced() = through_float32;
 }
 ProductsScope::~ProductsScope() {
-  pinned() = before_;
+  forced() = before_;
 }
 
 }  // namespace plimsoll::ops

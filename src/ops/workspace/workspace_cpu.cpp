@@ -25,8 +25,8 @@ constexpr ScratchRules kScratch{64};
 
 /// Returns the bytes of the copy of rms_norm's weight in the accumulator's type.
 int64_t weight_copy(const View& weight) {
-  const bool as_it_is = weight.dtype == DType::float32 || weight.dtype == DType::float64;
-  if (as_it_is && is_contiguous(weight.sizes, weight.strides)) return 0;
+  const bool is_plain_float = weight.dtype == DType::float32 || weight.dtype == DType::float64;
+  if (is_plain_float && is_contiguous(weight.sizes, weight.strides)) return 0;
   return kScratch.rounded(elements(weight.sizes) * accumulator_bytes(weight.dtype));
 }
 

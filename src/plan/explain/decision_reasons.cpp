@@ -17,7 +17,7 @@ std::string compile_decision(const PlanOptions& options) {
 
 }  // namespace
 
-Reason pinned_reason(const PlanOptions& options, const Plan& plan) {
+Reason fixed_reason(const PlanOptions& options, const Plan& plan) {
   if (options.gradient_checkpointing == Choice::off) return {"gradient_checkpointing: off", "set in the job"};
   if (!plan.checkpointed)
     return {"gradient_checkpointing: off", "set in the job, but the model has no blocks to recompute"};

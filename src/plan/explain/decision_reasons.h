@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 /// Returns the reason for gradient_checkpointing if the job sets it on or off.
-Reason pinned_reason(const PlanOptions& options, const Plan& plan);
+Reason fixed_reason(const PlanOptions& options, const Plan& plan);
 
 /// Returns the reason for gradient_checkpointing: auto. `keep_all_peak`: peak of the keep-all plan in bytes. `fits`:
 /// `plan` is within `budget` (bytes).

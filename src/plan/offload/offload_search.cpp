@@ -145,7 +145,7 @@ double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
   return low;
 }
 
-std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned,
+std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed,
                                                        bool by_value) const {
   std::optional<OffloadSolution> best;
   // Excess bytes by proposal: some proposals are equal.
@@ -160,20 +160,20 @@ std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t ho
   };
   const TrainingGraph& graph = search_.graphs().front();
   const auto nothing = [&] { return std::vector<char>(graph.values.size(), 0); };
-  consider(pinned ? *pinned : keep_all(graph), nothing());
+  consider(fixed ? *fixed : keep_all(graph), nothing());
   if (best) return best;  // everything stays on the device
 
   // If there are few combinations, all are tried.
-  const size_t decisions = pinned ? 0 : search_.decisions().size();
+  const size_t decisions = fixed ? 0 : search_.decisions().size();
   size_t combinations = size_t{1} << std::min<size_t>(decisions, 20);
   for (const ForwardValue& value : graph.values)
     combinations *= value.needed() && combinations <= parameters_.max_exhaustive_combinations ? 2 : 1;
   if (combinations <= parameters_.max_exhaustive_combinations) {
-    if (const auto without = pinned ? std::nullopt : search_.cheapest(limit)) consider(without->kept, nothing());
+    if (const auto without = fixed ? std::nullopt : search_.cheapest(limit)) consider(without->kept, nothing());
     for (size_t set = 0; set < (size_t{1} << decisions); ++set) {
-      KeptValues kept = pinned ? *pinned : keep_all(graph);
+      KeptValues kept = fixed ? *fixed : keep_all(graph);
       for (size_t d = 0; d < decisions; ++d) kept[search_.decisions()[d]] = (set >> d) & 1;
-      if (!pinned) kept = search_.make_feasible(std::move(kept));
+      if (!fixed) kept = search_.make_feasible(std::move(kept));
       std::vector<int32_t> can;
       const std::vector<char> all = offloadable(kept, host_limit);
       for (size_t v = 0; v < all.size(); ++v)
@@ -194,11 +194,11 @@ std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t ho
     const auto propose = [&](int32_t k, double price) {
       int64_t aim = limit;
       for (int attempt = 0; attempt < parameters_.max_limit_attempts && evaluations > 0; ++attempt, --evaluations) {
-        const KeptValues kept = pinned ? *pinned : search_.cheapest_with_offload(k, price, aim);
+        const KeptValues kept = fixed ? *fixed : search_.cheapest_with_offload(k, price, aim);
         std::vector<char> offloaded = offloadable(kept, host_limit);
         for (size_t v = 0; v < offloaded.size(); ++v) offloaded[v] = offloaded[v] && region[v] < k;
         const int64_t excess = consider(kept, std::move(offloaded));
-        if (pinned || excess <= 0) break;
+        if (fixed || excess <= 0) break;
         aim -= excess;
       }
     };
@@ -222,7 +222,7 @@ std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t ho
       }
     }
   }
-  const OffloadSolution least = by_value ? min_memory_by_value(host_limit) : min_memory_solution(host_limit, pinned);
+  const OffloadSolution least = by_value ? min_memory_by_value(host_limit) : min_memory_solution(host_limit, fixed);
   if (least.peak <= limit) consider(least.kept, least.offloaded);
   return best;
 }
@@ -250,11 +250,11 @@ OffloadSolution OffloadSearch::min_memory_by_value(int64_t host_limit) const {
   return min_memory_by_value_[host_limit] = min_memory_solution_of(proposals, host_limit);
 }
 
-OffloadSolution OffloadSearch::min_memory_solution(int64_t host_limit, const KeptValues* pinned) const {
-  const std::pair key{host_limit, pinned ? *pinned : KeptValues{}};
+OffloadSolution OffloadSearch::min_memory_solution(int64_t host_limit, const KeptValues* fixed) const {
+  const std::pair key{host_limit, fixed ? *fixed : KeptValues{}};
   if (const auto found = min_memory_solutions_.find(key); found != min_memory_solutions_.end()) return found->second;
-  OffloadSolution best = min_memory_solution_of({pinned ? *pinned : search_.checkpoint_blocks().kept}, host_limit);
-  if (!pinned && !needs_less_memory(best, min_memory_by_value(host_limit))) best = min_memory_by_value(host_limit);
+  OffloadSolution best = min_memory_solution_of({fixed ? *fixed : search_.checkpoint_blocks().kept}, host_limit);
+  if (!fixed && !needs_less_memory(best, min_memory_by_value(host_limit))) best = min_memory_by_value(host_limit);
   return min_memory_solutions_[key] = std::move(best);
 }
 

@@ -35,13 +35,13 @@ class OffloadSearch {
                 const OffloadParameters& parameters = {});
 
   /// Returns the choice with the least time among those tried, with at most `limit` live bytes on the device and
-  /// `host_limit` bytes in host memory; nullopt if none fits. `pinned`: the kept values are fixed, and only offload is
+  /// `host_limit` bytes in host memory; nullopt if none fits. `fixed`: the kept values are fixed, and only offload is
   /// chosen. `by_value`: do not try block checkpointing.
-  std::optional<OffloadSolution> cheapest(int64_t limit, int64_t host_limit, const KeptValues* pinned = nullptr,
+  std::optional<OffloadSolution> cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed = nullptr,
                                           bool by_value = false) const;
 
-  /// Returns the choice with the least bytes on the device, whatever its time. `pinned` as in cheapest().
-  OffloadSolution min_memory_solution(int64_t host_limit, const KeptValues* pinned = nullptr) const;
+  /// Returns the choice with the least bytes on the device, whatever its time. `fixed` as in cheapest().
+  OffloadSolution min_memory_solution(int64_t host_limit, const KeptValues* fixed = nullptr) const;
   /// Returns the choice with the least bytes on the device without block checkpointing: among the choices that
   /// cheapest() with `by_value` tries.
   OffloadSolution min_memory_by_value(int64_t host_limit) const;
