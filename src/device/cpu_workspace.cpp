@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/product_scratch.h"
+#include "device/matmul_scratch.h"
 #include "ops/workspace/workspace_cpu.h"
 
 namespace plimsoll {

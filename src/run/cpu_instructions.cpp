@@ -12,7 +12,7 @@
 #include <functional>
 #include <string_view>
 
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/cpu_capability.h"
 #include "plimsoll/machine.h"
 

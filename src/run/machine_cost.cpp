@@ -14,7 +14,7 @@
 #include "base/atomic_file.h"
 #include "base/cache_folder.h"
 #include "device/host_memory.h"
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/processor.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"

@@ -22,7 +22,7 @@
 #include "train/format_choices.h"
 #include "train/job_data.h"
 #include "train/micro_batches.h"
-#include "train/slow_products.h"
+#include "train/slow_matmul.h"
 #include "train/stale_op_times.h"
 #include "train/strategies.h"
 

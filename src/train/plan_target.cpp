@@ -9,7 +9,7 @@
 #include "catalogue/device_cost.h"
 #include "device/backend.h"
 #include "device/host_memory.h"
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"

@@ -1,7 +1,7 @@
 // Tests that `precision: auto` follows the matmul speeds measured on this machine, and that a slow fixed choice is
 // reported.
 #include "cli/cli_testing.h"
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/processor.h"
 
 namespace plimsoll::cli_testing {

@@ -14,7 +14,7 @@
 #include <unordered_map>
 
 #include "device/cpu_workspace.h"
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/dtypes.h"
 #include "ops/op_call.h"
 

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "rounds.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/measure_allowance.h"
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/cpu_capability.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/bytes.h"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "ops/arithmetic/attention_rows_cpu.h"
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/arithmetic/products_cpu_plan.h"
 #include "ops/op_support.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/arithmetic/products_cpu_plan.h"
 #include "ops/attention/attention_cpu_plan.h"
 #include "ops/layers/add_rms_norm_plan.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ops/arithmetic/library_product.h"
+#include "ops/arithmetic/library_matmul.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll::ops {

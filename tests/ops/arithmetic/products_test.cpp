@@ -7,7 +7,7 @@
 
 #include <random>
 
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/arithmetic/products_cpu_plan.h"
 #include "ops/ops_testing.h"
 #include "rounds.h"

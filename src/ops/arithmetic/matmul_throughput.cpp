@@ -1,4 +1,4 @@
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUFunctions.h>

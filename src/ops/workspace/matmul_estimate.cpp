@@ -1,4 +1,4 @@
-#include "ops/workspace/product_estimate.h"
+#include "ops/workspace/matmul_estimate.h"
 
 #include <algorithm>
 #include <array>

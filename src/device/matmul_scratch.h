@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/measure_allowance.h"
-#include "ops/arithmetic/library_product.h"
+#include "ops/arithmetic/library_matmul.h"
 
 namespace plimsoll {
 
@@ -26,7 +26,7 @@ struct MatmulSpeed {
 };
 
 /// Returns the scratch of `product` within `allowance`: measured if the allowance allows the matmul, and otherwise
-/// estimated from parts of it (ops/workspace/product_estimate.h) or, if there is no time for parts either, its upper
+/// estimated from parts of it (ops/workspace/matmul_estimate.h) or, if there is no time for parts either, its upper
 /// bound. A matmul may take half of the remaining seconds, by `speed`, which each run corrects. Before a matmul with
 /// more than 64 times the flops of all that ran, smaller parts of it run. `measure` runs a matmul.
 ProductScratchFigure product_scratch_within(const ops::LibraryProduct& product, MatmulSpeed& speed,

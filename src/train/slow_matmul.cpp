@@ -1,4 +1,4 @@
-#include "train/slow_products.h"
+#include "train/slow_matmul.h"
 
 #include <fmt/format.h>
 

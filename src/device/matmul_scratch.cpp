@@ -1,4 +1,4 @@
-#include "device/product_scratch.h"
+#include "device/matmul_scratch.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -19,10 +19,10 @@
 
 #include "device/cpu_allocator.h"
 #include "device/host_memory.h"
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/arithmetic/products_cpu_plan.h"
 #include "ops/dtypes.h"
-#include "ops/workspace/product_estimate.h"
+#include "ops/workspace/matmul_estimate.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

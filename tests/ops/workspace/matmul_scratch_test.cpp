@@ -1,4 +1,4 @@
-#include "device/product_scratch.h"
+#include "device/matmul_scratch.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <string>
 
 #include "base/measure_allowance.h"
-#include "ops/arithmetic/product_speed.h"
+#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/dtypes.h"
 #include "ops/ops_testing.h"
-#include "ops/workspace/product_estimate.h"
+#include "ops/workspace/matmul_estimate.h"
 #include "plimsoll/bytes.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "ops/arithmetic/library_product.h"
+#include "ops/arithmetic/library_matmul.h"
 
 namespace plimsoll {
 

@@ -1,12 +1,12 @@
 // Tests that planning measures within its allowance: larger matmuls are estimated and not run.
-#include "ops/workspace/product_estimate.h"
+#include "ops/workspace/matmul_estimate.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "base/measure_allowance.h"
-#include "device/product_scratch.h"
+#include "device/matmul_scratch.h"
 #include "plimsoll/bytes.h"
 
 namespace plimsoll {

@@ -17,7 +17,7 @@ struct LibraryProduct {
 /// A function that returns the bytes that a matmul allocates from libtorch's allocator in addition to its operands.
 /// The library that runs it, and its scratch, depend on the processor, the library's version, the shape and the
 /// threads. No formula covers this. The scratch is measured or, if the matmul is too large for that, estimated
-/// (device/product_scratch).
+/// (device/matmul_scratch).
 using ProductScratch = std::function<int64_t(const LibraryProduct&)>;
 
 }  // namespace plimsoll::ops
