@@ -47,7 +47,7 @@ struct ResolvedSettings {
   double whole_part = 0;                    ///< RankOptions::whole_part
   std::string link;                         ///< description of the links between the ranks; empty: one rank
   std::vector<Reason> reasons;              ///< reasons for these settings, also in plan.reasons
-  std::string slow_products;  ///< note that the job sets a precision that is slow on this device; empty: it does not
+  std::string slow_matmul_note;  ///< note that the job sets a precision that is slow on this device; empty: it does not
 
   /// Returns the sequences of a step of `count` micro batches, on each device.
   int64_t sequences(int64_t count) const {
@@ -82,7 +82,7 @@ struct PlanTarget {
       true;              ///< false: return the first plan that shows that the job fits; another plan may be faster
   bool bfloat16 = true;  ///< true: the device computes in bfloat16; otherwise float16 is the dtype of mixed precision
   /// Measured speed of 16-bit matmuls as a multiple of float32's; 0: not measured.
-  double bfloat16_products = 0, float16_products = 0;
+  double bfloat16_matmul_speed = 0, float16_matmul_speed = 0;
   /// true: times of ops on file may be stale because a run has contradicted them; those of the job are measured again.
   bool has_stale_op_times = false;
   /// Memory and time that plan_job() may use for measurements on this machine, over all plans for this target and its

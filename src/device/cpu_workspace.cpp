@@ -12,8 +12,8 @@ namespace plimsoll {
 
 WorkspaceModel cpu_workspace_model(int threads, std::shared_ptr<MeasureAllowance> allowance) {
   return [threads, allowance = std::move(allowance)](const Op& op) {
-    return ops::cpu_workspace_bytes(op, threads, [&](const ops::LibraryProduct& product) {
-      return product_scratch(product, threads, allowance.get()).bytes;
+    return ops::cpu_workspace_bytes(op, threads, [&](const ops::LibraryMatmul& product) {
+      return matmul_scratch(product, threads, allowance.get()).bytes;
     });
   };
 }
@@ -22,7 +22,7 @@ EstimatedScratch estimated_scratch(const Trace& trace, int threads, const Measur
   EstimatedScratch result;
   std::set<std::vector<int64_t>> counted;  // by dtype, sizes and strides
   for (const Op& op : trace.ops)
-    ops::cpu_workspace_bytes(op, threads, [&](const ops::LibraryProduct& product) {
+    ops::cpu_workspace_bytes(op, threads, [&](const ops::LibraryMatmul& product) {
       const int64_t bytes = estimate_in_use(product, threads, allowance);
       if (bytes == 0) return int64_t{0};
       std::vector<int64_t> key = {static_cast<int64_t>(product.left.dtype), product.adds};

@@ -76,7 +76,7 @@ class Threads {
   int before_;
 };
 
-int64_t measure(const ops::LibraryProduct& product, int threads) {
+int64_t measure(const ops::LibraryMatmul& product, int threads) {
   const at::NoGradGuard no_grad;
   const Threads as_many(threads);
   Zeros left(product.left), right(product.right), result(product.result);
@@ -99,7 +99,7 @@ int64_t measure(const ops::LibraryProduct& product, int threads) {
 
 // Returns the key of a matmul. It first determines the kernels of 16-bit matmuls: if that is not known yet, it is
 // measured, and the memory of this measurement must not count as the matmul's scratch.
-std::string key_of(const ops::LibraryProduct& product, int threads) {
+std::string key_of(const ops::LibraryMatmul& product, int threads) {
   std::string key = fmt::format("{}{}{}", threads, product.adds ? "+" : "",
                                 ops::float32_products(product.left.dtype) ? "blocks" : "");
   for (const View* view : {&product.left, &product.right, &product.result}) {
@@ -126,7 +126,7 @@ std::optional<int64_t> find(const std::map<std::string, int64_t>& from, const st
   return found == from.end() ? std::nullopt : std::optional(found->second);
 }
 
-int64_t measured(Figures& all, const ops::LibraryProduct& product, int threads) {
+int64_t measured(Figures& all, const ops::LibraryMatmul& product, int threads) {
   const std::string key = key_of(product, threads);
   if (const auto known = find(all.measured, key)) return *known;
   const int64_t bytes = measure(product, threads);
@@ -134,12 +134,12 @@ int64_t measured(Figures& all, const ops::LibraryProduct& product, int threads) 
   return bytes;
 }
 
-void require_matrices(const ops::LibraryProduct& product) {
+void require_matrices(const ops::LibraryMatmul& product) {
   for (const View* view : {&product.left, &product.right, &product.result})
     check(view->sizes.size() == 2, "a product of matrices has an operand that is none");
 }
 
-bool is_empty(const ops::LibraryProduct& product) {
+bool is_empty(const ops::LibraryMatmul& product) {
   return product.result.elements() == 0 || product.left.elements() == 0;
 }
 
@@ -151,7 +151,7 @@ constexpr double kPartOfMeasuredSpeed = 0.5;
 double expected_flops_per_second(DType dtype, int threads) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const double one = dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::float16
-                         ? kPartOfMeasuredSpeed * ops::product_speeds().of(dtype).libtorch
+                         ? kPartOfMeasuredSpeed * ops::matmul_throughputs().of(dtype).libtorch
                          : kUnmeasuredSpeed;
   return one * std::min(threads, cores);
 }
@@ -172,24 +172,24 @@ constexpr double kShortestRun = 50e-6;
 // scratch is less than another quarter.
 constexpr int64_t kPartOfMemory = 4;
 
-int64_t measurement_bytes(const ops::LibraryProduct& product) {
-  return product_bytes(product) + product_scratch_bound(product);
+int64_t measurement_bytes(const ops::LibraryMatmul& product) {
+  return product_bytes(product) + matmul_scratch_bound(product);
 }
 
 /// A runner of matmuls within an allowance, which measures their speed.
 class LimitedMatmuls {
  public:
-  LimitedMatmuls(MatmulSpeed& speed, MeasureAllowance& allowance, const ops::ProductScratch& measure)
+  LimitedMatmuls(MatmulSpeed& speed, MeasureAllowance& allowance, const ops::MatmulScratch& measure)
       : speed_(speed), allowance_(allowance), measure_(measure) {}
 
   double left() const { return allowance_.seconds_left(); }
-  double seconds(const ops::LibraryProduct& product) const { return product_flops(product) / speed_.flops_per_second; }
+  double seconds(const ops::LibraryMatmul& product) const { return product_flops(product) / speed_.flops_per_second; }
 
   /// Returns true if a matmul of at least kPartOfFlops of its flops was measured.
-  bool is_tried(const ops::LibraryProduct& product) const {
+  bool is_tried(const ops::LibraryMatmul& product) const {
     return product_flops(product) * kPartOfFlops <= speed_.measured_flops;
   }
-  bool has_time(const ops::LibraryProduct& product, double part) const {
+  bool has_time(const ops::LibraryMatmul& product, double part) const {
     if (left() <= 0) return false;
     if (std::isinf(left())) return true;
     const double most = is_tried(product) ? left() * part : std::min(kUntriedSeconds, left() * kPartOfTimeForSpeed);
@@ -197,7 +197,7 @@ class LimitedMatmuls {
   }
   bool has_memory(int64_t bytes) const { return allowance_.allows(bytes, 0); }
 
-  int64_t run(const ops::LibraryProduct& product) {
+  int64_t run(const ops::LibraryMatmul& product) {
     const MeasureAllowance::Charge charge(&allowance_);
     const int64_t bytes = measure_(product);
     const double taken = charge.seconds(), flops = product_flops(product);
@@ -209,9 +209,9 @@ class LimitedMatmuls {
   }
 
   /// Runs parts of `product`, small ones first, until its speed is known.
-  void try_parts(const ops::LibraryProduct& product) {
+  void try_parts(const ops::LibraryMatmul& product) {
     for (auto size = kEstimateSizes.rbegin(); size != kEstimateSizes.rend() && !is_tried(product); ++size) {
-      const ops::LibraryProduct part = product_part(product, *size);
+      const ops::LibraryMatmul part = product_part(product, *size);
       if (product_flops(part) <= speed_.measured_flops) continue;
       if (!has_time(part, kPartOfTimeForSpeed) || !has_memory(kPartOfMemory * product_bytes(part))) return;
       run(part);
@@ -221,12 +221,12 @@ class LimitedMatmuls {
  private:
   MatmulSpeed& speed_;
   MeasureAllowance& allowance_;
-  const ops::ProductScratch& measure_;
+  const ops::MatmulScratch& measure_;
 };
 
 }  // namespace
 
-int64_t measured_product_scratch(const ops::LibraryProduct& product, int threads) {
+int64_t measured_matmul_scratch(const ops::LibraryMatmul& product, int threads) {
   require_matrices(product);
   if (is_empty(product)) return 0;
   Figures& all = figures();
@@ -234,8 +234,8 @@ int64_t measured_product_scratch(const ops::LibraryProduct& product, int threads
   return measured(all, product, threads);
 }
 
-ProductScratchFigure product_scratch_within(const ops::LibraryProduct& product, MatmulSpeed& speed,
-                                            MeasureAllowance& allowance, const ops::ProductScratch& measure) {
+MatmulScratchFigure matmul_scratch_within(const ops::LibraryMatmul& product, MatmulSpeed& speed,
+                                          MeasureAllowance& allowance, const ops::MatmulScratch& measure) {
   LimitedMatmuls matmuls(speed, allowance, measure);
   const bool has_memory = matmuls.has_memory(measurement_bytes(product));
   if (has_memory && matmuls.has_time(product, kPartOfTime)) return {matmuls.run(product), false};
@@ -246,24 +246,24 @@ ProductScratchFigure product_scratch_within(const ops::LibraryProduct& product, 
   for (const int64_t size : kEstimateSizes) {
     const double most = matmuls.left() * (size == kSmallestEstimateSize ? kPartOfTime : kPartOfTimeForParts);
     double expected = 0;
-    const auto part = [&](const ops::LibraryProduct& each) -> std::optional<int64_t> {
+    const auto part = [&](const ops::LibraryMatmul& each) -> std::optional<int64_t> {
       expected += matmuls.seconds(each);
       if (expected > most || !matmuls.has_time(each, kPartOfTime) ||
           !matmuls.has_memory(kPartOfMemory * product_bytes(each)))
         return std::nullopt;
       return matmuls.run(each);
     };
-    if (const auto bytes = estimated_product_scratch(product, size, part)) return {*bytes, true};
+    if (const auto bytes = estimated_matmul_scratch(product, size, part)) return {*bytes, true};
   }
-  return {product_scratch_bound(product), true};
+  return {matmul_scratch_bound(product), true};
 }
 
-ProductScratchFigure product_scratch(const ops::LibraryProduct& product, int threads, MeasureAllowance* allowance) {
+MatmulScratchFigure matmul_scratch(const ops::LibraryMatmul& product, int threads, MeasureAllowance* allowance) {
   require_matrices(product);
   if (is_empty(product)) return {};
   const View &left = product.left, &right = product.right;
   if (ops::float32_products(left.dtype) && right.dtype == left.dtype && product.result.dtype == left.dtype) {
-    const int64_t bytes = ops::product_scratch(left.sizes[0], left.sizes[1], right.sizes[1]);
+    const int64_t bytes = ops::matmul_scratch(left.sizes[0], left.sizes[1], right.sizes[1]);
     return {(bytes + 63) / 64 * 64, false};
   }
   const std::string key = key_of(product, threads);
@@ -282,14 +282,14 @@ ProductScratchFigure product_scratch(const ops::LibraryProduct& product, int thr
   }
   MatmulSpeed& speed = all.speeds[{left.dtype, threads}];
   if (speed.flops_per_second == 0) speed.flops_per_second = expected_flops_per_second(left.dtype, threads);
-  const ProductScratchFigure figure = product_scratch_within(
-      product, speed, *allowance, [&](const ops::LibraryProduct& each) { return measured(all, each, threads); });
+  const MatmulScratchFigure figure = matmul_scratch_within(
+      product, speed, *allowance, [&](const ops::LibraryMatmul& each) { return measured(all, each, threads); });
   if (figure.is_estimate && given) given->keep_estimate(key, figure.bytes);
   if (figure.is_estimate && !given) all.estimated.insert_or_assign(key, figure.bytes);
   return figure;
 }
 
-int64_t estimate_in_use(const ops::LibraryProduct& product, int threads, const MeasureAllowance* allowance) {
+int64_t estimate_in_use(const ops::LibraryMatmul& product, int threads, const MeasureAllowance* allowance) {
   if (is_empty(product)) return 0;
   const std::string key = key_of(product, threads);
   Figures& all = figures();

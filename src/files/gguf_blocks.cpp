@@ -94,7 +94,7 @@ bool is_quantised(GgmlType type) {
   return block_of(type).elements > 1;
 }
 
-void take_apart(GgmlType type, std::span<const std::byte> blocks, std::span<float> to) {
+void dequantize_blocks(GgmlType type, std::span<const std::byte> blocks, std::span<float> to) {
   const GgmlBlock block = block_of(type);
   const size_t count = blocks.size() / static_cast<size_t>(block.bytes);
   check(is_quantised(type) && count * static_cast<size_t>(block.bytes) == blocks.size() &&

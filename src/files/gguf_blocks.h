@@ -28,6 +28,6 @@ GgmlBlock block_of(GgmlType type);
 bool is_quantised(GgmlType type);
 
 /// Dequantizes blocks of a quantized type; `to` has exactly as many elements as the blocks.
-void take_apart(GgmlType type, std::span<const std::byte> blocks, std::span<float> to);
+void dequantize_blocks(GgmlType type, std::span<const std::byte> blocks, std::span<float> to);
 
 }  // namespace plimsoll

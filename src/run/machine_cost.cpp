@@ -110,7 +110,7 @@ CostModel typical_cost_model(int threads) {
     for (DType dtype : {DType::bfloat16, DType::float16})
       model.rate(kind, dtype) = {60e9 * cores *
                                      (kind == OpKind::convolution ? ops::relative_convolution_speed(dtype)
-                                                                  : ops::relative_product_speed(dtype)),
+                                                                  : ops::relative_matmul_speed(dtype)),
                                  bytes};
   }
   for (DType dtype : {DType::float32, DType::bfloat16, DType::float16})

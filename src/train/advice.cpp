@@ -63,7 +63,7 @@ class Finder {
     target_.minimize_step_time = false;  // the question is only whether a job fits
     // Faster precisions are not searched either.
     target_.has_stale_op_times = false;
-    target_.bfloat16_products = target_.float16_products = 0;
+    target_.bfloat16_matmul_speed = target_.float16_matmul_speed = 0;
   }
 
   AdviceSearch run() {

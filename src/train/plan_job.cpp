@@ -578,7 +578,7 @@ PlannedJob plan_job(const Job& given, const PlanTarget& target, const std::funct
   const Job job = job_of_ranks(given, target);
   PlannedJob planned =
       plan_strategies(job, target, [&](const Job& one) { return JobPlanner(one, target, on_schedule, on_fit).run(); });
-  if (!retime_stale_ops(planned, job, target, on_schedule)) tell_of_slow_products(planned, job, target, on_schedule);
+  if (!retime_stale_ops(planned, job, target, on_schedule)) note_slow_matmul(planned, job, target, on_schedule);
   return planned;
 }
 

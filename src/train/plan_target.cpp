@@ -112,12 +112,12 @@ PlanTarget target_of(const Job& job) {
   target.measuring = std::make_shared<MeasureAllowance>();
   {
     const MeasureAllowance::Charge charge(target.measuring.get());
-    ops::product_speeds();  // measured by the first plan of a machine, in at most about 1 s
+    ops::matmul_throughputs();  // measured by the first plan of a machine, in at most about 1 s
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
   target.has_stale_op_times = true;  // plan_job() checks if any are of this job
-  target.bfloat16_products = ops::relative_product_speed(DType::bfloat16);
-  target.float16_products = ops::relative_product_speed(DType::float16);
+  target.bfloat16_matmul_speed = ops::relative_matmul_speed(DType::bfloat16);
+  target.float16_matmul_speed = ops::relative_matmul_speed(DType::float16);
   if (job.budget.device) return target;
   const std::optional<int64_t> available = current_host_memory();
   if (!available) {

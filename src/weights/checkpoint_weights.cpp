@@ -72,7 +72,7 @@ void CheckpointWeights::add(const std::string& name) {
     if (!codes && !merged && type == scalar_type_of(held)) return tensor_of(stored(name));
     // Only float64 has more bits than the float32 in which updates are computed.
     if (!codes && !merged && held == DType::float64) return tensor_of(stored(name)).to(type);
-    at::Tensor weight = codes ? taken_apart(owner) : whole(name);
+    at::Tensor weight = codes ? dequantized(owner) : whole(name);
     if (merged) weight = with_adapter(owner, weight);
     return weight.to(type).contiguous();
   };
@@ -98,7 +98,7 @@ at::Tensor CheckpointWeights::whole(const std::string& name) const {
   return weight.to(at::kFloat);
 }
 
-at::Tensor CheckpointWeights::taken_apart(const std::string& owner) const {
+at::Tensor CheckpointWeights::dequantized(const std::string& owner) const {
   ops::QuantizedTensors weight{
       tensor_of(stored(owner + std::string(kCodes))), tensor_of(stored(owner + std::string(kScales))), {}};
   if (file_.tensors().contains(owner + std::string(kSecond)))

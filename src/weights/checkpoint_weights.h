@@ -41,7 +41,7 @@ class CheckpointWeights {
   const StoredTensor& stored(const std::string& name) const;
   void add(const std::string& name);
   at::Tensor whole(const std::string& name) const;
-  at::Tensor taken_apart(const std::string& owner) const;
+  at::Tensor dequantized(const std::string& owner) const;
   at::Tensor with_adapter(const std::string& owner, const at::Tensor& weight) const;
 
   std::filesystem::path path_;

@@ -40,7 +40,7 @@ class GgufSource : public Source {
     for (size_t i = 1; i < tensor.sizes.size(); ++i) wanted *= tensor.sizes[i];
     check(static_cast<int64_t>(numbers) == wanted, "blocks of another number of elements than the tensor's");
     buffer.resize(numbers * sizeof(float));
-    take_apart(tensor.type, part, {reinterpret_cast<float*>(buffer.data()), numbers});
+    dequantize_blocks(tensor.type, part, {reinterpret_cast<float*>(buffer.data()), numbers});
     return buffer;
   }
 

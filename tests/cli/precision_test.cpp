@@ -25,7 +25,7 @@ class MeasuredProducts : public CliTest {
 
   /// Writes measurements in which libtorch's matmuls of 16 bits are `speed` times as fast as float32's.
   void measured(double speed) const {
-    ops::ProductSpeeds speeds;
+    ops::MatmulThroughputs speeds;
     for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
       const double rate = dtype == DType::float32 ? 80e9 : 80e9 * speed;
       speeds.of(dtype) = {rate, rate, rate};

@@ -84,7 +84,7 @@ TEST_F(GgufTest, TakesBlocksApartAsGgmlDoes) {
     ASSERT_EQ(static_cast<size_t>(block_of(c.type).bytes), c.bytes);
     std::vector<float> numbers(3 * elements);
     const std::string three = block + block + block;
-    take_apart(c.type, std::as_bytes(std::span(three)), numbers);
+    dequantize_blocks(c.type, std::as_bytes(std::span(three)), numbers);
     double weighted = 0;
     for (size_t i = 0; i < elements; ++i) weighted += static_cast<double>(numbers[elements + i]) * double(i + 1);
     EXPECT_EQ(numbers[elements], c.first);

@@ -153,7 +153,7 @@ Op recorded(const std::string& name, const std::vector<c10::IValue>& arguments,
 
 int64_t measured_workspace(const std::function<std::vector<c10::IValue>()>& run, std::vector<c10::IValue>* results,
                            int64_t unit) {
-  product_speeds();  // unless they are known, measuring them takes memory that is not this op's
+  matmul_throughputs();  // unless they are known, measuring them takes memory that is not this op's
   const Counting counting;
   auto& allocator = CountingAllocator::instance();
   allocator.unit = unit;

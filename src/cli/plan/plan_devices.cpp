@@ -50,8 +50,8 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
     batch = fmt::format("effective batch {}", effective_batch_of(planned.settings));
     if (planned.settings.devices > 1)
       batch += fmt::format("; figures are those of one of {} devices", planned.settings.devices);
-    if (!planned.settings.slow_products.empty())
-      remarks += fold(fmt::format("{}: {}", device.name, planned.settings.slow_products), screen.columns, 2);
+    if (!planned.settings.slow_matmul_note.empty())
+      remarks += fold(fmt::format("{}: {}", device.name, planned.settings.slow_matmul_note), screen.columns, 2);
     Json json = plan_json(job, planned);
     json["gpu"] = device.id;
     report.json.push_back(std::move(json));

@@ -201,7 +201,7 @@ std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& s
   std::string text = plan.fits ? verdict : explanation_of_misfit(plan, screen);
   // The effective batch is printed with the verdict: a batch of another size is another training.
   std::string beside = fold(effective_batch_in_words(planned.settings), screen.columns, 2);
-  if (!planned.settings.slow_products.empty()) beside += fold(planned.settings.slow_products, screen.columns, 2);
+  if (!planned.settings.slow_matmul_note.empty()) beside += fold(planned.settings.slow_matmul_note, screen.columns, 2);
   text.insert(verdict.size(), beside);
   text += "\n" + breakdown_table(plan, screen);
   if (const std::string shares = shares_text(planned, screen); !shares.empty()) text += "\n" + shares;

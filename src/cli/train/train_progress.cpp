@@ -60,7 +60,7 @@ void TrainProgressView::planned(const PlannedJob& job) {
   note(fmt::format("{}, {} parameters, {} operators; recorded in {}, planned in {}", name_of(job.settings.precision),
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
                    short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
-  if (!job.settings.slow_products.empty()) note(job.settings.slow_products);
+  if (!job.settings.slow_matmul_note.empty()) note(job.settings.slow_matmul_note);
   // A budget of the job has a reason only if another rank has a smaller one.
   if (states_budget_)
     for (const Reason& reason : job.settings.reasons)

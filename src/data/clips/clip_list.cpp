@@ -162,8 +162,8 @@ std::vector<ClipTime> cut_clips(double start, double end, const ClipsConfig& con
   std::vector<ClipTime> clips;
   if (!(length > 0)) return clips;
   if (length <= config.clip_seconds) return {{begin, begin + length}};
-  const bool side_by_side = split == Split::validation || config.clip_stride <= 0;
-  const double stride = side_by_side ? config.clip_seconds : config.clip_stride;
+  const bool adjacent = split == Split::validation || config.clip_stride <= 0;
+  const double stride = adjacent ? config.clip_seconds : config.clip_stride;
   // The rounding of a sum of strides must not cost the last clip.
   const double count = std::floor((length - config.clip_seconds) / stride + 1e-6) + 1;
   if (count > kMostClips)

@@ -23,7 +23,7 @@ PLIMSOLL_INLINE V second_halves(const V& a, const V& b) {
 
 /// Transposes 16 x 16 elements. Each round rotates the index row x 16 + column by one bit.
 template <typename V>
-PLIMSOLL_INLINE void turn(V (&rows)[kLanes]) {
+PLIMSOLL_INLINE void transpose(V (&rows)[kLanes]) {
 #pragma GCC unroll 4
   for (int round = 0; round < 4; ++round) {
     V next[kLanes];
@@ -46,7 +46,7 @@ PLIMSOLL_INLINE VectorOf<Scalar<T>> row_part(const HeadRows& rows, int64_t i, in
 }
 
 template <typename T>
-PLIMSOLL_INLINE void turn_rows_of(const HeadRows& rows, int64_t lanes, void* to) {
+PLIMSOLL_INLINE void transpose_rows_of(const HeadRows& rows, int64_t lanes, void* to) {
   using S = Scalar<T>;
   for (int64_t i = 0; i < lanes; i += kLanes)
     for (int64_t j = 0; j < rows.width; j += kLanes) {
@@ -58,7 +58,7 @@ PLIMSOLL_INLINE void turn_rows_of(const HeadRows& rows, int64_t lanes, void* to)
       } else {
         for (int64_t r = 0; r < kLanes; ++r) part[r] = row_part<T>(rows, i + r, j);
       }
-      turn(part);
+      transpose(part);
       const int64_t columns = rows.width - j < kLanes ? rows.width - j : kLanes;
       for (int64_t c = 0; c < columns; ++c) store(static_cast<S*>(to) + (j + c) * lanes + i, part[c]);
     }
@@ -72,7 +72,8 @@ PLIMSOLL_INLINE void widen_rows_of(const HeadRows& rows, int64_t columns, void* 
 }
 
 template <typename T>
-PLIMSOLL_INLINE void store_turned_of(const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to) {
+PLIMSOLL_INLINE void store_transposed_of(const void* from, int64_t lanes, const void* factors,
+                                         const MutableHeadRows& to) {
   using S = Scalar<T>;
   for (int64_t i = 0; i < to.count; i += kLanes) {
     VectorOf<S> factor = splat<VectorOf<S>>(S{1});
@@ -82,7 +83,7 @@ PLIMSOLL_INLINE void store_turned_of(const void* from, int64_t lanes, const void
       const int64_t columns = to.width - j < kLanes ? to.width - j : kLanes;
       VectorOf<S> part[kLanes]{};
       for (int64_t c = 0; c < columns; ++c) part[c] = load(static_cast<const S*>(from) + (j + c) * lanes + i) * factor;
-      turn(part);
+      transpose(part);
       for (int64_t r = 0; r < rows; ++r)
         store_some(static_cast<T*>(to.data) + (i + r) * to.stride + j, part[r], columns < kLanes ? columns : 0);
     }
@@ -107,7 +108,7 @@ PLIMSOLL_INLINE void row_products_of(const HeadRows& a, const HeadRows& b, void*
   }
 }
 
-PLIMSOLL_INLINE void turn_pairs_of(const HeadRows& rows, int64_t lanes, Pair* to) {
+PLIMSOLL_INLINE void transpose_pairs_of(const HeadRows& rows, int64_t lanes, Pair* to) {
   const int64_t width = rows.width / 2;
   const BFloat16* data = static_cast<const BFloat16*>(rows.data);
   for (int64_t i = 0; i < lanes; i += kLanes)
@@ -123,7 +124,7 @@ PLIMSOLL_INLINE void turn_pairs_of(const HeadRows& rows, int64_t lanes, Pair* to
         for (int64_t r = 0; r < count; ++r)
           std::memcpy(&part[r], static_cast<const void*>(from + r * rows.stride), static_cast<size_t>(columns) * 4);
       }
-      turn(part);
+      transpose(part);
       for (int64_t c = 0; c < columns; ++c) std::memcpy(to + (j + c) * lanes + i, &part[c], sizeof(Words));
     }
 }
@@ -151,32 +152,32 @@ PLIMSOLL_INLINE void pair_rows_of(const HeadRows& rows, int64_t columns, Pair* t
 
 }  // namespace
 
-PLIMSOLL_KERNELS(turn_rows_of, (const HeadRows& rows, int64_t lanes, void* to), (rows, lanes, to))
+PLIMSOLL_KERNELS(transpose_rows_of, (const HeadRows& rows, int64_t lanes, void* to), (rows, lanes, to))
 PLIMSOLL_KERNELS(widen_rows_of, (const HeadRows& rows, int64_t columns, void* to), (rows, columns, to))
-PLIMSOLL_KERNELS(store_turned_of, (const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to),
+PLIMSOLL_KERNELS(store_transposed_of, (const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to),
                  (from, lanes, factors, to))
 PLIMSOLL_KERNELS(store_rows_of, (const void* from, int64_t columns, const MutableHeadRows& to), (from, columns, to))
 PLIMSOLL_KERNELS(row_products_of, (const HeadRows& a, const HeadRows& b, void* to), (a, b, to))
 
-PLIMSOLL_VARIANTS(void, turn_bf16_pairs, (const HeadRows& rows, int64_t lanes, Pair* to), (rows, lanes, to),
-                  { turn_pairs_of(rows, lanes, to); })
+PLIMSOLL_VARIANTS(void, transpose_bf16_pairs, (const HeadRows& rows, int64_t lanes, Pair* to), (rows, lanes, to),
+                  { transpose_pairs_of(rows, lanes, to); })
 PLIMSOLL_VARIANTS(void, pair_bf16_rows, (const HeadRows& rows, int64_t columns, Pair* to), (rows, columns, to),
                   { pair_rows_of(rows, columns, to); })
 
-void turn_rows(const HeadRows& rows, int64_t lanes, void* to) {
-  pick_turn_rows_of(rows.dtype, rows, lanes, to);
+void transpose_rows(const HeadRows& rows, int64_t lanes, void* to) {
+  pick_transpose_rows_of(rows.dtype, rows, lanes, to);
 }
 void widen_rows(const HeadRows& rows, int64_t columns, void* to) {
   pick_widen_rows_of(rows.dtype, rows, columns, to);
 }
-void turn_pairs(const HeadRows& rows, int64_t lanes, Pair* to) {
-  turn_bf16_pairs(rows, lanes, to);
+void transpose_pairs(const HeadRows& rows, int64_t lanes, Pair* to) {
+  transpose_bf16_pairs(rows, lanes, to);
 }
 void pair_rows(const HeadRows& rows, int64_t columns, Pair* to) {
   pair_bf16_rows(rows, columns, to);
 }
-void store_turned(const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to) {
-  pick_store_turned_of(to.dtype, from, lanes, factors, to);
+void store_transposed(const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to) {
+  pick_store_transposed_of(to.dtype, from, lanes, factors, to);
 }
 void store_rows(const void* from, int64_t columns, const MutableHeadRows& to) {
   pick_store_rows_of(to.dtype, from, columns, to);

@@ -23,15 +23,15 @@ using HeadRows = HeadRowsOf<const void>;
 using MutableHeadRows = HeadRowsOf<void>;
 
 /// Writes the transposed rows to `to`: wide [width, lanes], zeros beyond the last row.
-void turn_rows(const HeadRows& rows, int64_t lanes, void* to);
+void transpose_rows(const HeadRows& rows, int64_t lanes, void* to);
 /// Writes the widened rows to `to`: wide [count, columns], zeros beyond the width.
 void widen_rows(const HeadRows& rows, int64_t columns, void* to);
 /// Writes each row's pairs of neighbours, transposed, to `to`: [width / 2, lanes]. Rows are bfloat16 of even width.
-void turn_pairs(const HeadRows& rows, int64_t lanes, Pair* to);
+void transpose_pairs(const HeadRows& rows, int64_t lanes, Pair* to);
 /// Pairs elements of rows 2 i and 2 i + 1 of bfloat16 rows: [(count + 1) / 2, columns], zeros beyond either end.
 void pair_rows(const HeadRows& rows, int64_t columns, Pair* to);
 /// Stores wide [width, lanes] as rows, each lane multiplied by its factor (`factors`: wide [lanes]; null: no factors).
-void store_turned(const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to);
+void store_transposed(const void* from, int64_t lanes, const void* factors, const MutableHeadRows& to);
 /// Stores wide [count, columns] as rows.
 void store_rows(const void* from, int64_t columns, const MutableHeadRows& to);
 /// Writes the dot product of each row of `a` with that row of `b` to `to`: wide [count].

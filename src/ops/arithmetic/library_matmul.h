@@ -9,7 +9,7 @@ namespace plimsoll::ops {
 
 /// A matmul that libtorch computes: result [m, n] = left [m, k] x right [k, n], or result + that with `adds`. Only
 /// sizes, strides and dtype of the views are read.
-struct LibraryProduct {
+struct LibraryMatmul {
   View left, right, result;
   bool adds = false;
 };
@@ -18,6 +18,6 @@ struct LibraryProduct {
 /// The library that runs it, and its scratch, depend on the processor, the library's version, the shape and the
 /// threads. No formula covers this. The scratch is measured or, if the matmul is too large for that, estimated
 /// (device/matmul_scratch).
-using ProductScratch = std::function<int64_t(const LibraryProduct&)>;
+using MatmulScratch = std::function<int64_t(const LibraryMatmul&)>;
 
 }  // namespace plimsoll::ops

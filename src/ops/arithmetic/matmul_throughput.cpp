@@ -108,7 +108,7 @@ bool measure(std::vector<Work>& all) {
 }
 
 struct Measured {
-  ProductSpeeds speeds;
+  MatmulThroughputs speeds;
   bool agreed;
 };
 
@@ -121,10 +121,10 @@ Measured measured() {
     OneThread() { at::set_num_threads(1); }
     ~OneThread() { at::set_num_threads(before); }
   } const one_thread;
-  ProductSpeeds speeds;
+  MatmulThroughputs speeds;
   std::vector<Work> all;
   for (const DType dtype : kTypes) {
-    ProductSpeed& speed = speeds.of(dtype);
+    MatmulThroughput& speed = speeds.of(dtype);
     const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(dtype)).device(at::kCPU);
     const Tensor x = at::zeros({kRows, kDepth}, options), weight = at::zeros({kColumns, kDepth}, options);
     Tensor out = at::empty({kRows, kColumns}, options), gradient = at::empty({kColumns, kDepth}, options);
@@ -149,7 +149,7 @@ std::filesystem::path products_file() {
   return folder / (masks.empty() ? "products.json" : fmt::format("products-{}.json", masks));
 }
 
-ProductSpeeds known_or_measured() {
+MatmulThroughputs known_or_measured() {
   const std::filesystem::path file = products_file();
   if (!file.empty()) {
     std::ifstream stream(file);
@@ -188,23 +188,23 @@ double rounded(double ratio) {
 
 }  // namespace
 
-const ProductSpeeds& product_speeds() {
-  static const ProductSpeeds known = known_or_measured();
+const MatmulThroughputs& matmul_throughputs() {
+  static const MatmulThroughputs known = known_or_measured();
   return known;
 }
 
-std::string products_text(const ProductSpeeds& speeds, int64_t until) {
+std::string products_text(const MatmulThroughputs& speeds, int64_t until) {
   nlohmann::json json = {{"machine", machine_name()}};
   if (until > 0) json["until"] = until;
   for (const DType dtype : kTypes) {
-    const ProductSpeed& speed = speeds.of(dtype);
+    const MatmulThroughput& speed = speeds.of(dtype);
     json["flops_per_second"][std::string(name_of(dtype))] = {
         {"libtorch", speed.libtorch}, {"blocks", speed.blocks}, {"convolution", speed.convolution}};
   }
   return json.dump(1) + "\n";
 }
 
-std::optional<ProductSpeeds> products_of(const std::string& text, int64_t now) {
+std::optional<MatmulThroughputs> products_of(const std::string& text, int64_t now) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name()) return {};
   try {
@@ -212,9 +212,9 @@ std::optional<ProductSpeeds> products_of(const std::string& text, int64_t now) {
       const int64_t until = json.at("until").get<int64_t>();
       if (now >= until || now < until - kSecondsOfUnsure) return {};
     }
-    ProductSpeeds speeds;
+    MatmulThroughputs speeds;
     for (const DType dtype : kTypes) {
-      ProductSpeed& speed = speeds.of(dtype);
+      MatmulThroughput& speed = speeds.of(dtype);
       const nlohmann::json& each = json.at("flops_per_second").at(std::string(name_of(dtype)));
       speed = {each.at("libtorch").get<double>(), each.at("blocks").get<double>(),
                each.at("convolution").get<double>()};
@@ -230,22 +230,22 @@ bool float32_products(DType dtype) {
   if (dtype != DType::bfloat16 && dtype != DType::float16) return false;
   if (forced()) return *forced();
   static const auto slow = [](DType each) {
-    const ProductSpeed& speed = product_speeds().of(each);
-    return speed.libtorch < kSlowProduct * product_speeds().of(DType::float32).libtorch &&
+    const MatmulThroughput& speed = matmul_throughputs().of(each);
+    return speed.libtorch < kSlowMatmul * matmul_throughputs().of(DType::float32).libtorch &&
            speed.libtorch < speed.blocks;
   };
   static const bool bfloat16 = slow(DType::bfloat16), float16 = slow(DType::float16);
   return dtype == DType::bfloat16 ? bfloat16 : float16;
 }
 
-double relative_product_speed(DType dtype) {
-  const ProductSpeed& speed = product_speeds().of(dtype);
+double relative_matmul_speed(DType dtype) {
+  const MatmulThroughput& speed = matmul_throughputs().of(dtype);
   return rounded((float32_products(dtype) ? speed.blocks : speed.libtorch) /
-                 product_speeds().of(DType::float32).libtorch);
+                 matmul_throughputs().of(DType::float32).libtorch);
 }
 
 double relative_convolution_speed(DType dtype) {
-  return rounded(product_speeds().of(dtype).convolution / product_speeds().of(DType::float32).convolution);
+  return rounded(matmul_throughputs().of(dtype).convolution / matmul_throughputs().of(DType::float32).convolution);
 }
 
 ProductsScope::ProductsScope(bool through_float32) : before_(forced()) {

@@ -85,7 +85,7 @@ void product_in_blocks(const Tensor& out, const Tensor& self, const Tensor& a, c
   const int64_t rows = a.size(0), depth = a.size(1), columns = b.size(1);
   const int64_t left_size = product_block(rows) * product_block(depth),
                 right_size = product_block(depth) * product_block(columns);
-  const Tensor scratch = at::empty({product_scratch(rows, depth, columns) / 4}, a.options().dtype(at::kFloat));
+  const Tensor scratch = at::empty({matmul_scratch(rows, depth, columns) / 4}, a.options().dtype(at::kFloat));
   const Block left(scratch, 0, rows, depth), right(scratch, left_size, depth, columns),
       result(scratch, left_size + right_size, rows, columns);
   Tensor x, y;  // widened parts of a and b, and their positions: a part that is still there is not widened again

@@ -15,7 +15,7 @@ namespace plimsoll::ops {
 
 /// Computes out = beta x self + alpha x a b, summed in float32 and rounded once. a [m, k], b [k, n] and out [m, n] are
 /// of one 16-bit type, in any strides, and not empty. self is expanded to out's shape, or undefined if beta is 0; it
-/// may be out. Scratch: product_scratch(m, k, n) bytes.
+/// may be out. Scratch: matmul_scratch(m, k, n) bytes.
 void product_in_blocks(const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b,
                        double beta, double alpha);
 

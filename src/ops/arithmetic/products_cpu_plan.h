@@ -20,7 +20,7 @@ constexpr int64_t product_block(int64_t size) {
 
 /// Returns the bytes of scratch of [rows, depth] times [depth, columns] in float32 blocks: one of each operand, one of
 /// the result.
-constexpr int64_t product_scratch(int64_t rows, int64_t depth, int64_t columns) {
+constexpr int64_t matmul_scratch(int64_t rows, int64_t depth, int64_t columns) {
   const int64_t m = product_block(rows), k = product_block(depth), n = product_block(columns);
   return 4 * (m * k + k * n + m * n);
 }

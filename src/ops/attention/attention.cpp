@@ -72,7 +72,7 @@ Gradients attention_gradients(const Tensor& grad_out, const Tensor& q, const Ten
 
 namespace {
 
-Tensor side_by_side(const Tensor& tensor) {
+Tensor inner_contiguous(const Tensor& tensor) {
   return tensor.stride(3) == 1 ? tensor : tensor.contiguous();
 }
 
@@ -84,7 +84,7 @@ Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool ca
                       double softcap) {
   auto [out, logsumexp] = attention_results(q, k, v, causal, window, scale, softcap);
   attention_forward_cpu({attention_shape(q, k, v, causal, window, softcap), scale_of(q, scale), softcap,
-                         side_by_side(q), side_by_side(k), side_by_side(v)},
+                         inner_contiguous(q), inner_contiguous(k), inner_contiguous(v)},
                         out, logsumexp);
   return {out, logsumexp};
 }
@@ -94,8 +94,8 @@ Gradients attention_grad_cpu(const Tensor& grad_out, const Tensor& q, const Tens
                              double softcap) {
   auto [dq, dk, dv] = attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
   attention_backward_cpu({attention_shape(q, k, v, causal, window, softcap), scale_of(q, scale), softcap,
-                          side_by_side(q), side_by_side(k), side_by_side(v)},
-                         side_by_side(grad_out), side_by_side(out), logsumexp, dq, dk, dv);
+                          inner_contiguous(q), inner_contiguous(k), inner_contiguous(v)},
+                         inner_contiguous(grad_out), inner_contiguous(out), logsumexp, dq, dk, dv);
   return {dq, dk, dv};
 }
 

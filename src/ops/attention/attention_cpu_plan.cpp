@@ -61,12 +61,12 @@ BackwardTiles backward_tiles(const AttentionShape& shape, const BackwardCut& cut
   const int64_t number = wide(element_bytes), columns = attention_lanes(shape.width);
   const int64_t keys = std::min(shape.keys, kAttentionBlock);
   const int64_t lanes = attention_lanes(std::min(shape.queries, kAttentionBlock));
-  const int64_t turned = shape.width * lanes * number, rows = lanes * columns * number;
+  const int64_t transposed = shape.width * lanes * number, rows = lanes * columns * number;
   const int64_t copy = element_bytes == 2 ? keys * columns * number : 0;
   Places places;
   BackwardTiles tiles{};
-  tiles.queries = places.take(turned);
-  tiles.gradients = places.take(turned);
+  tiles.queries = places.take(transposed);
+  tiles.gradients = places.take(transposed);
   tiles.query_rows = places.take(rows);
   tiles.gradient_rows = places.take(rows);
   tiles.keys = places.take(copy);
@@ -74,7 +74,7 @@ BackwardTiles backward_tiles(const AttentionShape& shape, const BackwardCut& cut
   tiles.scores = places.take(keys * lanes * number);
   tiles.score_gradients = places.take(keys * lanes * number);
   tiles.pairs = places.take(element_bytes == 2 ? div_up(keys, 2) * lanes * 4 : 0);
-  tiles.query_gradient = places.take(turned);
+  tiles.query_gradient = places.take(transposed);
   tiles.numbers = places.take(2 * lanes * number);
   tiles.key_gradient = places.take(cut.key_chunk * columns * number);
   tiles.value_gradient = places.take(cut.key_chunk * columns * number);

@@ -67,18 +67,18 @@ class Tiles {
   static BlockLeft<uint16_t> left_pairs(const HeadRows& rows) {
     return {static_cast<const uint16_t*>(rows.data), rows.stride, 2};
   }
-  static BlockLeft<S> turned(const BlockLeft<S>& left) { return {left.data, left.column, left.row}; }
+  static BlockLeft<S> transposed(const BlockLeft<S>& left) { return {left.data, left.column, left.row}; }
   /// Returns rows of pairs, in pair_rows()'s layout, as the left matrix [width, pairs].
-  static BlockLeft<uint16_t> turned_pairs(const Pair* pairs, int64_t columns) {
+  static BlockLeft<uint16_t> transposed_pairs(const Pair* pairs, int64_t columns) {
     return {reinterpret_cast<const uint16_t*>(pairs), 2, 2 * columns};
   }
 
   /// Transposes queries for the matmuls with keys.
-  void turn(const HeadRows& rows, int64_t lanes, int64_t place) const {
+  void transpose(const HeadRows& rows, int64_t lanes, int64_t place) const {
     if (work_.pairs)
-      turn_pairs(rows, lanes, pairs_at(place));
+      transpose_pairs(rows, lanes, pairs_at(place));
     else
-      turn_rows(rows, lanes, at(place));
+      transpose_rows(rows, lanes, at(place));
   }
 
  private:
@@ -116,7 +116,7 @@ void forward_task(const AttentionWork& work, const ForwardTiles& places, int64_t
   const int64_t lanes = attention_lanes(queries.count);
   const Tiles<S> tiles(work, scratch);
   S *scores = tiles.at(places.scores), *result = tiles.at(places.result), *numbers = tiles.at(places.numbers);
-  tiles.turn(const_rows_of(work.q, shape, batch, head, queries), lanes, places.queries);
+  tiles.transpose(const_rows_of(work.q, shape, batch, head, queries), lanes, places.queries);
   std::fill_n(result, width * lanes, S{0});
   start_softmax(kIsDouble<S>, lanes, numbers);
   for_keys(shape, queries, 0, shape.keys, [&](const Range& keys) {
@@ -130,19 +130,20 @@ void forward_task(const AttentionWork& work, const ForwardTiles& places, int64_t
         softmax_block(block, numbers, result, width);
         Pair* pairs = tiles.pairs_at(places.values);
         pair_rows(v, columns, pairs);
-        block_product(result, lanes, tiles.turned_pairs(pairs, columns), reinterpret_cast<const Pair*>(scores), lanes,
-                      width, div_up(keys.count, 2), lanes, /*add=*/true);
+        block_product(result, lanes, tiles.transposed_pairs(pairs, columns), reinterpret_cast<const Pair*>(scores),
+                      lanes, width, div_up(keys.count, 2), lanes, /*add=*/true);
         return;
       }
     }
     block_product(scores, lanes, tiles.left(k, places.keys), tiles.at(places.queries), lanes, keys.count, width, lanes,
                   /*add=*/false);
     softmax_block(block, numbers, result, width);
-    block_product(result, lanes, tiles.turned(tiles.left(v, places.values)), scores, lanes, width, keys.count, lanes,
+    block_product(result, lanes, tiles.transposed(tiles.left(v, places.values)), scores, lanes, width, keys.count,
+                  lanes,
                   /*add=*/true);
   });
   finish_softmax(kIsDouble<S>, lanes, numbers);
-  store_turned(result, lanes, numbers + lanes, rows_of(work.out, shape, batch, head, queries));
+  store_transposed(result, lanes, numbers + lanes, rows_of(work.out, shape, batch, head, queries));
   for (int64_t i = 0; i < queries.count; ++i)
     *number_of<S>(work.logsumexp, batch, head, queries.begin + i) = numbers[i];
 }
@@ -200,8 +201,8 @@ class BackwardTasks {
     const int64_t lanes = attention_lanes(queries.count), kv_head = head / shape_.group();
     const HeadRows q = const_rows_of(work_.q, shape_, batch, head, queries);
     const HeadRows grad = const_rows_of(work_.grad_out, shape_, batch, head, queries);
-    tiles_.turn(q, lanes, places_.queries);
-    tiles_.turn(grad, lanes, places_.gradients);
+    tiles_.transpose(q, lanes, places_.queries);
+    tiles_.transpose(grad, lanes, places_.gradients);
     if (sums.key) {
       if (work_.pairs) {
         pair_rows(q, columns_, tiles_.pairs_at(places_.query_rows));
@@ -224,7 +225,7 @@ class BackwardTasks {
         if (work_.pairs) return pairs_block(queries, keys, lanes, k, v, sums);
       wide_block(queries, keys, lanes, k, v, sums);
     });
-    if (sums.query) store_turned(sums.query, lanes, nullptr, rows_of(work_.dq, shape_, batch, head, queries));
+    if (sums.query) store_transposed(sums.query, lanes, nullptr, rows_of(work_.dq, shape_, batch, head, queries));
   }
 
   void wide_block(const Range& queries, const Range& keys, int64_t lanes, const HeadRows& k, const HeadRows& v,
@@ -245,7 +246,7 @@ class BackwardTasks {
                     queries.count, columns_, /*add=*/true);
     }
     if (sums.query)
-      block_product(sums.query, lanes, tiles_.turned(left), gradients, lanes, width, n, lanes, /*add=*/true);
+      block_product(sums.query, lanes, tiles_.transposed(left), gradients, lanes, width, n, lanes, /*add=*/true);
   }
 
   void pairs_block(const Range& queries, const Range& keys, int64_t lanes, const HeadRows& k, const HeadRows& v,
@@ -273,7 +274,7 @@ class BackwardTasks {
     if (sums.query) {
       Pair* key_pairs = tiles_.pairs_at(places_.keys);
       pair_rows(k, columns_, key_pairs);
-      block_product(sums.query, lanes, tiles_.turned_pairs(key_pairs, columns_), gradient_pairs, lanes, width,
+      block_product(sums.query, lanes, tiles_.transposed_pairs(key_pairs, columns_), gradient_pairs, lanes, width,
                     div_up(n, 2), lanes, /*add=*/true);
     }
   }

@@ -62,7 +62,7 @@ std::tuple<Tensor, Tensor> add_rms_norm_cpu(Tensor& sum, const Tensor& a, const 
                                             double eps, OutDType out_dtype) {
   auto [y, rstd] = add_rms_norm_results(sum, a, b, weight, eps, out_dtype);
   const Tensor from_a = as_rows(a), from_b = as_rows(b), scale = weight.to(rstd.scalar_type()).contiguous();
-  const int64_t width = sum.size(-1), count = row_count(sum), turn = rows_in_turn(count, width);
+  const int64_t width = sum.size(-1), count = row_count(sum), rows_per_pass = rows_in_turn(count, width);
   const AddRows add{.a = const_rows(from_a), .b = const_rows(from_b), .sum = rows(sum), .width = width};
   const RmsNorm norm{.x = const_rows(sum),
                      .y = rows(y),
@@ -71,8 +71,8 @@ std::tuple<Tensor, Tensor> add_rms_norm_cpu(Tensor& sum, const Tensor& a, const 
                      .width = width,
                      .eps = eps};
   at::parallel_for(0, count, row_grain(width), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row += turn) {
-      const int64_t last = std::min(end, row + turn);
+    for (int64_t row = begin; row < end; row += rows_per_pass) {
+      const int64_t last = std::min(end, row + rows_per_pass);
       add_rows(add, row, last);
       rms_norm_rows(norm, row, last);
     }
@@ -86,10 +86,10 @@ Tensor rms_norm_backward_add_cpu(Tensor& sum, const Tensor& grad, const Tensor& 
   const Tensor before = as_rows(grad), grads = as_rows(grad_y), from = as_rows(x),
                scale = weight.to(rstd.scalar_type()).contiguous();
   const int64_t width = x.size(-1), count = row_count(x), block = norm_block_rows(count), blocks = div_up(count, block);
-  const int64_t turn = rows_in_turn(count, width);
+  const int64_t rows_per_pass = rows_in_turn(count, width);
   const Tensor partials = at::empty({blocks, width}, rstd.options());
   // Some rows of dx per thread: dx is rounded to x's type before it is added, as if it were a tensor.
-  const Tensor some_dx = at::empty({at::get_num_threads(), turn, width}, x.options());
+  const Tensor some_dx = at::empty({at::get_num_threads(), rows_per_pass, width}, x.options());
   const ConstRows old = const_rows(before);
   const Rows made = rows(sum);
   const RmsNormBackward norm{.grad_y = const_rows(grads),
@@ -100,7 +100,7 @@ Tensor rms_norm_backward_add_cpu(Tensor& sum, const Tensor& grad, const Tensor& 
                              .width = width};
   auto* partial = static_cast<char*>(partials.data_ptr());
   const int64_t partial_bytes = width * partials.element_size(), rstd_bytes = rstd.element_size();
-  const auto take_turn = [&](const Rows& dx, void* sums, int64_t begin, int64_t end) {
+  const auto run_pass = [&](const Rows& dx, void* sums, int64_t begin, int64_t end) {
     RmsNormBackward some = norm;
     some.grad_y = from_row(norm.grad_y, begin);
     some.x = from_row(norm.x, begin);
@@ -113,13 +113,14 @@ Tensor rms_norm_backward_add_cpu(Tensor& sum, const Tensor& grad, const Tensor& 
   };
   at::parallel_for(0, blocks, div_up(row_grain(width), block), [&](int64_t begin, int64_t end) {
     char* const own = static_cast<char*>(some_dx.data_ptr()) +
-                      at::get_thread_num() * turn * width * static_cast<int64_t>(some_dx.element_size());
+                      at::get_thread_num() * rows_per_pass * width * static_cast<int64_t>(some_dx.element_size());
     const Rows dx{own, dtype_of(x), width};
     for (int64_t b = begin; b < end; ++b) {
       char* const sums = partial + b * partial_bytes;
       std::memset(sums, 0, static_cast<size_t>(partial_bytes));
       const int64_t last = std::min(count, (b + 1) * block);
-      for (int64_t row = b * block; row < last; row += turn) take_turn(dx, sums, row, std::min(last, row + turn));
+      for (int64_t row = b * block; row < last; row += rows_per_pass)
+        run_pass(dx, sums, row, std::min(last, row + rows_per_pass));
     }
   });
   at::parallel_for(0, width, 1024, [&](int64_t begin, int64_t end) {

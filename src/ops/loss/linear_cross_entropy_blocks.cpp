@@ -108,9 +108,9 @@ class Chunk {
       const int64_t begin = block * kLossBlock, lanes = std::min(kLossBlock, lanes_ - begin);
       const HeadRows rows = part_of(x, begin, std::min(lanes, tokens_ - begin));
       if (pairs_)
-        turn_pairs(rows, lanes, at<Pair>(places_.turned) + begin * (x.width / 2));
+        transpose_pairs(rows, lanes, at<Pair>(places_.transposed) + begin * (x.width / 2));
       else
-        turn_rows(rows, lanes, at<float>(places_.turned) + begin * x.width);
+        transpose_rows(rows, lanes, at<float>(places_.transposed) + begin * x.width);
     });
     if (p_.grad_weight.data)
       parallel(div_up(places_.columns, kLossBlock),
@@ -145,11 +145,11 @@ class Chunk {
         const int64_t lanes = std::min(kLossBlock, last - token);
         if (pairs_)
           block_product(tile, lanes, {static_cast<const uint16_t*>(weight.data), weight.stride, 2},
-                        at<Pair>(places_.turned) + token * (weight.width / 2), lanes, rows, weight.width / 2, lanes,
+                        at<Pair>(places_.transposed) + token * (weight.width / 2), lanes, rows, weight.width / 2, lanes,
                         /*add=*/false);
         else
           block_product(tile, lanes, {static_cast<const float*>(weight.data), weight.stride, 1},
-                        at<float>(places_.turned) + token * weight.width, lanes, rows, weight.width, lanes,
+                        at<float>(places_.transposed) + token * weight.width, lanes, rows, weight.width, lanes,
                         /*add=*/false);
         logit_tile({.scores = tile,
                     .rows = rows,

@@ -38,7 +38,7 @@ LossBlocks loss_blocks(const LossShape& shape, int threads) {
   blocks.greatest = places.take(true, blocks.stretches * lanes * 4);
   blocks.sums = places.take(true, blocks.stretches * lanes * 4);
   blocks.numbers = places.take(true, 3 * lanes * 4);
-  blocks.turned = places.take(true, shape.width / halved * lanes * 4);
+  blocks.transposed = places.take(true, shape.width / halved * lanes * 4);
   blocks.rows = places.take(shape.wants_weight, div_up(rows, halved) * columns * 4);
   blocks.weight = places.take(shape.wants_x, blocks.panel / halved * columns * 4);
   blocks.gradients = places.take(shape.wants_weight || (shape.wants_x && !pairs), blocks.panel * lanes * bytes);

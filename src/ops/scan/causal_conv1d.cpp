@@ -43,7 +43,7 @@ ConvGradients empty_causal_conv1d_gradients(const Tensor& grad_y, const Tensor& 
           at::empty(bias.sizes(), bias.options())};
 }
 
-Tensor conv_side_by_side(const Tensor& tensor) {
+Tensor conv_inner_contiguous(const Tensor& tensor) {
   return tensor.stride(2) == 1 || tensor.size(2) == 1 ? tensor : contiguous_copy(tensor);
 }
 
@@ -81,7 +81,7 @@ int64_t blocks_of(const Tensor& x) {
 
 Tensor causal_conv1d_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
   Tensor y = empty_causal_conv1d(x, weight, bias, reverse);
-  const Tensor from = conv_side_by_side(x), taps = taps_of(x, weight, bias);
+  const Tensor from = conv_inner_contiguous(x), taps = taps_of(x, weight, bias);
   const CausalConv args = arguments(from, taps, reverse);
   void* to = y.data_ptr();
   at::parallel_for(0, blocks_of(x), 1, [&](int64_t begin, int64_t end) { causal_conv_blocks(args, to, begin, end); });
@@ -92,7 +92,7 @@ ConvGradients causal_conv1d_backward_cpu(const Tensor& grad_y, const Tensor& x, 
                                          const Tensor& bias, bool reverse) {
   auto results = empty_causal_conv1d_gradients(grad_y, x, weight, bias, reverse);
   const auto& [dx, dweight, dbias] = results;
-  const Tensor from = conv_side_by_side(x), grad = conv_side_by_side(grad_y), taps = taps_of(x, weight, bias);
+  const Tensor from = conv_inner_contiguous(x), grad = conv_inner_contiguous(grad_y), taps = taps_of(x, weight, bias);
   const CausalConv args = arguments(from, taps, reverse);
   const int64_t blocks = blocks_of(x), channels = x.size(2), used = weight.size(1);
   const Tensor shares = at::empty({blocks, kConvTaps + 1, channels}, taps.options());

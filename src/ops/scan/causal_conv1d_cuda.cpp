@@ -28,7 +28,7 @@ CausalConv arguments(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 Tensor causal_conv1d_cuda(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
   const OnDevice device(x);
   Tensor y = ops::empty_causal_conv1d(x, weight, bias, reverse);
-  const Tensor from = ops::conv_side_by_side(x);
+  const Tensor from = ops::conv_inner_contiguous(x);
   launch_causal_conv(arguments(from, weight, bias, reverse), y.data_ptr(), device.stream());
   return y;
 }
@@ -38,7 +38,7 @@ std::tuple<Tensor, Tensor, Tensor> causal_conv1d_backward_cuda(const Tensor& gra
   const OnDevice device(x);
   auto results = ops::empty_causal_conv1d_gradients(grad_y, x, weight, bias, reverse);
   const auto& [dx, dweight, dbias] = results;
-  const Tensor from = ops::conv_side_by_side(x), grad = ops::conv_side_by_side(grad_y);
+  const Tensor from = ops::conv_inner_contiguous(x), grad = ops::conv_inner_contiguous(grad_y);
   const Tensor shares = at::empty({conv_tasks(x.size(0), x.size(1)), ops::kConvTaps + 1, x.size(2)},
                                   x.options().dtype(ops::accumulator(x.scalar_type())));
   launch_causal_conv_backward(arguments(from, weight, bias, reverse), grad.const_data_ptr(), grad.stride(0),

@@ -15,6 +15,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> empty_causal_conv1d_gradients(con
                                                                              const at::Tensor& weight,
                                                                              const at::Tensor& bias, bool reverse);
 /// Returns the tensor [batch, time, channels] itself, or a copy with contiguous channels.
-at::Tensor conv_side_by_side(const at::Tensor& tensor);
+at::Tensor conv_inner_contiguous(const at::Tensor& tensor);
 
 }  // namespace plimsoll::ops

@@ -225,7 +225,7 @@ PLIMSOLL_INLINE void outputs_of(const SsdOperands& in, const void* states, void*
   const SsdShape& s = in.shape;
   const int64_t n = s.state, p = s.width, longest = s.longest(), size = s.state_elements();
   Tiles<S> tiles{static_cast<S*>(scratch)};
-  S *b = tiles.take(longest * n), *c = tiles.take(longest * n), *turned_b = tiles.take(longest * n);
+  S *b = tiles.take(longest * n), *c = tiles.take(longest * n), *transposed_b = tiles.take(longest * n);
   S *scores = tiles.take(longest * longest), *weights = tiles.take(longest * longest);
   S *x = tiles.take(longest * p), *y = tiles.take(longest * p);
   S *dt = tiles.take(longest), *sums = tiles.take(longest);
@@ -233,7 +233,7 @@ PLIMSOLL_INLINE void outputs_of(const SsdOperands& in, const void* states, void*
     const int64_t group = task % s.groups, k = task / s.groups % s.chunks(), batch = task / s.groups / s.chunks();
     const Chunk chunk = chunk_of(s, batch, k);
     const int64_t l = chunk.length;
-    load_scores<S>(in, chunk, group, b, c, turned_b, scores);
+    load_scores<S>(in, chunk, group, b, c, transposed_b, scores);
     for (int64_t head = group * s.heads_of_group(); head < (group + 1) * s.heads_of_group(); ++head) {
       load_rows(in.dtype, in.x, s, chunk, head, p, x);
       load_decays<S>(in, chunk, head, dt, sums);
@@ -314,19 +314,19 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
   const SsdShape& s = in.shape;
   const int64_t n = s.state, p = s.width, longest = s.longest(), size = s.state_elements();
   Tiles<S> tiles{static_cast<S*>(scratch)};
-  S *b = tiles.take(longest * n), *c = tiles.take(longest * n), *turned_b = tiles.take(longest * n);
+  S *b = tiles.take(longest * n), *c = tiles.take(longest * n), *transposed_b = tiles.take(longest * n);
   S *b_gradient = tiles.take(longest * n), *c_gradient = tiles.take(longest * n), *part = tiles.take(longest * n);
   S *scores = tiles.take(longest * longest), *score_gradients = tiles.take(longest * longest);
   S *products = tiles.take(longest * longest), *weights = tiles.take(longest * longest);
-  S *x = tiles.take(longest * p), *turned_x = tiles.take(longest * p), *dy = tiles.take(longest * p);
-  S *x_gradient = tiles.take(longest * p), *turned_state = tiles.take(size);
+  S *x = tiles.take(longest * p), *transposed_x = tiles.take(longest * p), *dy = tiles.take(longest * p);
+  S *x_gradient = tiles.take(longest * p), *transposed_state = tiles.take(size);
   S *dt = tiles.take(longest), *sums = tiles.take(longest);
   S *dt_gradient = tiles.take(longest), *sum_gradient = tiles.take(longest);
   for (int64_t task = begin; task < end; ++task) {
     const int64_t group = task % s.groups, k = task / s.groups % s.chunks(), batch = task / s.groups / s.chunks();
     const Chunk chunk = chunk_of(s, batch, k);
     const int64_t l = chunk.length;
-    load_scores<S>(in, chunk, group, b, c, turned_b, scores);
+    load_scores<S>(in, chunk, group, b, c, transposed_b, scores);
     set_zero(score_gradients, l * l);
     set_zero(b_gradient, l * n);
     set_zero(c_gradient, l * n);
@@ -340,15 +340,15 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
       set_zero(sum_gradient, l);
 
       // The terms within the chunk.
-      transpose(x, l, p, turned_x);
-      tile_product(products, l, {dy, p, 1}, turned_x, l, l, p, l, /*add=*/false);
+      transpose(x, l, p, transposed_x);
+      tile_product(products, l, {dy, p, 1}, transposed_x, l, l, p, l, /*add=*/false);
       weigh_backward<S>(scores, products, dt, sums, l, weights, score_gradients, dt_gradient, sum_gradient);
       tile_product(x_gradient, p, {weights, 1, l, Filled::upper}, dy, p, l, l, p, /*add=*/false);
 
       // The term of the state that enters: y_i has exp(s_i) C_i H.
       if (k > 0) {
-        transpose(state, n, p, turned_state);
-        tile_product(part, n, {dy, p, 1}, turned_state, n, l, p, n, /*add=*/false);
+        transpose(state, n, p, transposed_state);
+        tile_product(part, n, {dy, p, 1}, transposed_state, n, l, p, n, /*add=*/false);
         for (int64_t i = 0; i < l; ++i) {
           const S kept = exponential(sums[i]);
           sum_gradient[i] += kept * dot<S>(c + i * n, part + i * n, n);
@@ -365,9 +365,9 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
       // The terms of the state that leaves: H' has exp(s_last - s_j) dt_j B_j^T x_j and exp(s_last) H.
       const S through = static_cast<const S*>(in.d)[head];
       if (k + 1 < s.chunks()) {
-        transpose(leaving, n, p, turned_state);
-        tile_product(part, n, {x, p, 1}, turned_state, n, l, p, n, /*add=*/false);
-        tile_product(turned_x, p, {b, n, 1}, leaving, p, l, n, p, /*add=*/false);
+        transpose(leaving, n, p, transposed_state);
+        tile_product(part, n, {x, p, 1}, transposed_state, n, l, p, n, /*add=*/false);
+        tile_product(transposed_x, p, {b, n, 1}, leaving, p, l, n, p, /*add=*/false);
         S& last = sum_gradient[l - 1];
         for (int64_t j = 0; j < l; ++j) {
           const S decay = exponential(sums[l - 1] - sums[j]), weight = decay * dt[j];
@@ -386,7 +386,7 @@ PLIMSOLL_INLINE void gradients_of(const SsdOperands& in, const SsdTensor& grad_y
             S* to = x_gradient + j * p + i;
             store_some(to,
                        load_some(static_cast<const S*>(to), partial) +
-                           weight * load_some(static_cast<const S*>(turned_x) + j * p + i, partial),
+                           weight * load_some(static_cast<const S*>(transposed_x) + j * p + i, partial),
                        partial);
           }
         }

@@ -75,7 +75,7 @@ SsdGradientResults empty_ssd_scan_gradients(const Tensor& grad_y, const Tensor& 
   return {like(x), like(dt), like(a), like(b), like(c), like(d), empty_states(s, x, 2)};
 }
 
-Tensor ssd_side_by_side(const Tensor& tensor) {
+Tensor ssd_inner_contiguous(const Tensor& tensor) {
   return tensor.stride(3) == 1 || tensor.size(3) == 1 ? tensor : contiguous_copy(tensor);
 }
 
@@ -85,7 +85,11 @@ SsdTensor ssd_strided(const Tensor& tensor) {
 
 PreparedSsd::PreparedSsd(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
                          const Tensor& d, int64_t chunk, bool reverse)
-    : x(ssd_side_by_side(x)), b(ssd_side_by_side(b)), c(ssd_side_by_side(c)), a(a.contiguous()), d(d.contiguous()) {
+    : x(ssd_inner_contiguous(x)),
+      b(ssd_inner_contiguous(b)),
+      c(ssd_inner_contiguous(c)),
+      a(a.contiguous()),
+      d(d.contiguous()) {
   operands = {.shape = check_shape(x, dt, a, b, c, d, chunk, reverse),
               .dtype = dtype_of(x),
               .x = ssd_strided(this->x),
@@ -139,7 +143,7 @@ Gradients ssd_scan_backward_cpu(const Tensor& grad_y, const Tensor& x, const Ten
   const auto& [dx, d_dt, da, db, dc, dd, both_states] = results;
   const PreparedSsd in(x, dt, a, b, c, d, chunk, reverse);
   const SsdShape& s = in.operands.shape;
-  const Tensor grad = ssd_side_by_side(grad_y);
+  const Tensor grad = ssd_inner_contiguous(grad_y);
   const SsdTensor dy = ssd_strided(grad);
   const Tensor shares = at::empty({2, s.batch * s.chunks(), s.heads}, wide_options(x));
   const Scratch scratch(x, ssd_backward_scratch(s));

@@ -188,7 +188,7 @@ ops::SsdGradientResults ssd_scan_backward_cuda(const Tensor& grad_y, const Tenso
   auto results = ops::empty_ssd_scan_gradients(grad_y, x, dt, a, b, c, d, chunk, reverse);
   const auto& [dx, d_dt, da, db, dc, dd, both_states] = results;
   const ops::PreparedSsd in(x, dt, a, b, c, d, chunk, reverse);
-  const Tensor grad = ops::ssd_side_by_side(grad_y);
+  const Tensor grad = ops::ssd_inner_contiguous(grad_y);
   const Tensor states = both_states.select(0, 0), gradients = both_states.select(0, 1);
   BackwardScan scan(in, grad, device.stream());
   const int64_t count = scan.chunks_in_all(), heads = x.size(2), of_panel = scan.chunks_of_panel();

@@ -31,7 +31,7 @@ struct PreparedSsd {
   SsdOperands operands;
 };
 /// Returns the tensor [batch, time, heads, n] itself, or a copy with a contiguous last dimension.
-at::Tensor ssd_side_by_side(const at::Tensor& tensor);
+at::Tensor ssd_inner_contiguous(const at::Tensor& tensor);
 SsdTensor ssd_strided(const at::Tensor& tensor);
 
 }  // namespace plimsoll::ops

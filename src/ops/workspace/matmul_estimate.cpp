@@ -9,16 +9,16 @@
 namespace plimsoll {
 namespace {
 
-using ops::LibraryProduct;
+using ops::LibraryMatmul;
 
 // The sizes m, k, n: result [m, n] = left [m, k] x right [k, n].
 using Sizes = std::array<int64_t, 3>;
 
-Sizes sizes_of(const LibraryProduct& product) {
+Sizes sizes_of(const LibraryMatmul& product) {
   return {product.left.sizes[0], product.left.sizes[1], product.right.sizes[1]};
 }
 
-LibraryProduct part_of(LibraryProduct product, const Sizes& sizes) {
+LibraryMatmul part_of(LibraryMatmul product, const Sizes& sizes) {
   product.left.sizes = {sizes[0], sizes[1]};
   product.right.sizes = {sizes[1], sizes[2]};
   product.result.sizes = {sizes[0], sizes[2]};
@@ -30,7 +30,7 @@ int64_t view_bytes(const View& view) {
 }
 
 // Returns the bytes of one row or column by which a copy grows with size `i`: the smallest of the matrices.
-int64_t smallest_slice(const LibraryProduct& product, size_t i) {
+int64_t smallest_slice(const LibraryMatmul& product, size_t i) {
   const Sizes sizes = sizes_of(product);
   const int64_t left = element_bytes(product.left.dtype), right = element_bytes(product.right.dtype),
                 result = element_bytes(product.result.dtype);
@@ -47,16 +47,16 @@ constexpr int64_t kScratchAlignment = 64;
 
 }  // namespace
 
-int64_t product_bytes(const LibraryProduct& product) {
+int64_t product_bytes(const LibraryMatmul& product) {
   return view_bytes(product.left) + view_bytes(product.right) + view_bytes(product.result);
 }
 
-double product_flops(const LibraryProduct& product) {
+double product_flops(const LibraryMatmul& product) {
   const Sizes sizes = sizes_of(product);
   return 2.0 * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * static_cast<double>(sizes[2]);
 }
 
-int64_t product_scratch_bound(const LibraryProduct& product) {
+int64_t matmul_scratch_bound(const LibraryMatmul& product) {
   int64_t bytes = 0;
   for (const View* view : {&product.left, &product.right, &product.result})
     bytes += (view->elements() * std::max<int64_t>(4, element_bytes(view->dtype)) + kScratchAlignment - 1) /
@@ -64,15 +64,15 @@ int64_t product_scratch_bound(const LibraryProduct& product) {
   return bytes;
 }
 
-LibraryProduct product_part(const LibraryProduct& product, int64_t size) {
+LibraryMatmul product_part(const LibraryMatmul& product, int64_t size) {
   Sizes sizes = sizes_of(product);
   for (int64_t& each : sizes) each = std::min(each, size);
   return part_of(product, sizes);
 }
 
-std::optional<int64_t> estimated_product_scratch(
-    const LibraryProduct& product, int64_t size,
-    const std::function<std::optional<int64_t>(const LibraryProduct&)>& measure) {
+std::optional<int64_t> estimated_matmul_scratch(
+    const LibraryMatmul& product, int64_t size,
+    const std::function<std::optional<int64_t>(const LibraryMatmul&)>& measure) {
   const Sizes whole = sizes_of(product);
   const int64_t remainder = std::min(kRemainder, size);
   Sizes kept = whole, round = whole, half = whole;
@@ -103,7 +103,7 @@ std::optional<int64_t> estimated_product_scratch(
     const double steps = static_cast<double>(whole[i] - round[i]) / static_cast<double>(range);
     bytes *= 1 + static_cast<double>(growth) / static_cast<double>(*with_one) * steps;
   }
-  return static_cast<int64_t>(std::min(std::ceil(bytes), static_cast<double>(product_scratch_bound(product))));
+  return static_cast<int64_t>(std::min(std::ceil(bytes), static_cast<double>(matmul_scratch_bound(product))));
 }
 
 }  // namespace plimsoll

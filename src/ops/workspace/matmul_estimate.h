@@ -11,14 +11,14 @@
 namespace plimsoll {
 
 /// Returns the bytes of memory that the operands and the result of `product` use; gaps between rows do not count.
-int64_t product_bytes(const ops::LibraryProduct& product);
+int64_t product_bytes(const ops::LibraryMatmul& product);
 /// Returns the multiplications and additions of `product`.
-double product_flops(const ops::LibraryProduct& product);
+double product_flops(const ops::LibraryMatmul& product);
 /// Returns an upper bound of the scratch: a copy of each operand and of the result, of 16-bit types in float32.
-int64_t product_scratch_bound(const ops::LibraryProduct& product);
+int64_t matmul_scratch_bound(const ops::LibraryMatmul& product);
 
 /// Returns the part of `product` with sizes m, k and n of at most `size`, with its strides.
-ops::LibraryProduct product_part(const ops::LibraryProduct& product, int64_t size);
+ops::LibraryMatmul product_part(const ops::LibraryMatmul& product, int64_t size);
 
 /// The sizes of the smaller matmuls, the largest first.
 constexpr std::array<int64_t, 5> kEstimateSizes{4096, 2048, 1024, 512, 256};
@@ -34,8 +34,8 @@ constexpr int64_t kSmallestEstimateSize = kEstimateSizes.back();
 /// are largest; a third has half of them. The estimate is the largest of the three. If the scratch grows from half of
 /// `size` to `size` by at least the rows or columns of a matrix, it is a copy. The estimate then grows linearly with
 /// that size. Smaller growth is that of blocks.
-std::optional<int64_t> estimated_product_scratch(
-    const ops::LibraryProduct& product, int64_t size,
-    const std::function<std::optional<int64_t>(const ops::LibraryProduct&)>& measure);
+std::optional<int64_t> estimated_matmul_scratch(
+    const ops::LibraryMatmul& product, int64_t size,
+    const std::function<std::optional<int64_t>(const ops::LibraryMatmul&)>& measure);
 
 }  // namespace plimsoll

@@ -69,7 +69,7 @@ int64_t matrix_copy(const View& view) {
 View matrix(DType dtype, int64_t rows, int64_t columns, int64_t stride = 0) {
   return {kNoBuffer, dtype, 0, {rows, columns}, {stride > 0 ? stride : columns, 1}};
 }
-View turned(View matrix) {
+View transposed(View matrix) {
   std::swap(matrix.sizes[0], matrix.sizes[1]);
   std::swap(matrix.strides[0], matrix.strides[1]);
   return matrix;
@@ -82,7 +82,7 @@ std::optional<int64_t> matrix_product(const Op& op, size_t left) {
   if (!float32_products(a.dtype) || b.dtype != a.dtype || elements(a.sizes) == 0 || elements(b.sizes) == 0)
     return std::nullopt;
   const size_t last = a.sizes.size() - 1;
-  return kScratch.rounded(product_scratch(a.sizes[last - 1], a.sizes[last], b.sizes[last]));
+  return kScratch.rounded(matmul_scratch(a.sizes[last - 1], a.sizes[last], b.sizes[last]));
 }
 
 /// Returns the different sizes of the pieces when `length` is cut into pieces of `piece`.
@@ -94,49 +94,48 @@ std::vector<int64_t> piece_sizes(int64_t length, int64_t piece) {
 }
 
 /// The maximum scratch of matmuls that run one after the other.
-class MostOfProducts {
+class MaxMatmulScratch {
  public:
-  explicit MostOfProducts(const ProductScratch& scratch) : scratch_(scratch) {}
+  explicit MaxMatmulScratch(const MatmulScratch& scratch) : scratch_(scratch) {}
   void add(View left, View right, View result, bool adds = false) {
     most_ = std::max(most_, scratch_({std::move(left), std::move(right), std::move(result), adds}));
   }
   int64_t bytes() const { return most_; }
 
  private:
-  const ProductScratch& scratch_;
+  const MatmulScratch& scratch_;
   int64_t most_ = 0;
 };
 
 /// Returns the scratch of the matmuls that linear_cross_entropy_chunks() requests.
 int64_t loss_products(const LossShape& shape, const LossChunks& chunks, const View& x, const View& weight,
-                      const ProductScratch& scratch) {
-  MostOfProducts most(scratch);
+                      const MatmulScratch& scratch) {
+  MaxMatmulScratch most(scratch);
   const View rows_of_weight = is_matrix(weight) ? weight : matrix(weight.dtype, shape.vocabulary, shape.width);
   const int64_t x_stride = is_matrix(x) ? x.strides[0] : shape.width;
   const bool split = element_bytes(shape.dtype) == 2 && chunks.count > 1;
   for (const int64_t rows : piece_sizes(shape.tokens, chunks.rows)) {
     const View part = matrix(shape.dtype, rows, shape.width, x_stride);
     const View logits = matrix(shape.dtype, rows, shape.vocabulary);
-    most.add(part, turned(rows_of_weight), logits);
+    most.add(part, transposed(rows_of_weight), logits);
     if (shape.wants_x) most.add(logits, rows_of_weight, matrix(shape.dtype, rows, shape.width));
     if (!shape.wants_weight) continue;
     // The first chunk's matmul is the gradient; the matmuls of the others are added to it.
     const View gradient = matrix(shape.dtype, shape.vocabulary, shape.width);
-    if (rows == chunks.rows) most.add(turned(logits), part, gradient);
+    if (rows == chunks.rows) most.add(transposed(logits), part, gradient);
     const bool is_added = rows != chunks.rows || shape.tokens >= 2 * rows;
-    if (is_added && !split) most.add(turned(logits), part, gradient, /*adds=*/true);
+    if (is_added && !split) most.add(transposed(logits), part, gradient, /*adds=*/true);
     if (!is_added || !split) continue;
     for (const int64_t block : piece_sizes(shape.vocabulary, kLossGradientBlock)) {
       View some = logits;
       some.sizes[1] = block;
-      most.add(turned(some), part, matrix(shape.dtype, block, shape.width));
+      most.add(transposed(some), part, matrix(shape.dtype, block, shape.width));
     }
   }
   return most.bytes();
 }
 
-int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int threads,
-                             const ProductScratch& scratch) {
+int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int threads, const MatmulScratch& scratch) {
   const View &x = tensor(op, 0), &weight = tensor(op, 1);
   const LossShape shape{x.sizes[0], weight.sizes[0], x.sizes[1], x.dtype, wants_x, wants_weight};
   if (loss_in_blocks(shape))
@@ -153,25 +152,25 @@ int64_t linear_cross_entropy(const Op& op, bool wants_x, bool wants_weight, int 
 }
 
 /// Returns the bytes of a dequantised piece of the weight, and of the matmuls with it.
-int64_t quantized_linear(const Op& op, const ProductScratch& scratch) {
+int64_t quantized_linear(const Op& op, const MatmulScratch& scratch) {
   const View &x = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = x.sizes.back(), bytes = element_bytes(x.dtype);
   if (elements(x.sizes) == 0 || rows == 0) return 0;
   const int64_t tile = quantized_tile_rows(rows, width, bytes);
-  MostOfProducts most(scratch);
+  MaxMatmulScratch most(scratch);
   for (const int64_t tokens : piece_sizes(elements(x.sizes) / width, kQuantizedProductRows))
     for (const int64_t columns : piece_sizes(rows, tile))
-      most.add(matrix(x.dtype, tokens, width), turned(matrix(x.dtype, columns, width)),
+      most.add(matrix(x.dtype, tokens, width), transposed(matrix(x.dtype, columns, width)),
                matrix(x.dtype, tokens, columns, rows));
   return kScratch.contiguous_copy(x) + kScratch.rounded(tile * width * bytes) + most.bytes();
 }
 
-int64_t quantized_linear_backward(const Op& op, const ProductScratch& scratch) {
+int64_t quantized_linear_backward(const Op& op, const MatmulScratch& scratch) {
   const View &grad = tensor(op, 0), &codes = tensor(op, 1);
   const int64_t rows = codes.sizes[0], width = op.results.at(0).sizes.back(), bytes = element_bytes(grad.dtype);
   if (elements(grad.sizes) == 0 || width == 0) return 0;
   const int64_t tile = std::min(width, quantized_tile_columns(rows, width, bytes));
-  MostOfProducts most(scratch);
+  MaxMatmulScratch most(scratch);
   for (const int64_t tokens : piece_sizes(elements(grad.sizes) / rows, kQuantizedProductRows))
     for (const int64_t columns : piece_sizes(width, tile))
       most.add(matrix(grad.dtype, tokens, rows), matrix(grad.dtype, rows, columns),
@@ -218,26 +217,28 @@ int64_t ssd_scan(const Op& op, size_t x_at, bool backward, int threads) {
   const SsdShape shape{x.sizes[0], time, x.sizes[2], x.sizes[3], b.sizes[2], b.sizes[3], chunk, false};
   const int64_t wide = accumulator_bytes(x.dtype);
   int64_t total =
-      kScratch.side_by_side_copy(x) + kScratch.side_by_side_copy(b) + kScratch.side_by_side_copy(tensor(op, x_at + 4)) +
-      kScratch.contiguous_copy(tensor(op, x_at + 2)) + kScratch.contiguous_copy(tensor(op, x_at + 5)) +
+      kScratch.inner_contiguous_copy(x) + kScratch.inner_contiguous_copy(b) +
+      kScratch.inner_contiguous_copy(tensor(op, x_at + 4)) + kScratch.contiguous_copy(tensor(op, x_at + 2)) +
+      kScratch.contiguous_copy(tensor(op, x_at + 5)) +
       kScratch.rounded(threads * (backward ? ssd_backward_scratch(shape) : ssd_forward_scratch(shape)) * wide);
-  if (backward) total += kScratch.side_by_side_copy(tensor(op, 0)) + kScratch.rounded(ssd_partial_sums(shape) * wide);
+  if (backward)
+    total += kScratch.inner_contiguous_copy(tensor(op, 0)) + kScratch.rounded(ssd_partial_sums(shape) * wide);
   return total;
 }
 
 int64_t causal_conv1d(const Op& op, size_t x_at, bool backward) {
   const View& x = tensor(op, x_at);
   const int64_t taps = (kConvTaps + 1) * x.sizes[2] * accumulator_bytes(x.dtype);
-  int64_t total = kScratch.side_by_side_copy(x) + kScratch.rounded(taps);
+  int64_t total = kScratch.inner_contiguous_copy(x) + kScratch.rounded(taps);
   if (backward)
-    total += kScratch.side_by_side_copy(tensor(op, 0)) +
+    total += kScratch.inner_contiguous_copy(tensor(op, 0)) +
              kScratch.rounded(x.sizes[0] * div_up(x.sizes[1], conv_block(x.sizes[1])) * taps);
   return total;
 }
 
 }  // namespace
 
-std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const ProductScratch& scratch) {
+std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const MatmulScratch& scratch) {
   const std::string_view name = single_name(std::string_view(op.name).substr(0, op.name.find('.')));
   if (is_one_of(name, {"aten::mm", "aten::bmm"})) return matrix_product(op, 0);
   if (is_one_of(name, {"aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_"})) return matrix_product(op, 1);

@@ -13,8 +13,8 @@ namespace plimsoll::ops {
 /// Returns the maximum bytes that `op` holds at a time in addition to its operands and results when it runs on
 /// `threads` CPU threads. Each allocation is rounded up to 64 bytes. Returns nullopt for operators that are not ours,
 /// except libtorch's matmuls that go through float32 blocks (ops/arithmetic/products_cpu.h). The scratch
-/// of our kernels is exact, by their own plans; `product_scratch` returns the scratch of matmuls that they leave to
+/// of our kernels is exact, by their own plans; `matmul_scratch` returns the scratch of matmuls that they leave to
 /// libtorch. Memory that libraries allocate outside libtorch's allocator is not included.
-std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const ProductScratch& product_scratch);
+std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const MatmulScratch& matmul_scratch);
 
 }  // namespace plimsoll::ops

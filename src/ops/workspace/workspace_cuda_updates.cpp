@@ -47,12 +47,12 @@ int64_t ssd_scan(const Op& op, size_t x_at, bool backward) {
   const int64_t time = x.sizes[1], given = integer(op, x_at + 6);
   const int64_t chunk = given > 0 ? given : div_up(time, op.results.back().sizes[3]);
   const SsdShape shape{x.sizes[0], time, x.sizes[2], x.sizes[3], b.sizes[2], b.sizes[3], chunk, false};
-  int64_t total = kScratch.side_by_side_copy(x) + kScratch.side_by_side_copy(b) +
-                  kScratch.side_by_side_copy(tensor(op, x_at + 4)) + kScratch.contiguous_copy(tensor(op, x_at + 2)) +
-                  kScratch.contiguous_copy(tensor(op, x_at + 5)) +
+  int64_t total = kScratch.inner_contiguous_copy(x) + kScratch.inner_contiguous_copy(b) +
+                  kScratch.inner_contiguous_copy(tensor(op, x_at + 4)) +
+                  kScratch.contiguous_copy(tensor(op, x_at + 2)) + kScratch.contiguous_copy(tensor(op, x_at + 5)) +
                   kScratch.rounded(cuda::SsdPanels(shape, element_bytes(x.dtype), backward).bytes);
   if (backward)
-    total += kScratch.side_by_side_copy(tensor(op, 0)) +
+    total += kScratch.inner_contiguous_copy(tensor(op, 0)) +
              kScratch.rounded(ssd_partial_sums(shape) * accumulator_bytes(x.dtype));
   return total;
 }
@@ -60,7 +60,7 @@ int64_t ssd_scan(const Op& op, size_t x_at, bool backward) {
 int64_t causal_conv1d_backward(const Op& op) {
   const View& x = tensor(op, 1);
   const int64_t tasks = x.sizes[0] * div_up(x.sizes[1], conv_block(x.sizes[1]));
-  return kScratch.side_by_side_copy(tensor(op, 0)) + kScratch.side_by_side_copy(x) +
+  return kScratch.inner_contiguous_copy(tensor(op, 0)) + kScratch.inner_contiguous_copy(x) +
          kScratch.rounded(tasks * (kConvTaps + 1) * x.sizes[2] * accumulator_bytes(x.dtype));
 }
 
@@ -84,7 +84,7 @@ std::optional<int64_t> cuda_updates_workspace_bytes(const Op& op) {
   if (is_one_of(name, {"plimsoll::unpacked", "plimsoll::quantize_scales", "plimsoll::dequantize_weight"})) return 0;
   if (name == "plimsoll::ssd_scan") return ssd_scan(op, 0, /*backward=*/false);
   if (name == "plimsoll::ssd_scan_backward") return ssd_scan(op, 1, /*backward=*/true);
-  if (name == "plimsoll::causal_conv1d") return kScratch.side_by_side_copy(tensor(op, 0));
+  if (name == "plimsoll::causal_conv1d") return kScratch.inner_contiguous_copy(tensor(op, 0));
   if (name == "plimsoll::causal_conv1d_backward") return causal_conv1d_backward(op);
   return std::nullopt;
 }

@@ -71,7 +71,7 @@ struct ScratchRules {
     return is_contiguous(view.sizes, view.strides) ? 0 : bytes_of(view);
   }
   /// Returns the bytes of the copy of a kernel that needs a contiguous last dimension.
-  int64_t side_by_side_copy(const View& view) const {
+  int64_t inner_contiguous_copy(const View& view) const {
     return view.strides.back() == 1 || view.sizes.back() == 1 ? 0 : bytes_of(view);
   }
   /// Returns the bytes of copies of gradients whose order differs from that of their targets. Gradients of 8 bits never

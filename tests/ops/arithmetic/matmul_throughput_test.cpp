@@ -11,15 +11,15 @@
 namespace plimsoll::ops {
 namespace {
 
-ProductSpeeds fake() {
-  ProductSpeeds speeds;
+MatmulThroughputs fake() {
+  MatmulThroughputs speeds;
   speeds.of(DType::float32) = {80e9, 80e9, 30e9};
   speeds.of(DType::bfloat16) = {140e9, 70e9, 60e9};
   speeds.of(DType::float16) = {4e9, 65e9, 3e9};
   return speeds;
 }
 
-TEST(ProductSpeed, AFileIsReadBackAndADamagedOneIsNothingKnown) {
+TEST(MatmulThroughput, AFileIsReadBackAndADamagedOneIsNothingKnown) {
   const std::string text = products_text(fake());
   const auto read = products_of(text);
   ASSERT_TRUE(read);
@@ -28,14 +28,14 @@ TEST(ProductSpeed, AFileIsReadBackAndADamagedOneIsNothingKnown) {
     EXPECT_EQ(read->of(dtype).blocks, fake().of(dtype).blocks);
     EXPECT_EQ(read->of(dtype).convolution, fake().of(dtype).convolution);
   }
-  ProductSpeeds none = fake();
+  MatmulThroughputs none = fake();
   none.of(DType::float16).libtorch = 0;
   for (const std::string& damaged : {std::string(), std::string("[]"), std::string("{\"machine\": 3}"),
                                      text.substr(0, text.size() / 2), products_text(none)})
     EXPECT_FALSE(products_of(damaged)) << damaged;
 }
 
-TEST(ProductSpeed, AFileOfTriesThatDidNotAgreeHoldsForADay) {
+TEST(MatmulThroughput, AFileOfTriesThatDidNotAgreeHoldsForADay) {
   const int64_t day = 24 * 3600, now = 1'800'000'000;
   const std::string text = products_text(fake(), now + day);
   EXPECT_TRUE(products_of(text, now));
@@ -45,7 +45,7 @@ TEST(ProductSpeed, AFileOfTriesThatDidNotAgreeHoldsForADay) {
   EXPECT_TRUE(products_of(products_text(fake()), now + 1000 * day));
 }
 
-TEST(ProductSpeed, AMaskedProcessorIsAnother) {
+TEST(MatmulThroughput, AMaskedProcessorIsAnother) {
   const std::string text = products_text(fake()), name = machine_name();
   const char* const before = ::getenv("ONEDNN_MAX_CPU_ISA");
   const std::string kept = before ? before : "";
@@ -60,19 +60,19 @@ TEST(ProductSpeed, AMaskedProcessorIsAnother) {
   EXPECT_TRUE(products_of(text));
 }
 
-// On any processor, the faster of the two is used, within the tolerance of kSlowProduct.
-TEST(ProductSpeed, SlowProductsAreNotUsed) {
-  const double single = product_speeds().of(DType::float32).libtorch;
+// On any processor, the faster of the two is used, within the tolerance of kSlowMatmul.
+TEST(MatmulThroughput, SlowProductsAreNotUsed) {
+  const double single = matmul_throughputs().of(DType::float32).libtorch;
   EXPECT_GT(single, 0);
   for (const DType dtype : {DType::bfloat16, DType::float16}) {
-    const ProductSpeed& speed = product_speeds().of(dtype);
+    const MatmulThroughput& speed = matmul_throughputs().of(dtype);
     const bool blocks = float32_products(dtype);
-    EXPECT_GE(blocks ? speed.blocks : speed.libtorch, std::min(speed.blocks, kSlowProduct * single));
-    const double quarter = 4 * std::log2(relative_product_speed(dtype));
+    EXPECT_GE(blocks ? speed.blocks : speed.libtorch, std::min(speed.blocks, kSlowMatmul * single));
+    const double quarter = 4 * std::log2(relative_matmul_speed(dtype));
     EXPECT_NEAR(quarter, std::round(quarter), 1e-9);
   }
   EXPECT_FALSE(float32_products(DType::float32));
-  EXPECT_EQ(relative_product_speed(DType::float32), 1);
+  EXPECT_EQ(relative_matmul_speed(DType::float32), 1);
 }
 
 TEST(StableTiming, ASpikeIsNotBelieved) {

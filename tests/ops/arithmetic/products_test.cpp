@@ -122,7 +122,7 @@ TEST(Products, TheirScratchIsStated) {
       expect_workspace("aten::addmm", {at::zeros({n}).to(type), a, b, 1, 1});
       expect_workspace("aten::bmm", {a.expand({2, m, k}), b.expand({2, k, n})});
     }
-  EXPECT_LE(product_scratch(1 << 30, 1 << 30, 1 << 30), 12 << 20);
+  EXPECT_LE(matmul_scratch(1 << 30, 1 << 30, 1 << 30), 12 << 20);
 }
 
 TEST(Products, OthersAreLibtorchs) {

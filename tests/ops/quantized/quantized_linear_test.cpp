@@ -204,13 +204,13 @@ TEST_P(QuantizedLinear, StatesWhatProductsOfSomebodyElseTake) {
     const auto arguments = backward ? with_weight(x, weight, in) : with_weight(x, weight);
     const Op op = recorded(name, arguments, call(name, arguments));
     std::set<int64_t> rows;
-    const auto greedy = [&](const LibraryProduct& product) {
+    const auto greedy = [&](const LibraryMatmul& product) {
       rows.insert(product.left.sizes[0]);
       EXPECT_EQ(product.left.sizes[1], product.right.sizes[0]);
       EXPECT_EQ(product.result.sizes, (std::vector{product.left.sizes[0], product.right.sizes[1]}));
       return product.left.sizes[0] == kQuantizedProductRows ? int64_t{1 << 20} : int64_t{1 << 10};
     };
-    const auto none = [](const LibraryProduct&) { return int64_t{0}; };
+    const auto none = [](const LibraryMatmul&) { return int64_t{0}; };
     EXPECT_EQ(*cpu_workspace_bytes(op, 2, greedy), *cpu_workspace_bytes(op, 2, none) + (1 << 20));
     EXPECT_EQ(rows, (std::set<int64_t>{kQuantizedProductRows, tokens % kQuantizedProductRows}));
   }

@@ -12,28 +12,28 @@
 namespace plimsoll {
 namespace {
 
-using ops::LibraryProduct;
+using ops::LibraryMatmul;
 
 View matrix(int64_t rows, int64_t columns) {
   return {kNoBuffer, DType::float32, 0, {rows, columns}, {columns, 1}};
 }
 
-LibraryProduct product_of(int64_t m, int64_t k, int64_t n) {
+LibraryMatmul product_of(int64_t m, int64_t k, int64_t n) {
   return {matrix(m, k), matrix(k, n), matrix(m, n)};
 }
 
 /// Seconds that only matmuls take, and which matmuls ran.
 struct FakeMachine {
   double flops_per_second = 1e11, clock = 0;
-  std::vector<LibraryProduct> ran;
+  std::vector<LibraryMatmul> ran;
 
   MeasureClocks clocks() {
     const auto now = [this] { return clock; };
     return {now, now};
   }
   MatmulSpeed expected() const { return {flops_per_second}; }
-  ops::ProductScratch measure(const std::function<int64_t(const LibraryProduct&)>& scratch) {
-    return [this, scratch](const LibraryProduct& product) {
+  ops::MatmulScratch measure(const std::function<int64_t(const LibraryMatmul&)>& scratch) {
+    return [this, scratch](const LibraryMatmul& product) {
       clock += product_flops(product) / flops_per_second;
       ran.push_back(product);
       return scratch(product);
@@ -41,10 +41,10 @@ struct FakeMachine {
   }
 };
 
-int64_t constant(const LibraryProduct&) {
+int64_t constant(const LibraryMatmul&) {
   return 4096;
 }
-int64_t copy_of_right(const LibraryProduct& product) {
+int64_t copy_of_right(const LibraryMatmul& product) {
   return 4 * product.right.elements();
 }
 
@@ -98,12 +98,12 @@ TEST(MeasureAllowance, ThePlansLimits) {
   EXPECT_EQ(allowance.limits().seconds, 3);
 }
 
-TEST(ProductEstimate, MeasuresWhatTheAllowanceAllows) {
+TEST(MatmulEstimate, MeasuresWhatTheAllowanceAllows) {
   FakeMachine machine;
   MeasureAllowance allowance({}, machine.clocks());
   MatmulSpeed speed = machine.expected();
-  const LibraryProduct product = product_of(512, 1024, 16000);  // 96 MiB and as much scratch, 0.17 s
-  const ProductScratchFigure figure = product_scratch_within(product, speed, allowance, machine.measure(copy_of_right));
+  const LibraryMatmul product = product_of(512, 1024, 16000);  // 96 MiB and as much scratch, 0.17 s
+  const MatmulScratchFigure figure = matmul_scratch_within(product, speed, allowance, machine.measure(copy_of_right));
   EXPECT_EQ(figure.bytes, 4 * 1024 * 16000);
   EXPECT_FALSE(figure.is_estimate);
   // Small parts come first, and tell the speed.
@@ -114,76 +114,76 @@ TEST(ProductEstimate, MeasuresWhatTheAllowanceAllows) {
   EXPECT_EQ(speed.measured_flops, product_flops(product));
 }
 
-TEST(ProductEstimate, ScratchCountsInTheLimitOfBytes) {
+TEST(MatmulEstimate, ScratchCountsInTheLimitOfBytes) {
   FakeMachine machine;
   MatmulSpeed speed = machine.expected();
-  const LibraryProduct product = product_of(512, 1024, 32000);  // 191 MiB, and as much scratch
+  const LibraryMatmul product = product_of(512, 1024, 32000);  // 191 MiB, and as much scratch
   MeasureAllowance small({}, machine.clocks()), large({.bytes = 400 * MiB}, machine.clocks());
-  EXPECT_TRUE(product_scratch_within(product, speed, small, machine.measure(copy_of_right)).is_estimate);
-  EXPECT_FALSE(product_scratch_within(product, speed, large, machine.measure(copy_of_right)).is_estimate);
+  EXPECT_TRUE(matmul_scratch_within(product, speed, small, machine.measure(copy_of_right)).is_estimate);
+  EXPECT_FALSE(matmul_scratch_within(product, speed, large, machine.measure(copy_of_right)).is_estimate);
 }
 
 // By the expected speed it would take a seventh of the time that is left, in truth 2.9 times the time.
-TEST(ProductEstimate, AMatmulThatTurnsOutSlowIsNotRun) {
+TEST(MatmulEstimate, AMatmulThatTurnsOutSlowIsNotRun) {
   FakeMachine machine{.flops_per_second = 5e9};
   MatmulSpeed speed{1e11};
   MeasureAllowance allowance({.bytes = GiB, .seconds = 3}, machine.clocks());
-  const ProductScratchFigure figure =
-      product_scratch_within(product_of(2048, 2600, 4096), speed, allowance, machine.measure(constant));
+  const MatmulScratchFigure figure =
+      matmul_scratch_within(product_of(2048, 2600, 4096), speed, allowance, machine.measure(constant));
   EXPECT_TRUE(figure.is_estimate);
   EXPECT_EQ(figure.bytes, 4096);
   EXPECT_LE(machine.clock, 2);
   EXPECT_NEAR(speed.flops_per_second, 5e9, 1e6);
 }
 
-TEST(ProductEstimate, RunsNoMatmulAboveTheLimitOfBytes) {
+TEST(MatmulEstimate, RunsNoMatmulAboveTheLimitOfBytes) {
   FakeMachine machine;
   MatmulSpeed speed = machine.expected();
   MeasureAllowance allowance({.seconds = 1000}, machine.clocks());
   for (const auto& [m, k, n] :
        {std::tuple{512, 4096, 151936}, {151936, 512, 4096}, {512, 151936, 4096}, {20000, 20000, 20000}}) {
-    const ProductScratchFigure figure =
-        product_scratch_within(product_of(m, k, n), speed, allowance, machine.measure(constant));
+    const MatmulScratchFigure figure =
+        matmul_scratch_within(product_of(m, k, n), speed, allowance, machine.measure(constant));
     EXPECT_EQ(figure.bytes, 4096);
     EXPECT_TRUE(figure.is_estimate);
   }
   EXPECT_FALSE(machine.ran.empty());
-  for (const LibraryProduct& each : machine.ran) EXPECT_LE(product_bytes(each), 64 * MiB);
+  for (const LibraryMatmul& each : machine.ran) EXPECT_LE(product_bytes(each), 64 * MiB);
 }
 
-TEST(ProductEstimate, ManyMatmulsKeepTheLimitOfSeconds) {
+TEST(MatmulEstimate, ManyMatmulsKeepTheLimitOfSeconds) {
   FakeMachine machine;
   MatmulSpeed speed{4 * machine.flops_per_second};  // the machine has a quarter of it
   MeasureAllowance allowance({}, machine.clocks());
   for (int64_t i = 0; i < 300; ++i) {
-    const LibraryProduct product = i % 2 == 0 ? product_of(200 + i, 4096, 128256) : product_of(200 + i, 1024, 16000);
-    const ProductScratchFigure figure = product_scratch_within(product, speed, allowance, machine.measure(constant));
-    EXPECT_TRUE(figure.bytes == 4096 || figure.bytes == product_scratch_bound(product));
+    const LibraryMatmul product = i % 2 == 0 ? product_of(200 + i, 4096, 128256) : product_of(200 + i, 1024, 16000);
+    const MatmulScratchFigure figure = matmul_scratch_within(product, speed, allowance, machine.measure(constant));
+    EXPECT_TRUE(figure.bytes == 4096 || figure.bytes == matmul_scratch_bound(product));
   }
   EXPECT_LE(machine.clock, 3);
   EXPECT_GT(machine.clock, 1);
 }
 
-TEST(ProductEstimate, WithoutTimeItIsTheUpperBound) {
+TEST(MatmulEstimate, WithoutTimeItIsTheUpperBound) {
   FakeMachine machine;
   MatmulSpeed speed = machine.expected();
   MeasureAllowance allowance({.seconds = 0}, machine.clocks());
-  const LibraryProduct product = product_of(512, 1024, 32000);
-  const ProductScratchFigure figure = product_scratch_within(product, speed, allowance, machine.measure(constant));
+  const LibraryMatmul product = product_of(512, 1024, 32000);
+  const MatmulScratchFigure figure = matmul_scratch_within(product, speed, allowance, machine.measure(constant));
   EXPECT_EQ(figure.bytes, product_bytes(product));
   EXPECT_TRUE(figure.is_estimate);
   EXPECT_TRUE(machine.ran.empty());
 }
 
-TEST(ProductEstimate, FollowsTheSizesThatScratchGrowsWith) {
-  const std::vector<std::function<int64_t(const LibraryProduct&)>> rules = {
+TEST(MatmulEstimate, FollowsTheSizesThatScratchGrowsWith) {
+  const std::vector<std::function<int64_t(const LibraryMatmul&)>> rules = {
       constant,
       copy_of_right,
-      [](const LibraryProduct& product) { return 4 * product.left.elements(); },
-      [](const LibraryProduct& product) { return 4 * product.result.elements(); },
-      [](const LibraryProduct& product) { return 4 * product.result.elements() + 64 * product.left.sizes[0]; },
-      [](const LibraryProduct& product) { return 2048 * std::min<int64_t>(product.left.sizes[1], 2048); },
-      [](const LibraryProduct&) { return int64_t{0}; },
+      [](const LibraryMatmul& product) { return 4 * product.left.elements(); },
+      [](const LibraryMatmul& product) { return 4 * product.result.elements(); },
+      [](const LibraryMatmul& product) { return 4 * product.result.elements() + 64 * product.left.sizes[0]; },
+      [](const LibraryMatmul& product) { return 2048 * std::min<int64_t>(product.left.sizes[1], 2048); },
+      [](const LibraryMatmul&) { return int64_t{0}; },
   };
   for (size_t rule = 0; rule < rules.size(); ++rule)
     for (const auto& [m, k, n] : {std::tuple{512, 4096, 151936},
@@ -191,8 +191,8 @@ TEST(ProductEstimate, FollowsTheSizesThatScratchGrowsWith) {
                                   {512, 65024, 3000},
                                   {20000, 300, 30000},
                                   {12000, 15000, 18000}}) {
-      const LibraryProduct product = product_of(m, k, n);
-      const auto estimate = estimated_product_scratch(product, 4096, rules[rule]);
+      const LibraryMatmul product = product_of(m, k, n);
+      const auto estimate = estimated_matmul_scratch(product, 4096, rules[rule]);
       ASSERT_TRUE(estimate);
       const double exact = static_cast<double>(rules[rule](product));
       EXPECT_GE(static_cast<double>(*estimate), exact) << rule << " " << m << " " << k << " " << n;
@@ -201,22 +201,22 @@ TEST(ProductEstimate, FollowsTheSizesThatScratchGrowsWith) {
     }
 }
 
-TEST(ProductEstimate, GrowthOfBlocksIsNotThatOfACopy) {
-  const LibraryProduct product = product_of(512, 65024, 4096);
-  const auto blocks = [](const LibraryProduct& part) { return 128 * std::min<int64_t>(part.left.sizes[1], 2048); };
-  EXPECT_EQ(estimated_product_scratch(product, 2048, blocks), 128 * 2048);
+TEST(MatmulEstimate, GrowthOfBlocksIsNotThatOfACopy) {
+  const LibraryMatmul product = product_of(512, 65024, 4096);
+  const auto blocks = [](const LibraryMatmul& part) { return 128 * std::min<int64_t>(part.left.sizes[1], 2048); };
+  EXPECT_EQ(estimated_matmul_scratch(product, 2048, blocks), 128 * 2048);
 }
 
 // oneDNN's scratch depends on both.
-TEST(ProductEstimate, PartsKeepStridesAndRemainders) {
-  const LibraryProduct product = product_of(208, 1000, 50257);
-  std::vector<LibraryProduct> parts;
-  EXPECT_TRUE(estimated_product_scratch(product, 2048, [&](const LibraryProduct& part) {
+TEST(MatmulEstimate, PartsKeepStridesAndRemainders) {
+  const LibraryMatmul product = product_of(208, 1000, 50257);
+  std::vector<LibraryMatmul> parts;
+  EXPECT_TRUE(estimated_matmul_scratch(product, 2048, [&](const LibraryMatmul& part) {
     parts.push_back(part);
     return 64;
   }));
   ASSERT_EQ(parts.size(), 3u);
-  for (const LibraryProduct& part : parts) {
+  for (const LibraryMatmul& part : parts) {
     EXPECT_EQ(part.left.sizes, product.left.sizes);
     EXPECT_EQ(part.right.strides, product.right.strides);
     EXPECT_EQ(part.result.strides, product.result.strides);
@@ -226,8 +226,8 @@ TEST(ProductEstimate, PartsKeepStridesAndRemainders) {
   EXPECT_EQ(parts[2].result.sizes, (std::vector<int64_t>{208, 1024}));
 }
 
-TEST(ProductEstimate, SmallMatmulsHaveNoParts) {
-  EXPECT_FALSE(estimated_product_scratch(product_of(256, 256, 511), 256, constant));
+TEST(MatmulEstimate, SmallMatmulsHaveNoParts) {
+  EXPECT_FALSE(estimated_matmul_scratch(product_of(256, 256, 511), 256, constant));
 }
 
 }  // namespace

@@ -17,14 +17,14 @@ namespace plimsoll {
 namespace {
 
 using at::Tensor;
-using ops::LibraryProduct;
+using ops::LibraryMatmul;
 
 View unplaced_view(const Tensor& tensor) {
   return {kNoBuffer, dtype_of(tensor.scalar_type()), 0, tensor.sizes().vec(), tensor.strides().vec()};
 }
 
 // On zeros as on numbers, for any strides, and the second time.
-TEST(ProductScratch, IsWhatTheAllocatorSees) {
+TEST(MatmulScratch, IsWhatTheAllocatorSees) {
   const int threads = at::get_num_threads();
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble})
     for (const auto& [m, k, n] : {std::tuple{3, 5, 7}, {64, 300, 130}, {257, 64, 1000}})
@@ -42,20 +42,20 @@ TEST(ProductScratch, IsWhatTheAllocatorSees) {
                 return {};
               },
               nullptr);
-          const LibraryProduct product{unplaced_view(left), unplaced_view(right), unplaced_view(result), adds};
+          const LibraryMatmul product{unplaced_view(left), unplaced_view(right), unplaced_view(result), adds};
           for (int time = 0; time < 2; ++time)
-            EXPECT_EQ(measured_product_scratch(product, threads), seen)
+            EXPECT_EQ(measured_matmul_scratch(product, threads), seen)
                 << type << " " << m << " " << k << " " << n << (turned ? " turned" : "") << (adds ? " adds" : "");
         }
 }
 
-TEST(ProductScratch, OfNothingIsNothing) {
+TEST(MatmulScratch, OfNothingIsNothing) {
   const View none{kNoBuffer, DType::float32, 0, {0, 4}, {4, 1}}, right{kNoBuffer, DType::float32, 0, {4, 4}, {4, 1}};
-  EXPECT_EQ(measured_product_scratch({none, right, none}, 1), 0);
+  EXPECT_EQ(measured_matmul_scratch({none, right, none}, 1), 0);
 }
 
 // Below the limit of bytes (256 MiB), so that both can be had: a loss head's three products.
-TEST(ProductScratch, EstimatesOfLargeMatmulsAreCloseToWhatTheyTake) {
+TEST(MatmulScratch, EstimatesOfLargeMatmulsAreCloseToWhatTheyTake) {
   const int threads = at::get_num_threads();
   const int64_t rows = 96, width = 512, vocabulary = 50257;
   int64_t took = 0;
@@ -66,12 +66,12 @@ TEST(ProductScratch, EstimatesOfLargeMatmulsAreCloseToWhatTheyTake) {
         weight_t{kNoBuffer, dtype, 0, {width, vocabulary}, {1, width}},
         logits{kNoBuffer, dtype, 0, {rows, vocabulary}, {vocabulary, 1}},
         logits_t{kNoBuffer, dtype, 0, {vocabulary, rows}, {1, vocabulary}};
-    for (const LibraryProduct& product :
-         {LibraryProduct{x, weight_t, logits}, {logits, weight, x}, {logits_t, x, weight}, {logits_t, x, weight, true}})
+    for (const LibraryMatmul& product :
+         {LibraryMatmul{x, weight_t, logits}, {logits, weight, x}, {logits_t, x, weight}, {logits_t, x, weight, true}})
       for (const int64_t size : {4096, 2048}) {
-        const int64_t measured = measured_product_scratch(product, threads);
-        const auto estimate = estimated_product_scratch(
-            product, size, [&](const LibraryProduct& part) { return measured_product_scratch(part, threads); });
+        const int64_t measured = measured_matmul_scratch(product, threads);
+        const auto estimate = estimated_matmul_scratch(
+            product, size, [&](const LibraryMatmul& part) { return measured_matmul_scratch(part, threads); });
         ASSERT_TRUE(estimate);
         took = std::max(took, measured);
         // Seen: 3 MiB too high, 2.2 too low on 2 threads. A copy of an operand is 98 MiB or 49.
@@ -81,30 +81,30 @@ TEST(ProductScratch, EstimatesOfLargeMatmulsAreCloseToWhatTheyTake) {
   if (took == 0) GTEST_SKIP() << "libtorch's matmuls take no scratch here";
 }
 
-TEST(ProductScratch, OfFloat32BlocksIsNotMeasured) {
+TEST(MatmulScratch, OfFloat32BlocksIsNotMeasured) {
   const ops::ProductsScope blocks(/*through_float32=*/true);
   MeasureAllowance allowance({.bytes = 0, .seconds = 0});
   const View left{kNoBuffer, DType::bfloat16, 0, {200, 300}, {300, 1}},
       right{kNoBuffer, DType::bfloat16, 0, {300, 50}, {50, 1}},
       result{kNoBuffer, DType::bfloat16, 0, {200, 50}, {50, 1}};
-  const LibraryProduct product{left, right, result};
-  const ProductScratchFigure figure = product_scratch(product, 1, &allowance);
+  const LibraryMatmul product{left, right, result};
+  const MatmulScratchFigure figure = matmul_scratch(product, 1, &allowance);
   EXPECT_FALSE(figure.is_estimate);
-  EXPECT_EQ(figure.bytes, measured_product_scratch(product, 1));
+  EXPECT_EQ(figure.bytes, measured_matmul_scratch(product, 1));
 }
 
-TEST(ProductScratch, AMeasuredFigureReplacesAnEstimate) {
+TEST(MatmulScratch, AMeasuredFigureReplacesAnEstimate) {
   const View left{kNoBuffer, DType::float64, 0, {31, 17}, {17, 1}},
       right{kNoBuffer, DType::float64, 0, {17, 29}, {29, 1}}, result{kNoBuffer, DType::float64, 0, {31, 29}, {29, 1}};
-  const LibraryProduct product{left, right, result};
+  const LibraryMatmul product{left, right, result};
   MeasureAllowance none({.bytes = 0, .seconds = 0}), some;
-  const ProductScratchFigure estimate = product_scratch(product, 1, &none);
+  const MatmulScratchFigure estimate = matmul_scratch(product, 1, &none);
   EXPECT_TRUE(estimate.is_estimate);
   EXPECT_EQ(estimate_in_use(product, 1, &none), estimate.bytes);
   EXPECT_EQ(estimate_in_use(product, 1, &some), 0);
-  EXPECT_TRUE(product_scratch(product, 1, &none).is_estimate);
-  EXPECT_FALSE(product_scratch(product, 1, &some).is_estimate);  // a later plan measures
-  EXPECT_FALSE(product_scratch(product, 1, &none).is_estimate);
+  EXPECT_TRUE(matmul_scratch(product, 1, &none).is_estimate);
+  EXPECT_FALSE(matmul_scratch(product, 1, &some).is_estimate);  // a later plan measures
+  EXPECT_FALSE(matmul_scratch(product, 1, &none).is_estimate);
   EXPECT_EQ(estimate_in_use(product, 1, &none), 0);
 }
 
@@ -116,14 +116,14 @@ int64_t most_resident_bytes() {
 }
 
 // For a matmul that is too large to be measured with separate memory, the request must be possible.
-TEST(ProductScratch, OperandsTakeNoMemory) {
+TEST(MatmulScratch, OperandsTakeNoMemory) {
   if (!(std::ofstream("/proc/self/clear_refs") << 5 << std::flush))
     GTEST_SKIP() << "the system does not let the most that was resident be forgotten";
   const int64_t before = most_resident_bytes();
   const View left{kNoBuffer, DType::float32, 0, {1 << 17, 1 << 10}, {1 << 10, 1}},
       right{kNoBuffer, DType::float32, 0, {1 << 10, 4}, {4, 1}},
       result{kNoBuffer, DType::float32, 0, {1 << 17, 4}, {4, 1}};
-  measured_product_scratch({left, right, result}, 1);
+  measured_matmul_scratch({left, right, result}, 1);
   EXPECT_LT(most_resident_bytes() - before, 128 * MiB);  // one of 512
 }
 
