@@ -157,7 +157,7 @@ def keys():
     """Keys of the job file, and the names of other programs that stand for one; NAME.* stands for all below NAME."""
     own = set(re.findall(r"^\| `([a-z_][\w.]*)` \|", (ROOT / "docs/job-file.md").read_text(encoding="utf-8"), re.MULTILINE))
     other = set()
-    for name in ["aliases.cpp", "many_devices.cpp"]:
+    for name in ["aliases.cpp", "distributed_keys.cpp"]:
         text = next(ROOT.glob(f"src/**/{name}")).read_text(encoding="utf-8")
         other.update(re.findall(r"[({]\"([a-z_][\w.*]*)\", *\"", text))
         for ending in re.findall(r"fmt::format\(\"\{\}(\w+)\"", text):

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "job/values/many_devices.h"
+#include "job/values/distributed_keys.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll {

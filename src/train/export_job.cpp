@@ -2,7 +2,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "job/origin.h"
-#include "job/values/meant.h"
+#include "job/values/suggestions.h"
 #include "plimsoll/error.h"
 #include "plimsoll/export.h"
 #include "plimsoll/job.h"

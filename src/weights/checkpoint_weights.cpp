@@ -11,7 +11,7 @@
 #include "ops/dtypes.h"
 #include "ops/quantized/quantized_linear.h"
 #include "plimsoll/error.h"
-#include "weights/wanted_weights.h"
+#include "weights/weight_slots.h"
 
 namespace plimsoll {
 namespace {

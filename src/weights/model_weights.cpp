@@ -21,7 +21,7 @@
 #include "weights/source.h"
 #include "weights/tensor_names.h"
 #include "weights/vision_families.h"
-#include "weights/wanted_weights.h"
+#include "weights/weight_slots.h"
 #include "weights/weights_file.h"
 
 namespace plimsoll {

@@ -10,7 +10,7 @@
 #include "ops/dtypes.h"
 #include "plimsoll/error.h"
 #include "weights/checkpoint_weights.h"
-#include "weights/wanted_weights.h"
+#include "weights/weight_slots.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include "weights/families.h"
 #include "weights/family_files.h"
 #include "weights/model_weights.h"
-#include "weights/wanted_weights.h"
+#include "weights/weight_slots.h"
 #include "weights/weights_file.h"
 
 namespace plimsoll {

@@ -12,7 +12,7 @@
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 #include "job/keys/ranges.h"
-#include "job/values/meant.h"
+#include "job/values/suggestions.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

@@ -7,8 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "job/values/distributed_keys.h"
 #include "job/values/lower_case.h"
-#include "job/values/many_devices.h"
 
 namespace plimsoll::job {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/quoted.h"
-#include "job/values/yaml_slips.h"
+#include "job/values/yaml_diagnostics.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::job {

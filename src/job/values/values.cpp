@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "base/quoted.h"
-#include "job/values/meant.h"
+#include "job/values/suggestions.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::job {

@@ -4,8 +4,8 @@
 #include <random>
 #include <string>
 
-#include "job/values/meant.h"
-#include "job/values/yaml_slips.h"
+#include "job/values/suggestions.h"
+#include "job/values/yaml_diagnostics.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

@@ -1,4 +1,4 @@
-#include "weights/wanted_weights.h"
+#include "weights/weight_slots.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "job/job_testing.h"
-#include "job/values/many_devices.h"
+#include "job/values/distributed_keys.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 

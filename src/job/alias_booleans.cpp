@@ -1,4 +1,4 @@
-#include "job/other_booleans.h"
+#include "job/alias_booleans.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "job/precision_claims.h"
+#include "job/precision_requests.h"
 #include "job/values/aliases.h"
 #include "job/values/document.h"
 #include "job/values/values.h"

@@ -1,4 +1,4 @@
-#include "job/values/meant.h"
+#include "job/values/suggestions.h"
 
 #include <fmt/format.h>
 

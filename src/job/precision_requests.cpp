@@ -1,4 +1,4 @@
-#include "job/precision_claims.h"
+#include "job/precision_requests.h"
 
 #include <fmt/format.h>
 

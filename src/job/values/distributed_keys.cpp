@@ -1,4 +1,4 @@
-#include "job/values/many_devices.h"
+#include "job/values/distributed_keys.h"
 
 #include <fmt/format.h>
 

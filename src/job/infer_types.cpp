@@ -1,4 +1,4 @@
-#include "job/kinds_meant.h"
+#include "job/infer_types.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "job/values/yaml_slips.h"
+#include "job/values/yaml_diagnostics.h"
 
 #include <fmt/format.h>
 
