@@ -140,7 +140,7 @@ bool is_job_key(std::string_view name);
 bool names_a_key(const std::string& name);
 
 /// Returns the keys that an unknown key `path` may stand for, best first. Empty if no key is near.
-std::vector<std::string> keys_meant_by(const std::string& path);
+std::vector<std::string> suggest_keys(const std::string& path);
 
 /// An option or a key of programs that train on several devices, translated for a job.
 struct DevicesWord {

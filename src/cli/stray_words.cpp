@@ -39,7 +39,7 @@ std::string advice_for(const std::string& file, const std::vector<std::string>& 
     std::string value = next == "=" && at + 2 < words.size() ? words[at + 2] : next;
     if (value.starts_with('=')) value.erase(0, 1);
     if (value.empty() || is_override(value)) value = "VALUE";
-    return fmt::format("write {}={}", keys_meant_by(word).front(), one_line(value));
+    return fmt::format("write {}={}", suggest_keys(word).front(), one_line(value));
   }
   if (find_device(word) != nullptr)
     return fmt::format("several devices stand in one word: --gpu rtx4090,{}", one_line(word));

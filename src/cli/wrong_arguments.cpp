@@ -112,7 +112,7 @@ std::string unknown_option(const CLI::App& app, const CLI::App& place, const std
     if (command != &place && has(option_names(*command), option)) other_commands.push_back(command->get_name());
   if (!other_commands.empty()) message += fmt::format("; it is one of plimsoll {}", fmt::join(other_commands, " and "));
   if (!job || !option.starts_with("--")) return message;
-  if (const std::vector<std::string> keys = keys_meant_by(name); keys.size() == 1) {
+  if (const std::vector<std::string> keys = suggest_keys(name); keys.size() == 1) {
     // A section's name alone usually means its kind: --optimizer adamw.
     const std::string key = !is_job_key(keys.front()) ? keys.front() + ".name" : keys.front();
     if (!is_job_key(key)) return message;

@@ -12,7 +12,7 @@
 
 namespace plimsoll::job {
 
-class OtherBooleans {
+class AliasBooleans {
  public:
   /// Adds our own key, or another program's name for it whose value is a precision.
   void add_precision(const Node& node, const Source& source);
@@ -31,19 +31,19 @@ class OtherBooleans {
 
   /// Returns the note of use_cpu: false for the job's device, which is nullptr if none is given. Throws UserError if
   /// that is the CPU.
-  std::optional<std::string> beside(const Value* device) const;
+  std::optional<std::string> note_on_device(const Value* device) const;
 
  private:
-  struct Said {
+  struct Mention {
     const Node* node = nullptr;
     const Source* source = nullptr;
     const Alias* alias = nullptr;  ///< nullptr: our own name
     std::string text() const;
     std::string where() const;
   };
-  std::vector<PrecisionClaim> claims_;
-  std::vector<Said> said_;  // by index of its claim
-  std::optional<Said> no_cpu_;
+  std::vector<PrecisionRequest> requests_;
+  std::vector<Mention> mentions_;  // by index of its claim
+  std::optional<Mention> no_cpu_;
 };
 
 }  // namespace plimsoll::job

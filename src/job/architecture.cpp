@@ -119,8 +119,8 @@ std::filesystem::path architecture_file(const std::filesystem::path& weights, co
 
 }  // namespace
 
-void take_architecture(const std::filesystem::path& file, const std::string& section, const Places& places,
-                       DecoderConfig& config) {
+void apply_architecture(const std::filesystem::path& file, const std::string& section, const Places& places,
+                        DecoderConfig& config) {
   const weights::Architecture found =
       weights::is_gguf(file) ? weights::read_gguf_architecture(file) : weights::read_architecture(file);
   must_agree(
@@ -130,7 +130,7 @@ void take_architecture(const std::filesystem::path& file, const std::string& sec
   config.dropout = dropout;
 }
 
-void take_architecture(Job& job, const Places& places, const std::filesystem::path& directory) {
+void apply_architecture(Job& job, const Places& places, const std::filesystem::path& directory) {
   ModelConfig& model = job.model;
   if (!model.weights.empty())
     for (const auto& [key, path] :
@@ -144,12 +144,12 @@ void take_architecture(Job& job, const Places& places, const std::filesystem::pa
     const auto file = architecture_file(model.weights, model.config, "model", places, directory);
     if (file.empty()) return;
     if (model.type == "mamba") return take_mamba(file, places, model.mamba);
-    return take_architecture(file, "model", places, model.decoder);
+    return apply_architecture(file, "model", places, model.decoder);
   }
   if (model.type != "video_llm" && model.type != "prompt_segmentation") return;
   DecoderConfig& llm = model.type == "video_llm" ? model.video_llm.llm : model.segmentation.llm;
   const auto llm_file = architecture_file(model.llm_weights, model.llm_config, "model.llm", places, directory);
-  if (!llm_file.empty()) take_architecture(llm_file, "model.llm", places, llm);
+  if (!llm_file.empty()) apply_architecture(llm_file, "model.llm", places, llm);
   if (model.type == "prompt_segmentation") return;  // its encoder's weights have no configuration file
   const auto vision_file =
       architecture_file(model.vision_weights, model.vision_config, "model.vision", places, directory);

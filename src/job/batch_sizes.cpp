@@ -220,7 +220,7 @@ void complete_one_device(Job& job, const Places& places, int64_t devices) {
 
 }  // namespace
 
-void complete_batch_sizes(Job& job, const Places& places) {
+void resolve_batch_sizes(Job& job, const Places& places) {
   const bool batch_given = job.batch_size.has_value();
   const bool divided = divide_over_devices(job, places, kWholeWord);
   complete_one_device(job, places, divided ? job.devices : 1);

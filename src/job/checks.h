@@ -12,7 +12,7 @@ void resolve_optimizer_name(Job& job, const Places& places);
 
 /// Throws UserError for keys of another type of model or data than the job's, heads that do not divide the width, a
 /// rotary head of odd width, a tokenizer without its file, checkpoints without a directory, no data, or a job whose
-/// bytes or tokens could not be counted in 63 bits. Runs after complete_batch_sizes: it bounds products with the batch
+/// bytes or tokens could not be counted in 63 bits. Runs after resolve_batch_sizes: it bounds products with the batch
 /// size.
 void check_keys_together(const Job& job, const Places& places);
 

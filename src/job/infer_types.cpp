@@ -78,7 +78,7 @@ void take_data_type(const std::vector<Value>& values, Job& job) {
 
 }  // namespace
 
-void take_types(const std::vector<Value>& values, Job& job) {
+void infer_types(const std::vector<Value>& values, Job& job) {
   const Value *model = given(values, "model.type"), *data = given(values, "data.type");
   for (const Value* value : {model, data})
     if (value != nullptr) find_key(value->key)->read(*value, job);

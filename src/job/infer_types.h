@@ -12,6 +12,6 @@ namespace plimsoll::job {
 /// and no model.type is a video_llm's, which learns from clips. job.notes has the conclusions. If nothing determines a
 /// type, the default stays. Throws UserError for a type that does not exist. Throws UserError ("name one") if the keys
 /// belong to several types of model and not to the default one.
-void take_types(const std::vector<Value>& values, Job& job);
+void infer_types(const std::vector<Value>& values, Job& job);
 
 }  // namespace plimsoll::job

@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-DevicesWord::Kind kind_of(job::DevicesAnswer::Kind kind) {
-  using Kind = job::DevicesAnswer::Kind;
+DevicesWord::Kind kind_of(job::DistributedKeyReply::Kind kind) {
+  using Kind = job::DistributedKeyReply::Kind;
   if (kind == Kind::meant) return DevicesWord::Kind::key;
   return kind == Kind::taken ? DevicesWord::Kind::needless : DevicesWord::Kind::refused;
 }
@@ -15,7 +15,7 @@ DevicesWord::Kind kind_of(job::DevicesAnswer::Kind kind) {
 }  // namespace
 
 std::optional<DevicesWord> devices_word(std::string_view word, std::string_view value) {
-  std::optional<job::DevicesAnswer> answer = job::answer_of_devices(word, value);
+  std::optional<job::DistributedKeyReply> answer = job::reply_to_distributed_key(word, value);
   if (!answer) return std::nullopt;
   return DevicesWord{kind_of(answer->kind), std::move(answer->key), std::move(answer->what)};
 }

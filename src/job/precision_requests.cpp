@@ -10,8 +10,8 @@
 namespace plimsoll::job {
 namespace {
 
-using Of = PrecisionClaim::Of;
-using Claims = std::vector<const PrecisionClaim*>;
+using Of = PrecisionRequest::Of;
+using Requests = std::vector<const PrecisionRequest*>;
 
 constexpr const char* kFloat32 = "32-true";
 constexpr const char* kFloat16 = "16-mixed";
@@ -28,25 +28,25 @@ bool is_brain(const std::string& word) {
 }
 
 /// Returns true if a precision agrees with a boolean. An unknown precision is refused when it is read.
-bool goes_with(const std::string& word, const PrecisionClaim& boolean) {
+bool goes_with(const std::string& word, const PrecisionRequest& boolean) {
   if (word == kAuto) return false;  // auto may choose any precision
   if (word != kFloat32 && !is_mixed(word) && !is_brain(word)) return true;
   const bool so = boolean.of == Of::bf16 ? is_brain(word) : boolean.of == Of::fp16 ? word == kFloat16 : is_mixed(word);
   return so == boolean.yes;
 }
 
-bool contradict(const PrecisionClaim& a, const PrecisionClaim& b) {
+bool contradict(const PrecisionRequest& a, const PrecisionRequest& b) {
   if (a.of == Of::name || b.of == Of::name) {
     if (a.of == b.of) return false;  // a key that is given twice is refused by another check of the reader
     return a.of == Of::name ? !goes_with(a.word, b) : !goes_with(b.word, a);
   }
   if (a.of == b.of) return a.yes != b.yes;
   if (a.of != Of::mixed && b.of != Of::mixed) return a.yes && b.yes;
-  const PrecisionClaim &mixed = a.of == Of::mixed ? a : b, &kind = a.of == Of::mixed ? b : a;
+  const PrecisionRequest &mixed = a.of == Of::mixed ? a : b, &kind = a.of == Of::mixed ? b : a;
   return !mixed.yes && kind.yes;
 }
 
-[[noreturn]] void refuse(const PrecisionClaim& a, const PrecisionClaim& b) {
+[[noreturn]] void refuse(const PrecisionRequest& a, const PrecisionRequest& b) {
   const bool open = a.word == kAuto || b.word == kAuto;
   const bool kinds = a.of != Of::name && b.of != Of::name && a.yes && b.yes;
   throw UserError(
@@ -57,95 +57,96 @@ bool contradict(const PrecisionClaim& a, const PrecisionClaim& b) {
                           : "leave one of them out"));
 }
 
-const PrecisionClaim* claim_of(const Claims& claims, Of of, bool yes) {
-  const auto found =
-      std::ranges::find_if(claims, [&](const PrecisionClaim* claim) { return claim->of == of && claim->yes == yes; });
-  return found == claims.end() ? nullptr : *found;
+const PrecisionRequest* request_of(const Requests& requests, Of of, bool yes) {
+  const auto found = std::ranges::find_if(
+      requests, [&](const PrecisionRequest* request) { return request->of == of && request->yes == yes; });
+  return found == requests.end() ? nullptr : *found;
 }
 
-void require_agreement(const Claims& claims) {
-  for (size_t b = 0; b < claims.size(); ++b)
+void require_agreement(const Requests& requests) {
+  for (size_t b = 0; b < requests.size(); ++b)
     for (size_t a = 0; a < b; ++a)
-      if (contradict(*claims[a], *claims[b])) refuse(*claims[a], *claims[b]);
-  const PrecisionClaim *mixed = claim_of(claims, Of::mixed, true), *no_bf16 = claim_of(claims, Of::bf16, false),
-                       *no_fp16 = claim_of(claims, Of::fp16, false);
+      if (contradict(*requests[a], *requests[b])) refuse(*requests[a], *requests[b]);
+  const PrecisionRequest *mixed = request_of(requests, Of::mixed, true),
+                         *no_bf16 = request_of(requests, Of::bf16, false),
+                         *no_fp16 = request_of(requests, Of::fp16, false);
   if (mixed && no_bf16 && no_fp16)
     throw UserError(fmt::format("{}: {} needs bf16 or fp16, but {} and {} forbid both; remove one of the three",
                                 mixed->place, mixed->said, no_bf16->said, no_fp16->said));
 }
 
 /// Returns the claims of the command line that count: those after the last name, and the last of each boolean.
-Claims last_words(const Claims& claims) {
-  Claims last;
-  for (const PrecisionClaim* claim : claims) {
-    if (claim->of == Of::name) last.clear();
-    std::erase_if(last, [&](const PrecisionClaim* other) { return other->of == claim->of; });
-    last.push_back(claim);
+Requests last_words(const Requests& requests) {
+  Requests last;
+  for (const PrecisionRequest* request : requests) {
+    if (request->of == Of::name) last.clear();
+    std::erase_if(last, [&](const PrecisionRequest* other) { return other->of == request->of; });
+    last.push_back(request);
   }
   return last;
 }
 
 /// Returns `word` after one more claim; "" is the default, which is float32.
-std::string after(const std::string& word, const PrecisionClaim& claim, const Claims& all, bool float16_weights) {
+std::string after(const std::string& word, const PrecisionRequest& request, const Requests& all, bool float16_weights) {
   const auto mixed_but = [&](Of kind, const char* other) {
-    const bool denied = claim_of(all, kind == Of::bf16 ? Of::fp16 : Of::bf16, false) != nullptr;
-    return claim_of(all, Of::mixed, true) && !denied ? other : kFloat32;
+    const bool denied = request_of(all, kind == Of::bf16 ? Of::fp16 : Of::bf16, false) != nullptr;
+    return request_of(all, Of::mixed, true) && !denied ? other : kFloat32;
   };
-  switch (claim.of) {
+  switch (request.of) {
     case Of::name:
-      return claim.word;
+      return request.word;
     case Of::bf16:
-      if (claim.yes) return kBfloat16;
+      if (request.yes) return kBfloat16;
       return is_brain(word) ? mixed_but(Of::bf16, kFloat16) : word;
     case Of::fp16:
-      if (claim.yes) return kFloat16;
+      if (request.yes) return kFloat16;
       return word == kFloat16 ? mixed_but(Of::fp16, kBfloat16) : word;
     case Of::mixed:
-      if (!claim.yes) return kFloat32;
+      if (!request.yes) return kFloat32;
       if (is_mixed(word)) return word;
-      return claim_of(all, Of::bf16, false) || (float16_weights && !claim_of(all, Of::fp16, false)) ? kFloat16
-                                                                                                    : kBfloat16;
+      return request_of(all, Of::bf16, false) || (float16_weights && !request_of(all, Of::fp16, false)) ? kFloat16
+                                                                                                        : kBfloat16;
   }
   return word;
 }
 
 }  // namespace
 
-ClaimedPrecision settled(const std::vector<PrecisionClaim>& claims, bool float16_weights) {
-  Claims file, line;
-  for (const PrecisionClaim& claim : claims) (claim.command_line ? line : file).push_back(&claim);
+ResolvedPrecision resolve_precision(const std::vector<PrecisionRequest>& requests, bool float16_weights) {
+  Requests file, line;
+  for (const PrecisionRequest& request : requests) (request.command_line ? line : file).push_back(&request);
   require_agreement(file);
   line = last_words(line);
   // A name that later words replace does not contradict them.
-  Claims booleans = line;
-  std::erase_if(booleans, [](const PrecisionClaim* claim) { return claim->of == Of::name; });
+  Requests booleans = line;
+  std::erase_if(booleans, [](const PrecisionRequest* request) { return request->of == Of::name; });
   require_agreement(booleans);
 
   // The order in a file has no meaning: a name decides, then a kind, then mixed, then denials.
-  std::ranges::stable_sort(file, {}, [](const PrecisionClaim* claim) {
-    if (claim->of == Of::name) return 3;
-    return !claim->yes ? (claim->of == Of::mixed ? 0 : 1) : claim->of == Of::mixed ? 1 : 2;
+  std::ranges::stable_sort(file, {}, [](const PrecisionRequest* request) {
+    if (request->of == Of::name) return 3;
+    return !request->yes ? (request->of == Of::mixed ? 0 : 1) : request->of == Of::mixed ? 1 : 2;
   });
-  ClaimedPrecision result;
-  Claims all = file;
-  const auto take = [&](const PrecisionClaim* claim) {
-    std::string word = after(result.word, *claim, all, float16_weights);
-    const auto index = static_cast<size_t>(claim - claims.data());
+  ResolvedPrecision result;
+  Requests all = file;
+  const auto take = [&](const PrecisionRequest* request) {
+    std::string word = after(result.word, *request, all, float16_weights);
+    const auto index = static_cast<size_t>(request - requests.data());
     const bool changes = word != result.word;
     if (changes) result.decided_by = index;
     result.word = std::move(word);
-    if (claim->of != Of::name && (claim->yes || changes)) result.heeded.emplace_back(index, result.word);
+    if (request->of != Of::name && (request->yes || changes)) result.applied.emplace_back(index, result.word);
   };
-  for (const PrecisionClaim* claim : file) take(claim);
-  for (auto& [index, word] : result.heeded) word = result.word;
+  for (const PrecisionRequest* request : file) take(request);
+  for (auto& [index, word] : result.applied) word = result.word;
   all.insert(all.end(), line.begin(), line.end());
-  for (const PrecisionClaim* claim : line) {
-    if (claim->of != Of::name && !claim->yes && result.word == kAuto)
+  for (const PrecisionRequest* request : line) {
+    if (request->of != Of::name && !request->yes && result.word == kAuto)
       throw UserError(fmt::format(
-          "{}: precision is auto, which may choose any; name one, for example precision=32-true", claim->place));
-    take(claim);
+          "{}: precision is auto, which may choose any; name one, for example precision=32-true", request->place));
+    take(request);
   }
-  std::ranges::sort(result.heeded);
+  std::ranges::sort(result.applied);
   return result;
 }
 

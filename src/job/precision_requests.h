@@ -11,7 +11,7 @@
 namespace plimsoll::job {
 
 /// One key that says something about the precision.
-struct PrecisionClaim {
+struct PrecisionRequest {
   enum class Of : uint8_t {
     name,   ///< precision itself, in our words: `word`
     bf16,   ///< bfloat16 with float32 weights
@@ -26,20 +26,20 @@ struct PrecisionClaim {
   bool command_line = false;
 };
 
-struct ClaimedPrecision {
+struct ResolvedPrecision {
   std::string word;       ///< "bf16-mixed"; empty: no claim requests a precision
   size_t decided_by = 0;  ///< index of the claim that decided
   /// Booleans that had an effect, by index, and their result. A false that denies nothing is not among them.
-  std::vector<std::pair<size_t, std::string>> heeded;
+  std::vector<std::pair<size_t, std::string>> applied;
 };
 
-/// Returns the precision that `claims` resolve to; claims of the file precede those of the command line.
+/// Returns the precision that `requests` resolve to; claims of the file precede those of the command line.
 ///
 /// Within the file all claims must agree, and so must booleans of the command line; otherwise throws UserError that
 /// names both. The command line has priority over the file, and its later words over its earlier ones. A name or a true
 /// replaces earlier claims. A false removes what it denies: it leaves 32-true, or the other kind if mixed precision was
 /// requested without a kind. Mixed precision without a kind is bfloat16. It is float16 if bfloat16 is denied, or if the
 /// weights are in float16, which works with no other kind.
-ClaimedPrecision settled(const std::vector<PrecisionClaim>& claims, bool float16_weights = false);
+ResolvedPrecision resolve_precision(const std::vector<PrecisionRequest>& requests, bool float16_weights = false);
 
 }  // namespace plimsoll::job

@@ -103,7 +103,7 @@ class Assignments {
           const Value* const type = given(key);
           return type && type->is("float16");
         });
-    const OtherBooleans::Precision precision = booleans_.precision(float16_weights);
+    const AliasBooleans::Precision precision = booleans_.precision(float16_weights);
     notes_.insert(notes_.end(), precision.notes.begin(), precision.notes.end());
     if (!precision.word.empty()) {
       const Node& by = *precision.node;
@@ -112,7 +112,7 @@ class Assignments {
       if (is_new) values_.emplace_back();
       values_[found->second] = {&node, "precision", precision.source};
     }
-    if (const auto note = booleans_.beside(given("device"))) notes_.push_back(*note);
+    if (const auto note = booleans_.note_on_device(given("device"))) notes_.push_back(*note);
   }
 
   const std::vector<Value>& values() const { return values_; }
@@ -145,7 +145,7 @@ class Assignments {
   /// "bf16", "[0, 1]", "fsdp". Adds a note about it. Returns `node` itself for every other key and value.
   const Node& in_our_words(const std::string& key, const Node& node, const Source& source) {
     const Value value{&node, key, &source};
-    const auto word = key == "precision" ? word_of_others(value) : devices_word_of_others(value);
+    const auto word = key == "precision" ? canonical_value(value) : canonical_distributed_value(value);
     if (!word) return node;
     const std::string said = node.kind == Node::Kind::scalar ? ": " + one_line(node.text) : "";
     notes_.push_back(fmt::format("{}: {}{} is {}: {} here", source.at(node.line), key, said, key, *word));
@@ -251,7 +251,7 @@ class Assignments {
   std::map<std::string, std::string> words_;  // the name that a key was given by, if it is another program's
   std::set<std::string> in_file_;             // keys that the file gives
   std::set<std::string> general_;             // keys given by a word over which other words have priority
-  OtherBooleans booleans_;
+  AliasBooleans booleans_;
   std::deque<Node> made_;  // values in our words
   std::vector<std::string> notes_;
 };
@@ -346,15 +346,15 @@ Job job_of(const std::string& yaml, const std::string& name, const std::filesyst
   Job job;
   job.notes = assignments.notes();
   Places places(name);
-  take_types(assignments.values(), job);  // first, because the type decides how other keys are read
+  infer_types(assignments.values(), job);  // first, because the type decides how other keys are read
   for (const Value& value : assignments.values()) {
     read_as(*find_key(value.key), value, job);
     assignments.tell(value, places);
     if (const auto note = missing_unit_note(value)) job.notes.push_back(*note);
   }
   resolve_optimizer_name(job, places);
-  complete_batch_sizes(job, places);
-  take_architecture(job, places, directory);
+  resolve_batch_sizes(job, places);
+  apply_architecture(job, places, directory);
   check_keys_together(job, places);
   make_relative_to(directory, job);
   if (const auto note = learning_rate_note(job)) job.notes.push_back(*note);

@@ -182,7 +182,7 @@ bool names_a_key(const std::string& name) {
          !job::known_elsewhere(name).empty();
 }
 
-std::vector<std::string> keys_meant_by(const std::string& path) {
+std::vector<std::string> suggest_keys(const std::string& path) {
   if (job::find_key(path) != nullptr) return {path};
   const std::vector<std::string> names = job::key_names();
   const std::string word = job::last_of(path), section = job::section_of(path);
@@ -235,7 +235,7 @@ std::string some_keys_of(const std::string& section) {
 }
 
 std::string advice_for_unknown_key(const std::string& path) {
-  std::vector<std::string> meant = keys_meant_by(path);
+  std::vector<std::string> meant = suggest_keys(path);
   if (meant.empty()) return "";
   if (meant.size() > 4) meant.resize(4);
   return fmt::format("; did you mean '{}'?", joined(meant, "' or '"));

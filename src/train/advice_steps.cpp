@@ -194,21 +194,22 @@ class Steps {
   }
 
   void samples() {
-    for (const job::Shrink& shrink : job::model_kind(job_.model.type).shrinks) {
-      if (shrink.sample_power == 0) continue;
+    for (const job::ReducibleKey& reducible : job::model_kind(job_.model.type).reducible_keys) {
+      if (reducible.sample_power == 0) continue;
       ++family_;
-      const int64_t now = shrink.value(job_);
-      const int64_t least = shrink.key == "data.sequence_length" ? kShortestSequence : 1;
+      const int64_t now = reducible.value(job_);
+      const int64_t least = reducible.key == "data.sequence_length" ? kShortestSequence : 1;
       int64_t last = now;
       for (int halving = 1; halving <= kHalvings; ++halving) {
-        const int64_t value = (now >> halving) / shrink.multiple * shrink.multiple;
+        const int64_t value = (now >> halving) / reducible.multiple * reducible.multiple;
         if (value < least || value >= last) break;
         last = value;
         const double part = static_cast<double>(value) / static_cast<double>(now);
         double share = part;
-        for (int power = 1; power < shrink.sample_power; ++power) share *= part;
-        add({fmt::format("{}={}", shrink.key, value)}, fmt::format("{}: {} instead of {}", shrink.meaning, value, now),
-            3.0 + 1.5 * (halving - 1), smaller_samples(share));
+        for (int power = 1; power < reducible.sample_power; ++power) share *= part;
+        add({fmt::format("{}={}", reducible.key, value)},
+            fmt::format("{}: {} instead of {}", reducible.meaning, value, now), 3.0 + 1.5 * (halving - 1),
+            smaller_samples(share));
       }
     }
     if (job_.model.type != "gesture_ssm") return;
@@ -235,19 +236,20 @@ class Steps {
     for (const auto* path : {&given.weights, &given.config, &given.llm_weights, &given.llm_config,
                              &given.vision_weights, &given.vision_config})
       if (!path->empty()) return;
-    for (const job::Shrink& shrink : job::model_kind(given.type).shrinks) {
-      if (shrink.sample_power != 0 || !shrink.key.starts_with("model.")) continue;
+    for (const job::ReducibleKey& reducible : job::model_kind(given.type).reducible_keys) {
+      if (reducible.sample_power != 0 || !reducible.key.starts_with("model.")) continue;
       ++family_;
-      const int64_t now = shrink.value(job_);
+      const int64_t now = reducible.value(job_);
       int64_t last = now;
       double quality_cost = 6;
       for (const auto& [part, of] : {std::pair<int64_t, int64_t>{3, 4}, {1, 2}, {1, 4}, {1, 8}}) {
-        const int64_t value = now * part / of / shrink.multiple * shrink.multiple;
+        const int64_t value = now * part / of / reducible.multiple * reducible.multiple;
         if (value < 1 || value >= last) continue;
         last = value;
         const double share = static_cast<double>(value) / static_cast<double>(now);
-        add({fmt::format("{}={}", shrink.key, value)}, fmt::format("{}: {} instead of {}", shrink.meaning, value, now),
-            quality_cost, [=](PeakMemoryModel& memory) {
+        add({fmt::format("{}={}", reducible.key, value)},
+            fmt::format("{}: {} instead of {}", reducible.meaning, value, now), quality_cost,
+            [=](PeakMemoryModel& memory) {
               for (double PeakMemoryModel::*each :
                    {&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half, &PeakMemoryModel::trained_wide,
                     &PeakMemoryModel::trained_half, &PeakMemoryModel::gradients, &PeakMemoryModel::state,

@@ -23,7 +23,7 @@ DType export_dtype(const std::string& name, const std::string& key) {
   for (DType each : {DType::float32, DType::bfloat16, DType::float16})
     if (name == name_of(each)) return each;
   throw UserError(fmt::format("{} is '{}'; allowed: float32, bfloat16, float16{}", key, name,
-                              job::type_advice(name, {"float32", "bfloat16", "float16"})));
+                              job::suggest_dtype(name, {"float32", "bfloat16", "float16"})));
 }
 
 }  // namespace plimsoll

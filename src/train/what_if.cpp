@@ -21,13 +21,13 @@ struct Change {
 // Returns the changes by number, the half of each before its quarter.
 std::vector<Change> changes_of(const Job& job) {
   std::vector<Change> all;
-  for (const job::Shrink& shrink : job::model_kind(job.model.type).shrinks) {
-    int64_t last = shrink.value(job);
+  for (const job::ReducibleKey& reducible : job::model_kind(job.model.type).reducible_keys) {
+    int64_t last = reducible.value(job);
     for (const int64_t part : kParts) {
-      const int64_t value = shrink.value(job) / part / shrink.multiple * shrink.multiple;
+      const int64_t value = reducible.value(job) / part / reducible.multiple * reducible.multiple;
       if (value < 1 || value >= last) continue;
       last = value;
-      all.push_back({fmt::format("{}={}", shrink.key, value), shrink.meaning, part});
+      all.push_back({fmt::format("{}={}", reducible.key, value), reducible.meaning, part});
     }
   }
   return all;

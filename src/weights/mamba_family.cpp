@@ -116,7 +116,7 @@ Layout mamba_layout_of(const MambaConfig& c) {
   }
   all.push_back({"norm.weight", {{"backbone.norm_f.weight", {c.hidden_size}}}});
   if (!c.tie_embeddings) all.push_back({"head", {{"lm_head.weight", {c.vocab_size, c.hidden_size}}}});
-  layout.left_alone = [tied = c.tie_embeddings](std::string_view name) { return tied && name == "lm_head.weight"; };
+  layout.is_ignored = [tied = c.tie_embeddings](std::string_view name) { return tied && name == "lm_head.weight"; };
   return layout;
 }
 

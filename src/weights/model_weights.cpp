@@ -98,7 +98,7 @@ void read_piece(const weights::Source& source, const weights::Piece& piece, cons
 
 struct Found {
   const weights::Parameter* parameter;
-  const Wanted* wanted;
+  const WeightSlot* wanted;
   std::vector<std::string> names;  // names of its pieces in the file
 };
 
@@ -138,7 +138,7 @@ class Loading {
     const std::string& first = layout_.parameters.front().pieces.front().name;
     left_out_ = !prefix.empty() && first.starts_with(prefix) && !source_->tensors().contains(first) &&
                 source_->tensors().contains(first.substr(prefix.size()));
-    for (Wanted& each : wanted_by(state, sliced)) wanted_.emplace(each.name, std::move(each));
+    for (WeightSlot& each : weight_slots(state, sliced)) wanted_.emplace(each.name, std::move(each));
     match();
     look_for_others();
     if (problems_.empty()) return;
@@ -151,7 +151,7 @@ class Loading {
 
   void load() const {
     for (const Found& each : found_) {
-      const Wanted& wanted = *each.wanted;
+      const WeightSlot& wanted = *each.wanted;
       const bool direct = wanted.copy_target.defined();
       const DType type = source_->tensors().at(each.names.front()).dtype;
       // The type is not the file's own: 1 + w of 16 bits has more bits, and a companion may hold them.
@@ -207,7 +207,7 @@ class Loading {
 
   void look_for_others() {
     for (const auto& [name, tensor] : source_->tensors())
-      if (!used_.contains(name) && !layout_.left_alone(without_prefix(name)))
+      if (!used_.contains(name) && !layout_.is_ignored(without_prefix(name)))
         problems_.push_back(fmt::format("{} {} is in the file only", in_quotes(name), sizes_text(tensor.sizes)));
     std::set<std::string> known;
     for (const weights::Parameter& parameter : layout_.parameters) known.insert(parameter.name);
@@ -220,7 +220,7 @@ class Loading {
   weights::Layout layout_;
   std::unique_ptr<weights::Source> source_;
   bool left_out_ = false;  // true if this file omits the prefix
-  std::map<std::string, Wanted> wanted_;
+  std::map<std::string, WeightSlot> wanted_;
   std::vector<Found> found_;
   std::set<std::string> used_;
   std::vector<std::string> problems_;
@@ -273,11 +273,11 @@ void load_tiny_vit_weights(const std::filesystem::path& weights, const NamedTens
   const SlicedState slices = part_of(sliced, prefix);
   weights::Layout layout;
   layout.optional_prefix = kPublished;
-  for (const Wanted& wanted : wanted_by(part, slices))
+  for (const WeightSlot& wanted : weight_slots(part, slices))
     if (!wanted.optional)
       layout.parameters.push_back({wanted.name, {{std::string(kPublished) + wanted.name, wanted.sizes}}});
   // The other parts of SAM, the classifier of a TinyViT, and the counters of its batches.
-  layout.left_alone = [](std::string_view name) {
+  layout.is_ignored = [](std::string_view name) {
     constexpr std::string_view others[] = {"prompt_encoder.", "mask_decoder.", "norm_head.",
                                            "head.",           "pixel_mean",    "pixel_std"};
     return name.ends_with(".num_batches_tracked") ||

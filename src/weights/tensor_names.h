@@ -41,7 +41,7 @@ struct Layout {
   /// The prefix that files may omit from every name: a model is saved so without its head.
   std::string_view optional_prefix = {};
   /// Returns true for a tensor that is no piece but may be in the file; `name` is without the prefix.
-  std::function<bool(std::string_view name)> left_alone;
+  std::function<bool(std::string_view name)> is_ignored;
 };
 
 /// Returns the parameters of a canonical configuration (decoder_fields.h), in the order of the layers. `family`: a

@@ -218,7 +218,7 @@ Layout vision_layout_of(const VisionArchitecture& architecture, int64_t depth_in
     linear("mlp.down", {names.down}, inner, c.width);
   }
   if (c.final_norm) norm("norm", names.norm);
-  layout.left_alone = [names, c, depth_in_file](std::string_view name) {
+  layout.is_ignored = [names, c, depth_in_file](std::string_view name) {
     for (const std::string_view part :
          {"text_model.", "text_projection.", "visual_projection.", "logit_scale", "logit_bias", "classifier.",
           "pooler.", "head.", "embeddings.position_ids", "embeddings.mask_token"})

@@ -76,9 +76,9 @@ std::string sizes_text(at::IntArrayRef sizes) {
   return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
-std::vector<Wanted> wanted_by(const NamedTensors& state, const SlicedState& sliced) {
+std::vector<WeightSlot> weight_slots(const NamedTensors& state, const SlicedState& sliced) {
   std::map<std::string, at::Tensor> known(state.begin(), state.end());
-  std::vector<Wanted> wanted;
+  std::vector<WeightSlot> wanted;
   for (const auto& [name, tensor] : state) {
     if (name.starts_with(kState) || is_scales(name, [&](const std::string& other) { return known.contains(other); }))
       continue;

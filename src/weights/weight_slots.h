@@ -41,7 +41,7 @@ bool is_floating(DType dtype);
 std::string sizes_text(at::IntArrayRef sizes);
 
 /// A weight that a training's state reads from a file: a tensor of a name and of sizes.
-struct Wanted {
+struct WeightSlot {
   std::string name;
   std::vector<int64_t> sizes;  // sizes of the whole tensor, also if this rank has a slice of it
   DType dtype;                 // a floating type represents all floating types: weights are cast
@@ -52,6 +52,6 @@ struct Wanted {
 
 /// Returns the weights of `state` that a file can have. A rank with a slice of a weight, or of its companion, copies it
 /// from the whole tensor. Elements after the end of the whole become 0.
-std::vector<Wanted> wanted_by(const NamedTensors& state, const SlicedState& sliced = {});
+std::vector<WeightSlot> weight_slots(const NamedTensors& state, const SlicedState& sliced = {});
 
 }  // namespace plimsoll

@@ -46,10 +46,10 @@ void load_weights(const std::filesystem::path& path, const NamedTensors& state, 
   const at::NoGradGuard no_grad;
   const SafetensorsFile file = SafetensorsFile::open(path);
   file.verify();
-  const std::vector<Wanted> wanted = wanted_by(state, sliced);
+  const std::vector<WeightSlot> wanted = weight_slots(state, sliced);
   std::vector<std::string> problems;
-  std::map<std::string, const Wanted*> by_name;
-  for (const Wanted& each : wanted) {
+  std::map<std::string, const WeightSlot*> by_name;
+  for (const WeightSlot& each : wanted) {
     by_name[each.name] = &each;
     const auto found = file.tensors().find(each.name);
     if (found == file.tensors().end()) {
@@ -74,7 +74,7 @@ void load_weights(const std::filesystem::path& path, const NamedTensors& state, 
                     fmt::join(problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "),
                     problems.size() > shown ? fmt::format("\n  and {} more", problems.size() - shown) : ""));
   }
-  for (const Wanted& each : wanted)
+  for (const WeightSlot& each : wanted)
     if (const auto found = file.tensors().find(each.name); found != file.tensors().end())
       each.put(tensor_of(found->second));
   file.require_whole();

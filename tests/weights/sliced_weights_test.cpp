@@ -175,13 +175,13 @@ TEST(SlicedWeights, AWholeParameterIsRoundedAsItsCompanionSays) {
 TEST(SlicedWeights, SizesWantedAreThoseOfTheWhole) {
   for (const bool apart : {true, false}) {
     const RankState rank({{"w", at::zeros({10, 30})}}, {at::kBFloat16, "master", apart}, 1, 2);
-    const std::vector<Wanted> wanted = wanted_by(rank.state, rank.sliced);
+    const std::vector<WeightSlot> wanted = weight_slots(rank.state, rank.sliced);
     ASSERT_EQ(wanted.size(), 1u);
     EXPECT_EQ(wanted[0].sizes, (std::vector<int64_t>{10, 30}));
     EXPECT_FALSE(wanted[0].copy_target.defined());
   }
   const RankState one({{"w", at::zeros({10, 30})}}, {at::kFloat, "", true}, 0, 1);
-  EXPECT_TRUE(wanted_by(one.state)[0].copy_target.is_same(one.state[0].second));
+  EXPECT_TRUE(weight_slots(one.state)[0].copy_target.is_same(one.state[0].second));
 }
 
 TEST(SlicedWeights, OtherSizesAreRefusedWithThoseOfTheWhole) {

@@ -235,7 +235,7 @@ ModelKind decoder_kind() {
     origin["data.sequence_length"] = fmt::format("{}", job.data.sequence_length);
     return origin;
   };
-  kind.shrinks = {
+  kind.reducible_keys = {
       {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8, 1},
       {"model.num_layers", "fewer layers", [](const Job& job) { return job.model.decoder.num_layers; }},
       {"model.intermediate_size", "a narrower feed-forward",

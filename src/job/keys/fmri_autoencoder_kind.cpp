@@ -121,7 +121,7 @@ ModelKind fmri_autoencoder_kind() {
           .check = check_fmri,
           .data_types = {"stimuli"},
           .origin = origin_of_fmri,
-          .shrinks = {
+          .reducible_keys = {
               {"model.bottleneck_dim", "a narrower bottleneck",
                [](const Job& job) { return job.model.fmri.bottleneck_dim; }, 8},
               {"model.video.frames", "fewer frames", [](const Job& job) { return job.model.fmri.video_frames; }, 1, 1},

@@ -166,7 +166,7 @@ ModelKind gesture_ssm_kind() {
           .check = check_gesture,
           .data_types = {"series"},
           .origin = origin_of_gesture,
-          .shrinks = {
+          .reducible_keys = {
               {"data.length", "shorter series", [](const Job& job) { return job.data.series.length; }, 4},
               {"model.hidden_dim", "a narrower model", [](const Job& job) { return job.model.gesture.hidden_dim; }, 32},
               {"model.d_state", "a smaller state", [](const Job& job) { return job.model.gesture.d_state; }, 8},

@@ -95,7 +95,7 @@ Key choice_key(const char* name, const char* meaning, Choice Job::*field) {
             else if (const std::optional<bool> said = boolean_in(value))
               job.*field = *said ? Choice::on : Choice::off;
             else
-              value.refuse("auto, true, false", boolean_advice(value));
+              value.refuse("auto, true, false", suggest_boolean(value));
           }};
 }
 

@@ -116,7 +116,7 @@ ModelKind mamba_kind() {
       .check = check_mamba,
       .data_types = {"text"},
       .origin = origin_of_mamba,
-      .shrinks = {
+      .reducible_keys = {
           {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8, 1},
           {"model.num_layers", "fewer layers", [](const Job& job) { return job.model.mamba.num_layers; }},
           {"model.state_size", "a smaller state", [](const Job& job) { return job.model.mamba.state_size; }, 8},

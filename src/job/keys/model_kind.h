@@ -13,7 +13,7 @@
 namespace plimsoll::job {
 
 /// A number of the model, or of its samples, that can be reduced to save memory.
-struct Shrink {
+struct ReducibleKey {
   std::string key;               ///< "model.bottleneck_dim"
   std::string meaning;           ///< "a narrower bottleneck"
   int64_t (*value)(const Job&);  ///< value in the job
@@ -31,7 +31,7 @@ struct ModelKind {
   std::vector<std::string> data_types;  ///< types of data that it learns from, in addition to synthetic
   /// Returns the settings that a checkpoint stores: all that change the losses and do not show in the tensors' shapes.
   std::map<std::string, std::string> (*origin)(const Job&) = nullptr;
-  std::vector<Shrink> shrinks = {};  ///< numbers that `plimsoll plan --what-if` reduces
+  std::vector<ReducibleKey> reducible_keys = {};  ///< numbers that `plimsoll plan --what-if` reduces
 };
 
 ModelKind decoder_kind();

@@ -162,7 +162,7 @@ ModelKind prompt_segmentation_kind() {
           .check = check_segmentation,
           .data_types = {"slices", "pictures"},
           .origin = origin_of_segmentation,
-          .shrinks = {
+          .reducible_keys = {
               {"model.image_size", "a smaller image", [](const Job& job) { return job.model.segmentation.image_size; },
                16, 2},
               {"model.prompt_length", "a shorter prompt",

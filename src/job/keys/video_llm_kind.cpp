@@ -183,7 +183,7 @@ ModelKind video_llm_kind() {
       .check = check_video_llm,
       .data_types = {"clips"},
       .origin = origin_of_video_llm,
-      .shrinks = {
+      .reducible_keys = {
           {"data.max_frames", "fewer frames", [](const Job& job) { return frames_of_clip(job.data.clips); }, 1, 1},
           {"model.image_size", "smaller frames", [](const Job& job) { return job.model.video_llm.image_size; }, 16, 2},
           {"data.sequence_length", "a shorter text", [](const Job& job) { return job.data.sequence_length; }, 8, 1},

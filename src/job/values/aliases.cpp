@@ -207,7 +207,7 @@ void add_training_section(std::vector<Alias>& table) {
 const std::vector<Alias>& aliases() {
   static const std::vector<Alias> table = [] {
     std::vector<Alias> all = named_aliases();
-    std::ranges::move(aliases_of_devices(), std::back_inserter(all));
+    std::ranges::move(distributed_aliases(), std::back_inserter(all));
     add_training_section(all);
     return all;
   }();
@@ -223,7 +223,7 @@ const Alias* find_alias(std::string_view name) {
   return family;
 }
 
-std::optional<std::string> word_of_others(const Value& value) {
+std::optional<std::string> canonical_value(const Value& value) {
   if (value.node->kind != Node::Kind::scalar || value.node->text.empty()) return std::nullopt;
   std::optional<std::string> word;
   if (value.key == "precision") word = precision(value);

@@ -32,7 +32,7 @@ const Alias* find_alias(std::string_view name);
 
 /// Returns our word for another program's value of `value.key`, which is one of our keys: "bf16-mixed" for a precision
 /// of "bf16". Returns nullopt if the value is not a word, or not another program's.
-std::optional<std::string> word_of_others(const Value& value);
+std::optional<std::string> canonical_value(const Value& value);
 
 /// Returns true if aliases begin with `name` and a dot: "training", "fp16".
 bool is_alias_section(std::string_view name);

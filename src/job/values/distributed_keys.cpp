@@ -12,7 +12,7 @@
 namespace plimsoll::job {
 namespace {
 
-using Kind = DevicesAnswer::Kind;
+using Kind = DistributedKeyReply::Kind;
 
 constexpr const char* kOffload =
     "what ZeRO-Offload and FSDP's offload do is host_memory_budget: BYTES here (for state, gradients and parameters, "
@@ -110,18 +110,18 @@ std::optional<int64_t> count_in(std::string_view text) {
   return count;
 }
 
-DevicesAnswer meant(std::string_view key, std::string_view value) {
+DistributedKeyReply meant(std::string_view key, std::string_view value) {
   return {Kind::meant, std::string(value), std::string(key)};
 }
 
-DevicesAnswer of_count(std::string_view text) {
+DistributedKeyReply of_count(std::string_view text) {
   const auto count = count_in(text);
   if (count == 0) return {Kind::refused, "it must be at least 1; to train on the CPU set device: cpu"};
   return meant("devices", count ? std::to_string(*count) : std::string(text));
 }
 
 /// Replies to "full_shard auto_wrap", "SHARD_GRAD_OP", or Accelerate's number for it.
-DevicesAnswer of_shards(std::string_view text) {
+DistributedKeyReply of_shards(std::string_view text) {
   if (is_nothing(text)) return {Kind::taken, kNothing};
   if (says(text, "offload")) return {Kind::refused, kOffload};
   if (says(text, "hybrid") || text == "4" || text == "5")
@@ -134,7 +134,7 @@ DevicesAnswer of_shards(std::string_view text) {
 }
 
 /// Replies to Lightning's names of strategies, and to spellings of ours.
-DevicesAnswer of_strategy(std::string_view text) {
+DistributedKeyReply of_strategy(std::string_view text) {
   if (says(text, "offload")) return {Kind::refused, kOffload};
   if (is_nothing(text) || text == "single" || text == "single_device") return meant("strategy", "auto");
   if (says(text, "megatron") || says(text, "pipeline") || says(text, "tensor") || text.starts_with("tp_"))
@@ -154,7 +154,7 @@ DevicesAnswer of_strategy(std::string_view text) {
 }
 
 /// Replies to Accelerate's distributed_type.
-DevicesAnswer of_type(std::string_view text) {
+DistributedKeyReply of_type(std::string_view text) {
   if (is_nothing(text)) return {Kind::taken, "asks for one process, which devices: 1 is"};
   if (text.starts_with("multi_")) return meant("strategy", "ddp");
   if (text == "deepspeed") return meant("strategy", "auto");
@@ -163,7 +163,7 @@ DevicesAnswer of_type(std::string_view text) {
   return of_strategy(text);
 }
 
-DevicesAnswer of_stage(std::string_view text) {
+DistributedKeyReply of_stage(std::string_view text) {
   if (is_nothing(text)) return {Kind::taken, kNothing};
   if (text == "0") return meant("strategy", "ddp");
   for (const char* stage : {"1", "2", "3"})
@@ -172,19 +172,20 @@ DevicesAnswer of_stage(std::string_view text) {
 }
 
 /// Replies to the degrees of tensor, pipeline and context parallelism.
-DevicesAnswer of_parts(std::string_view text) {
+DistributedKeyReply of_parts(std::string_view text) {
   if (count_in(text) == 1) return {Kind::taken, "is so here in any case: no layer is cut over devices"};
   return {Kind::refused,
           "tensor, pipeline and context parallelism do not exist here; set strategy: zero3, which slices parameters, "
           "gradients and optimizer state over the devices"};
 }
 
-DevicesAnswer answer(Word word, std::string_view text) {
+DistributedKeyReply answer(Word word, std::string_view text) {
   switch (word) {
     case Word::count:
       return of_count(text);
     case Word::nodes:
-      return count_in(text) == 1 ? DevicesAnswer{Kind::taken, kOneMachine} : DevicesAnswer{Kind::refused, kMachines};
+      return count_in(text) == 1 ? DistributedKeyReply{Kind::taken, kOneMachine}
+                                 : DistributedKeyReply{Kind::refused, kMachines};
     case Word::parts:
       return of_parts(text);
     case Word::strategy:
@@ -244,11 +245,11 @@ std::string text_of(const Node& node) {
   return "";
 }
 
-DevicesAnswer answered(const Value& value) {
+DistributedKeyReply answered(const Value& value) {
   std::string word = value.key;
   for (const std::string_view section : {"trainer.", "training."})
     if (word.starts_with(section)) word.erase(0, section.size());
-  auto answer = answer_of_devices(word, text_of(*value.node));
+  auto answer = reply_to_distributed_key(word, text_of(*value.node));
   check(answer.has_value(), "no word of many devices: " + value.key);
   if (answer->kind == Kind::refused) value.refuse_since(fmt::format("is not taken: {}", answer->what));
   return *std::move(answer);
@@ -260,13 +261,13 @@ std::optional<std::string> said_to(const Value& value) {
 }
 /// Returns the key's value for a word that means a key; nullopt if the word requests nothing.
 std::optional<std::string> value_meant(const Value& value) {
-  DevicesAnswer answer = answered(value);
+  DistributedKeyReply answer = answered(value);
   return answer.kind == Kind::meant ? std::optional(std::move(answer.what)) : std::nullopt;
 }
 
 }  // namespace
 
-std::optional<DevicesAnswer> answer_of_devices(std::string_view word, std::string_view text) {
+std::optional<DistributedKeyReply> reply_to_distributed_key(std::string_view word, std::string_view text) {
   std::string name(word);
   std::ranges::replace(name, '-', '_');
   const std::string said = ascii_lower_case(text);
@@ -279,7 +280,7 @@ std::optional<DevicesAnswer> answer_of_devices(std::string_view word, std::strin
   return std::nullopt;
 }
 
-std::optional<std::string> devices_word_of_others(const Value& value) {
+std::optional<std::string> canonical_distributed_value(const Value& value) {
   if ((value.key != "devices" && value.key != "strategy") || value.node->kind == Node::Kind::null ||
       value.node->kind == Node::Kind::mapping || text_of(*value.node).empty())
     return std::nullopt;
@@ -288,7 +289,7 @@ std::optional<std::string> devices_word_of_others(const Value& value) {
   return !word || *word == ascii_lower_case(text_of(*value.node)) ? std::nullopt : word;
 }
 
-std::vector<Alias> aliases_of_devices() {
+std::vector<Alias> distributed_aliases() {
   std::vector<Alias> all;
   for (const std::string_view name : kOffloadDevices) all.push_back({std::string(name), "DeepSpeed", "", said_to});
   for (const Known& known : kKnown) {

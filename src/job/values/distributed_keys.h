@@ -12,7 +12,7 @@
 namespace plimsoll::job {
 
 /// A reply to a word with a value.
-struct DevicesAnswer {
+struct DistributedKeyReply {
   enum class Kind : uint8_t {
     meant,    ///< it means `key` with the value `what`
     taken,    ///< it requests nothing; `what` says why: "has nothing to do here"
@@ -26,14 +26,14 @@ struct DevicesAnswer {
 /// Returns the reply to `word` ("num_gpus", "strategy", "zero_optimization.stage"; dashes as underscores, without
 /// "trainer.") with the value `text` ("8", "ddp", "[0, 1]"). Returns nullopt if the word is of no such program. A value
 /// of a known word that has no meaning is returned unchanged: the key's own check refuses it.
-std::optional<DevicesAnswer> answer_of_devices(std::string_view word, std::string_view text);
+std::optional<DistributedKeyReply> reply_to_distributed_key(std::string_view word, std::string_view text);
 
 /// Returns another program's value of our `devices` or `strategy` ("[0, 1]", "fsdp") in our words ("2", "zero3").
 /// Returns nullopt for other keys, for an empty value and for words of ours. Throws UserError for a feature that does
 /// not exist.
-std::optional<std::string> devices_word_of_others(const Value& value);
+std::optional<std::string> canonical_distributed_value(const Value& value);
 
 /// Returns the words as other programs' names for keys; a name that ends in ".*" matches all names with that prefix.
-std::vector<Alias> aliases_of_devices();
+std::vector<Alias> distributed_aliases();
 
 }  // namespace plimsoll::job

@@ -153,8 +153,8 @@ std::string in_plain_words(const std::string& message, const std::string& text) 
 UserError not_yaml(const std::string& text, const Source& source, const YAML::Exception& error) {
   const bool nowhere = error.mark.is_null();
   if (error.msg.find("anchor") == std::string::npos && error.msg.find("escape") == std::string::npos)
-    if (const auto slip = find_slip(text, nowhere ? static_cast<int>(text.size()) : error.mark.line + 1))
-      return UserError(fmt::format("{}: not valid YAML: {}", source.at(slip->line), slip->what));
+    if (const auto diagnostic = diagnose_yaml(text, nowhere ? static_cast<int>(text.size()) : error.mark.line + 1))
+      return UserError(fmt::format("{}: not valid YAML: {}", source.at(diagnostic->line), diagnostic->what));
   return UserError(fmt::format("{}: not valid YAML: {}",
                                nowhere ? source.name : source.at(error.mark.line + 1, error.mark.column + 1),
                                in_plain_words(error.msg, text)));

@@ -80,7 +80,7 @@ constexpr std::array<OtherWord, 34> kOtherWords = {{
 
 }  // namespace
 
-std::optional<double> number_meant(std::string_view text) {
+std::optional<double> parse_informal_number(std::string_view text) {
   std::string plain;
   for (const char c : text)
     if (c != '_' && c != ' ') plain += c;
@@ -105,7 +105,7 @@ std::optional<double> number_meant(std::string_view text) {
   return times < 1 ? number / 100 : number * times;
 }
 
-std::string boolean_advice(const Value& value) {
+std::string suggest_boolean(const Value& value) {
   for (const char* yes : {"y", "1", "enabled"})
     if (value.is(yes)) return did_you_mean("true");
   for (const char* no : {"n", "0", "disabled", "none"})
@@ -113,7 +113,7 @@ std::string boolean_advice(const Value& value) {
   return "";
 }
 
-std::string type_advice(std::string_view text, const std::vector<std::string>& allowed) {
+std::string suggest_dtype(std::string_view text, const std::vector<std::string>& allowed) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 10> types = {{{"fp32", "float32"},
                                                                                     {"f32", "float32"},
                                                                                     {"float", "float32"},
@@ -132,18 +132,18 @@ std::string type_advice(std::string_view text, const std::vector<std::string>& a
   return "";
 }
 
-std::string word_advice(const Value& value, const std::vector<std::string>& allowed) {
+std::string suggest_word(const Value& value, const std::vector<std::string>& allowed) {
   if (value.node->kind != Node::Kind::scalar || value.node->text.empty()) return "";
   const std::string& text = value.node->text;
   // A file or a model of a hub, but the key needs the kind of tokenizer.
   if (value.key == "data.tokenizer" && text.find_first_of("/.\\") != std::string::npos)
     return "; this says the kind, data.tokenizer_file names the file";
-  if (const auto word = word_of_others(value); word && contains(allowed, *word)) return did_you_mean(*word);
+  if (const auto word = canonical_value(value); word && contains(allowed, *word)) return did_you_mean(*word);
   const std::string small = ascii_lower_case(text);
   for (const OtherWord& other : kOtherWords)
     if (other.key == value.key && other.theirs == small && contains(allowed, other.ours))
       return did_you_mean(other.ours);
-  if (const std::string type = type_advice(text, allowed); !type.empty()) return type;
+  if (const std::string type = suggest_dtype(text, allowed); !type.empty()) return type;
   if (const auto near = nearest(text, allowed)) return did_you_mean(*near);
   // "cuda:0", "linear_with_warmup"
   for (const std::string& word : allowed)

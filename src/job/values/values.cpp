@@ -84,7 +84,7 @@ int64_t read_integer(const Value& value, const IntegerRange& range, std::string_
   }
   std::string advice;
   if (value.node->kind == Node::Kind::scalar)
-    if (const std::optional<double> meant = number_meant(value.node->text);
+    if (const std::optional<double> meant = parse_informal_number(value.node->text);
         meant && std::trunc(*meant) == *meant && *meant >= static_cast<double>(range.least) &&
         *meant <= static_cast<double>(range.most))
       advice = fmt::format("; did you mean {:.0f}?", *meant);
@@ -101,7 +101,8 @@ double read_number(const Value& value, const NumberRange& range) {
   if (value.node->kind == Node::Kind::scalar) {
     const std::optional<double> number = number_in<double>(value.node->text);
     if (number && allowed(*number)) return *number;
-    if (const std::optional<double> meant = number_meant(value.node->text); meant && !number && allowed(*meant))
+    if (const std::optional<double> meant = parse_informal_number(value.node->text);
+        meant && !number && allowed(*meant))
       advice = fmt::format("; did you mean {}?", *meant);
   }
   value.refuse(range.text(), advice);
@@ -117,13 +118,13 @@ std::optional<bool> boolean_in(const Value& value) {
 
 bool read_boolean(const Value& value) {
   if (const std::optional<bool> said = boolean_in(value)) return *said;
-  value.refuse("true, false", boolean_advice(value));
+  value.refuse("true, false", suggest_boolean(value));
 }
 
 std::string read_word(const Value& value, const std::vector<std::string>& allowed) {
   if (value.node->kind == Node::Kind::scalar && std::ranges::find(allowed, value.node->text) != allowed.end())
     return value.node->text;
-  value.refuse(joined(allowed, ", "), word_advice(value, allowed));
+  value.refuse(joined(allowed, ", "), suggest_word(value, allowed));
 }
 
 std::string read_text(const Value& value, std::string_view allowed) {

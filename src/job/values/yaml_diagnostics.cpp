@@ -80,7 +80,7 @@ Open open_at_end(const std::vector<std::string_view>& lines, size_t count) {
 }
 
 /// Finds a line of a block with invalid syntax, at or shortly before the one that the parser refused.
-std::optional<Slip> line_that_is_none(const std::vector<std::string_view>& lines, size_t count) {
+std::optional<YamlDiagnostic> line_that_is_none(const std::vector<std::string_view>& lines, size_t count) {
   constexpr size_t furthest = 4;
   for (size_t at = count; at-- > 0 && at + furthest >= count;) {
     const std::string_view content = content_of(lines[at]);
@@ -94,45 +94,47 @@ std::optional<Slip> line_that_is_none(const std::vector<std::string_view>& lines
       const std::string_view key = content.substr(0, cut);
       const size_t value = cut == std::string_view::npos ? cut : content.find_first_not_of(" =\t", cut);
       if (!is_word(key) || value == std::string_view::npos)
-        return Slip{number, fmt::format("{} is no 'key: value'", in_quotes(content))};
-      return Slip{number,
-                  fmt::format("a colon is missing: write {}: {}", one_line(key), one_line(content.substr(value)))};
+        return YamlDiagnostic{number, fmt::format("{} is no 'key: value'", in_quotes(content))};
+      return YamlDiagnostic{
+          number, fmt::format("a colon is missing: write {}: {}", one_line(key), one_line(content.substr(value)))};
     }
     if (colon + 1 < content.size() && content[colon + 1] != ' ' && is_word(content.substr(0, colon)) &&
         content.find(": ") == std::string_view::npos)
-      return Slip{number, fmt::format("a space is missing behind the colon: write {}: {}",
-                                      one_line(content.substr(0, colon)), one_line(content.substr(colon + 1)))};
+      return YamlDiagnostic{
+          number, fmt::format("a space is missing behind the colon: write {}: {}", one_line(content.substr(0, colon)),
+                              one_line(content.substr(colon + 1)))};
   }
   return std::nullopt;
 }
 
-std::optional<Slip> indented_for_no_reason(const std::vector<std::string_view>& lines, size_t count) {
+std::optional<YamlDiagnostic> indented_for_no_reason(const std::vector<std::string_view>& lines, size_t count) {
   if (count < 2) return std::nullopt;
   size_t before = count - 1;
   while (before > 0 && content_of(lines[before - 1]).empty()) --before;
   if (before == 0) return std::nullopt;
   const std::string_view line = lines[count - 1], above = lines[before - 1];
   if (indentation_of(line).size() > indentation_of(above).size() && !content_of(above).ends_with(':'))
-    return Slip{
+    return YamlDiagnostic{
         static_cast<int>(count),
         fmt::format("the line is indented further than line {}, which is no section (that would end in a colon)",
                     before)};
   if (indentation_of(line).size() < indentation_of(above).size())
-    return Slip{static_cast<int>(count), "the line is indented otherwise than those that it belongs to"};
+    return YamlDiagnostic{static_cast<int>(count), "the line is indented otherwise than those that it belongs to"};
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<Slip> find_slip(std::string_view text, int line) {
+std::optional<YamlDiagnostic> diagnose_yaml(std::string_view text, int line) {
   const std::vector<std::string_view> lines = lines_of(text);
   const size_t count = std::min(lines.size(), static_cast<size_t>(std::max(line, 1)));
   for (size_t at = 0; at < count; ++at)
     if (indentation_of(lines[at]).find('\t') != std::string_view::npos && !content_of(lines[at]).empty())
-      return Slip{static_cast<int>(at) + 1, "the line is indented with a tab; YAML takes spaces alone"};
+      return YamlDiagnostic{static_cast<int>(at) + 1, "the line is indented with a tab; YAML takes spaces alone"};
   if (const Open open = open_at_end(lines, lines.size()); open.what != 0)
-    return Slip{static_cast<int>(open.line) + 1, fmt::format("the {} that opens here is not closed", open.what)};
-  if (auto slip = line_that_is_none(lines, count)) return slip;
+    return YamlDiagnostic{static_cast<int>(open.line) + 1,
+                          fmt::format("the {} that opens here is not closed", open.what)};
+  if (auto diagnostic = line_that_is_none(lines, count)) return diagnostic;
   return indented_for_no_reason(lines, count);
 }
 

@@ -8,7 +8,7 @@
 
 namespace plimsoll::job {
 
-struct Slip {
+struct YamlDiagnostic {
   int line = 0;  ///< from 1
   std::string what;
 };
@@ -16,7 +16,7 @@ struct Slip {
 /// Returns the likeliest error in `text`, which the parser refused at `line` (from 1): a tab that indents, an open
 /// bracket or quote, a missing space after a colon, a line without a colon, an unexpected indent. Returns nullopt if
 /// none of them is found.
-std::optional<Slip> find_slip(std::string_view text, int line);
+std::optional<YamlDiagnostic> diagnose_yaml(std::string_view text, int line);
 
 /// Returns true if the quote that opens at `line` and `column` (from 1, in characters) is closed; true too if there is
 /// no quote at that place. The parser treats an open quote as closed at the end of the text.

@@ -107,19 +107,19 @@ TEST(ManyDevices, SurviveRandomValues) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const std::string letters = "0123456789[],-~.adfnopsz_ ";
-  for (const job::Alias& alias : job::aliases_of_devices())
+  for (const job::Alias& alias : job::distributed_aliases())
     for (int round = 0; round < 20; ++round) {
       std::string word = alias.name, text;
       if (word.ends_with(".*")) word.replace(word.size() - 1, 1, "x");
       if (const size_t dot = word.find('.'); word.starts_with("trai")) word.erase(0, dot + 1);
       for (size_t length = random() % 8; length > 0; --length) text += letters[random() % letters.size()];
-      const auto answer = job::answer_of_devices(word, text);
+      const auto answer = job::reply_to_distributed_key(word, text);
       ASSERT_TRUE(answer) << word;
-      EXPECT_TRUE(!answer->what.empty() || answer->kind == job::DevicesAnswer::Kind::meant);
+      EXPECT_TRUE(!answer->what.empty() || answer->kind == job::DistributedKeyReply::Kind::meant);
       EXPECT_THAT(answer->what, Not(HasSubstr("\n")));
     }
   for (const char* other : {"device", "batch_size", "zero_optimization", "fsdp_configs", "", "zero"})
-    EXPECT_FALSE(job::answer_of_devices(other, "8")) << other;
+    EXPECT_FALSE(job::reply_to_distributed_key(other, "8")) << other;
 }
 
 }  // namespace

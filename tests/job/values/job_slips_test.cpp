@@ -13,21 +13,21 @@ namespace plimsoll::job {
 namespace {
 
 TEST(NumberMeant, IsWhatPeopleWrite) {
-  EXPECT_EQ(number_meant("5%"), 0.05);
-  EXPECT_EQ(number_meant("0,001"), 0.001);
-  EXPECT_EQ(number_meant("1,000"), 1000);
-  EXPECT_EQ(number_meant("12,345,678"), 12345678);
-  EXPECT_EQ(number_meant("1_000"), 1000);
-  EXPECT_EQ(number_meant("10k"), 10000);
-  EXPECT_EQ(number_meant("2M"), 2e6);
-  EXPECT_EQ(number_meant("1e3"), 1000);
+  EXPECT_EQ(parse_informal_number("5%"), 0.05);
+  EXPECT_EQ(parse_informal_number("0,001"), 0.001);
+  EXPECT_EQ(parse_informal_number("1,000"), 1000);
+  EXPECT_EQ(parse_informal_number("12,345,678"), 12345678);
+  EXPECT_EQ(parse_informal_number("1_000"), 1000);
+  EXPECT_EQ(parse_informal_number("10k"), 10000);
+  EXPECT_EQ(parse_informal_number("2M"), 2e6);
+  EXPECT_EQ(parse_informal_number("1e3"), 1000);
   for (const char* none : {"", "k", "%", ",", "1,2,3", "1,00,000", "many", "nan", "1e999", "0x10", "1,000,00"})
-    EXPECT_EQ(number_meant(none), std::nullopt) << none;
+    EXPECT_EQ(parse_informal_number(none), std::nullopt) << none;
 }
 
-TEST(YamlSlips, SayWhereTheSlipIsAndNotWhereItWasNoticed) {
+TEST(YamlDiagnostics, SayWhereTheSlipIsAndNotWhereItWasNoticed) {
   const auto slip = [](const std::string& text, int line) {
-    const auto found = find_slip(text, line);
+    const auto found = diagnose_yaml(text, line);
     return found ? std::to_string(found->line) + ": " + found->what : "";
   };
   EXPECT_EQ(slip("a: 1\n\tb: 2\n", 2), "2: the line is indented with a tab; YAML takes spaces alone");
@@ -40,7 +40,7 @@ TEST(YamlSlips, SayWhereTheSlipIsAndNotWhereItWasNoticed) {
   EXPECT_EQ(slip("a: 1\nb: 2\n", 2), "") << "nothing is wrong that is seen here";
 }
 
-TEST(YamlSlips, QuotesThatEnd) {
+TEST(YamlDiagnostics, QuotesThatEnd) {
   EXPECT_TRUE(quote_is_closed("a: 'b'", 1, 4));
   EXPECT_TRUE(quote_is_closed("a: 'it''s'", 1, 4));
   EXPECT_TRUE(quote_is_closed("a: \"b\\\"c\"", 1, 4));
@@ -54,7 +54,7 @@ TEST(YamlSlips, QuotesThatEnd) {
 }
 
 // For any text there is a suggestion that names a line of it, or none.
-TEST(YamlSlips, SurviveRandomText) {
+TEST(YamlDiagnostics, SurviveRandomText) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
@@ -63,7 +63,7 @@ TEST(YamlSlips, SurviveRandomText) {
     std::string text;
     for (size_t length = random() % 40; length > 0; --length) text += letters[random() % letters.size()];
     const int lines = 1 + static_cast<int>(std::count(text.begin(), text.end(), '\n'));
-    const auto slip = find_slip(text, 1 + static_cast<int>(random() % 50));
+    const auto slip = diagnose_yaml(text, 1 + static_cast<int>(random() % 50));
     if (slip) {
       EXPECT_GE(slip->line, 1);
       EXPECT_LE(slip->line, lines) << text;
