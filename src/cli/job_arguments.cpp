@@ -9,7 +9,7 @@
 
 #include "base/text_width.h"
 #include "cli/standard_streams.h"
-#include "cli/stray_words.h"
+#include "cli/unexpected_arguments.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cli {

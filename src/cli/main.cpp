@@ -17,9 +17,9 @@
 
 #include "base/text_width.h"
 #include "cli/command.h"
+#include "cli/parse_errors.h"
 #include "cli/screen/terminal.h"
 #include "cli/standard_streams.h"
-#include "cli/wrong_arguments.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
 

@@ -1,4 +1,4 @@
-#include "cli/wrong_arguments.h"
+#include "cli/parse_errors.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "cli/stray_words.h"
+#include "cli/unexpected_arguments.h"
 
 #include <fmt/format.h>
 
