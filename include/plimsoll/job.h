@@ -99,7 +99,7 @@ inline int64_t units_of_sample(const Job& job) {
 }
 
 /// Returns a number of samples as text: "4 x 512 tokens", "4 samples".
-inline std::string samples_in_words(const Job& job, int64_t samples) {
+inline std::string describe_samples(const Job& job, int64_t samples) {
   const std::string count = std::to_string(samples);
   return is_language_model(job) ? count + " x " + std::to_string(job.data.sequence_length) + " tokens"
                                 : count + " samples";

@@ -56,7 +56,7 @@ struct ResolvedSettings {
 };
 
 /// Returns the micro batches of a step of the first epoch as text: "4 x 8", or "4 x 2 + 2" if the last one is smaller.
-std::string micro_batches_in_words(const ResolvedSettings& settings);
+std::string describe_micro_batches(const ResolvedSettings& settings);
 
 /// A job with its settings and its plan.
 struct PlannedJob {

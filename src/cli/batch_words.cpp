@@ -9,9 +9,9 @@ int64_t effective_batch_of(const ResolvedSettings& settings) {
          settings.devices;
 }
 
-std::string effective_batch_in_words(const ResolvedSettings& settings) {
+std::string describe_effective_batch(const ResolvedSettings& settings) {
   std::string text =
-      fmt::format("effective batch {}: micro batch {}", effective_batch_of(settings), micro_batches_in_words(settings));
+      fmt::format("effective batch {}: micro batch {}", effective_batch_of(settings), describe_micro_batches(settings));
   if (settings.devices > 1) text += fmt::format(" x {} devices", settings.devices);
   const char* separator = ";";
   for (const auto& [epoch, count] : settings.accumulation) {

@@ -10,7 +10,7 @@ namespace plimsoll::cli {
 /// Returns "effective batch 32: micro batch 16 x 2". With a schedule it has later epochs too: "effective batch 40:
 /// micro batch 10 x 4; from epoch 4 on 20 (x 2), from epoch 8 on 10 (x 1)". With several devices it is "effective batch
 /// 256: micro batch 16 x 2 x 8 devices".
-std::string effective_batch_in_words(const ResolvedSettings& settings);
+std::string describe_effective_batch(const ResolvedSettings& settings);
 
 /// Returns the samples of a step of the first epoch, on all devices together.
 int64_t effective_batch_of(const ResolvedSettings& settings);

@@ -100,7 +100,7 @@ int run_compare(const CompareArguments& arguments) {
   arguments.job.require_outputs_apart(job);
   arguments.job.output.require_writable();
   require_device_of(job);
-  outlive_broken_pipes();
+  ignore_sigpipe();
   const StopSignals signals("stopping after this step; press Ctrl-C again to stop immediately");
   Progress progress("compare", 0, progress_on_standard_error());
   CompareOptions options;

@@ -31,7 +31,7 @@ std::vector<std::string> JobArguments::all_overrides() const {
 }
 
 Job JobArguments::read_silently(const std::vector<std::string>& more) const {
-  refuse_stray_words(file, overrides);
+  reject_unexpected_arguments(file, overrides);
   std::vector<std::string> all = all_overrides();
   all.insert(all.end(), more.begin(), more.end());
   return read_job(file, all);
@@ -44,7 +44,7 @@ Job JobArguments::read() const {
 }
 
 void JobArguments::say_notes(const Job& job) {
-  for (const std::string& note : job.notes) tell(without_controls(note) + "\n");
+  for (const std::string& note : job.notes) print_status(without_controls(note) + "\n");
 }
 
 void JobArguments::require_outputs_apart(const Job& job, std::vector<OutputFile> outputs) const {

@@ -42,7 +42,7 @@ constexpr const char* kFooter =
 void say(std::string_view message) {
   const std::string clean = without_controls(message, LineBreaks::kept);
   const size_t columns = is_terminal(STDERR_FILENO) ? screen_of(STDERR_FILENO).columns : kAnyWidth;
-  tell(fold("plimsoll: " + clean, columns, 2));
+  print_status(fold("plimsoll: " + clean, columns, 2));
 }
 
 int run(int argc, char** argv) {
@@ -74,7 +74,7 @@ int run(int argc, char** argv) {
                                               : text.str());
       return code;
     }
-    say(words_for(app, error, {argv + 1, argv + argc}));
+    say(describe_parse_error(app, error, {argv + 1, argv + argc}));
     return kUsage;
   }
   own_instructions();  // reports a wrong variable before the work, instead of in the first kernel

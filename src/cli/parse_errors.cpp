@@ -201,7 +201,8 @@ std::string what_is_wrong(const CLI::App& app, const CLI::App& place, const CLI:
 
 }  // namespace
 
-std::string words_for(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
+std::string describe_parse_error(const CLI::App& app, const CLI::ParseError& error,
+                                 const std::vector<std::string>& words) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   const CLI::App& place = chosen.empty() ? app : *chosen.front();
   const std::string help = chosen.empty() ? "plimsoll --help" : fmt::format("plimsoll {} --help", place.get_name());

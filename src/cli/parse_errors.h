@@ -9,6 +9,7 @@ namespace plimsoll::cli {
 
 /// Returns one message, without the program's name: the error, the probable intention, and where to read more. `words`
 /// are the arguments as typed, without the program.
-std::string words_for(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
+std::string describe_parse_error(const CLI::App& app, const CLI::ParseError& error,
+                                 const std::vector<std::string>& words);
 
 }  // namespace plimsoll::cli

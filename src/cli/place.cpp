@@ -68,9 +68,9 @@ int run_place(const PlaceArguments& arguments) {
     write_file_atomically(arguments.output_file, csv);
   }
   arguments.output.write(json);
-  tell(fmt::format("height {} bytes, lower bound {} bytes, {:.2f} % above it: {} the capacity of {} bytes\n",
-                   placement.height, placement.lower_bound, 100 * json["distance"].get<double>(),
-                   fits ? "fits" : "does not fit", options.capacity));
+  print_status(fmt::format("height {} bytes, lower bound {} bytes, {:.2f} % above it: {} the capacity of {} bytes\n",
+                           placement.height, placement.lower_bound, 100 * json["distance"].get<double>(),
+                           fits ? "fits" : "does not fit", options.capacity));
   return fits ? kDone : kDoesNotFit;
 }
 

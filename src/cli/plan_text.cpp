@@ -29,7 +29,7 @@ std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes) {
                      format_bytes(budget_bytes));
 }
 
-std::string explanation_of_misfit(const Plan& plan, const Screen& screen) {
+std::string peak_report(const Plan& plan, const Screen& screen) {
   Table table(
       {{.name = "buffer", .fit = Fit::middle, .least = 20}, {"role"}, {"size", Align::right}, {"share", Align::right}},
       "Largest buffers at the peak");

@@ -19,7 +19,7 @@ std::string verdict_of(const Plan& plan);
 std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes);
 
 /// Returns, for a plan that does not fit, the verdict and the memory at the peak, by name and bytes.
-std::string explanation_of_misfit(const Plan& plan, const Screen& screen);
+std::string peak_report(const Plan& plan, const Screen& screen);
 
 /// Returns "12.3 %"; "-" if `whole` is 0.
 std::string percent_of(int64_t part, int64_t whole);

@@ -18,11 +18,11 @@ void open_closed_streams() {
   }
 }
 
-void outlive_broken_pipes() {
+void ignore_sigpipe() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-void tell(std::string_view text) noexcept {
+void print_status(std::string_view text) noexcept {
   (void)!std::fwrite(text.data(), 1, text.size(), stderr);
 }
 

@@ -12,9 +12,9 @@ void open_closed_streams();
 
 /// Makes a write to a pipe without readers (| head) fail instead of ending the process: for commands whose work must
 /// not be lost with their output.
-void outlive_broken_pipes();
+void ignore_sigpipe();
 
 /// Writes to standard error. A failed write is ignored, because there is no other place for the message.
-void tell(std::string_view text) noexcept;
+void print_status(std::string_view text) noexcept;
 
 }  // namespace plimsoll::cli

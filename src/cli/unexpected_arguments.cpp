@@ -52,7 +52,7 @@ std::string advice_for(const std::string& file, const std::vector<std::string>& 
 
 }  // namespace
 
-void refuse_stray_words(const std::string& file, const std::vector<std::string>& overrides) {
+void reject_unexpected_arguments(const std::string& file, const std::vector<std::string>& overrides) {
   if (is_override(file) && !is_file(file) && !is_yaml(file)) {
     const auto meant =
         std::ranges::find_if(overrides, [](const std::string& word) { return is_yaml(word) || is_file(word); });

@@ -9,6 +9,6 @@ namespace plimsoll::cli {
 
 /// Throws UserError for the first item of `overrides` that is not KEY=VALUE, and for a job file that is KEY=VALUE. The
 /// message has the probable intention and its syntax.
-void refuse_stray_words(const std::string& file, const std::vector<std::string>& overrides);
+void reject_unexpected_arguments(const std::string& file, const std::vector<std::string>& overrides);
 
 }  // namespace plimsoll::cli

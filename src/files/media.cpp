@@ -61,7 +61,7 @@ void check_file(const std::filesystem::path& path) {
     throw UserError(fmt::format("{} is not a regular file", path.string()), UserError::Kind::failure);
 }
 
-void tell(const std::filesystem::path& path, const std::string& matter) {
+void refuse_failed(const std::filesystem::path& path, const std::string& matter) {
   if (!matter.empty()) throw UserError(fmt::format("{} {}", path.string(), matter), UserError::Kind::failure);
 }
 
@@ -74,7 +74,7 @@ void load_media_library(const std::vector<std::string>& candidates) {
 VideoInfo describe_video(const std::filesystem::path& path) {
   check_file(path);
   VideoInfo info;
-  tell(path, functions().describe(path.string(), info));
+  refuse_failed(path, functions().describe(path.string(), info));
   return info;
 }
 
@@ -95,30 +95,31 @@ std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::v
   // In this order, so that the product has only bounded factors.
   if (width < 1 || height < 1 || width > kLargestPictureSide || height > kLargestPictureSide || count > kMostPictures ||
       count * width * height * 3 > kMostPictureBytes)
-    tell(path,
-         fmt::format("is to be read as {} pictures of {} x {}; at most {} of {} x {} and {} bytes are read at once",
-                     count, width, height, kMostPictures, kLargestPictureSide, kLargestPictureSide, kMostPictureBytes));
+    refuse_failed(
+        path,
+        fmt::format("is to be read as {} pictures of {} x {}; at most {} of {} x {} and {} bytes are read at once",
+                    count, width, height, kMostPictures, kLargestPictureSide, kLargestPictureSide, kMostPictureBytes));
   check_file(path);
   require_data_memory(path.string(), fmt::format("is read as {} pictures of {} x {}", count, width, height),
                       static_cast<double>(count * width * height * 3));
   std::vector<uint8_t> pixels(static_cast<size_t>(count * width * height * 3));
-  tell(path, functions().frames(path.string(), seconds, width, height, pixels));
+  refuse_failed(path, functions().frames(path.string(), seconds, width, height, pixels));
   return pixels;
 }
 
 std::vector<float> read_audio(const std::filesystem::path& path, int64_t sample_rate) {
   if (sample_rate < 1 || sample_rate > kHighestSampleRate)
-    tell(path,
-         fmt::format("is to be read at {} samples a second; 1 to {} are possible", sample_rate, kHighestSampleRate));
+    refuse_failed(path, fmt::format("is to be read at {} samples a second; 1 to {} are possible", sample_rate,
+                                    kHighestSampleRate));
   check_file(path);
   std::vector<float> samples;
-  tell(path, functions().audio(path.string(), sample_rate, samples));
+  refuse_failed(path, functions().audio(path.string(), sample_rate, samples));
   return samples;
 }
 
 Picture decode_picture(const std::filesystem::path& path, const std::vector<uint8_t>& bytes, bool png) {
   Picture picture;
-  tell(path, functions().picture(bytes, png, picture));
+  refuse_failed(path, functions().picture(bytes, png, picture));
   return picture;
 }
 

@@ -199,11 +199,11 @@ NiftiVolume layout_of(const Header& header, NiftiBytes& reader, const std::files
         file,
         fmt::format("says {} voxels of {}{}, {:.0f} bytes; the file cannot hold more than {}: it is truncated or "
                     "damaged",
-                    volume.sizes_in_words(), name_of(volume.type),
+                    volume.describe_sizes(), name_of(volume.type),
                     volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", bytes, reader.most_bytes()));
   reader.require_allowed(
       static_cast<double>(offset) + bytes,
-      fmt::format("announces {} voxels of {}{} from byte {} on", volume.sizes_in_words(), name_of(volume.type),
+      fmt::format("announces {} voxels of {}{} from byte {} on", volume.describe_sizes(), name_of(volume.type),
                   volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", offset));
   reader.skip(offset - static_cast<int64_t>(kHeaderBytes), "the header");
   return volume;
@@ -268,7 +268,7 @@ double NiftiVolume::number(int64_t index) const {
   return 0;
 }
 
-std::string NiftiVolume::sizes_in_words() const {
+std::string NiftiVolume::describe_sizes() const {
   return fmt::format("{} x {} x {}", sizes[0], sizes[1], sizes[2]);
 }
 
@@ -310,7 +310,7 @@ NiftiVolume read_nifti(const std::filesystem::path& file) {
   NiftiVolume volume = layout_of(header, reader, file, nullptr);
   const int64_t bytes = volume.voxels() * static_cast<int64_t>(bytes_of(volume.type));
   require_data_memory(file.string(),
-                      fmt::format("announces {} voxels of {}", volume.sizes_in_words(), name_of(volume.type)),
+                      fmt::format("announces {} voxels of {}", volume.describe_sizes(), name_of(volume.type)),
                       static_cast<double>(bytes));
   // Reserves addresses for the whole volume, which layout_of() has bounded. Memory grows with the bytes that the file
   // really has.
@@ -335,10 +335,10 @@ void stream_nifti(const std::filesystem::path& file, int64_t kept_bytes,
   NiftiVolume volume = layout_of(header, reader, file, nullptr);
   reader.require_allowed(
       static_cast<double>(volume.voxels()) * static_cast<double>(kept_bytes),
-      fmt::format("announces {} voxels, which take {} bytes each in memory", volume.sizes_in_words(), kept_bytes));
+      fmt::format("announces {} voxels, which take {} bytes each in memory", volume.describe_sizes(), kept_bytes));
   require_data_memory(
       file.string(),
-      fmt::format("announces {} voxels, which take {} bytes each in memory", volume.sizes_in_words(), kept_bytes),
+      fmt::format("announces {} voxels, which take {} bytes each in memory", volume.describe_sizes(), kept_bytes),
       static_cast<double>(volume.voxels()) * static_cast<double>(kept_bytes));
   layout(volume);
   const size_t element = bytes_of(volume.type);

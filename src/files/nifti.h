@@ -53,7 +53,7 @@ struct NiftiVolume {
   double at(int64_t index) const { return slope * number(index) + intercept; }
   /// Returns the stored number of voxel `index`, without slope and intercept.
   double number(int64_t index) const;
-  std::string sizes_in_words() const;  ///< returns "181 x 217 x 181"
+  std::string describe_sizes() const;  ///< returns "181 x 217 x 181"
 };
 
 /// Reads one volume; a fourth dimension must be 1. Allocates the volume's bytes and a buffer of 16 MiB. Throws

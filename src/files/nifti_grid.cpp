@@ -39,7 +39,7 @@ double farthest_apart(const NiftiVolume& one, const NiftiVolume& other) {
 
 std::string grid_difference(const NiftiVolume& one, const NiftiVolume& other) {
   if (one.sizes != other.sizes)
-    return fmt::format("{} voxels against {}", one.sizes_in_words(), other.sizes_in_words());
+    return fmt::format("{} voxels against {}", one.describe_sizes(), other.describe_sizes());
   const double tolerance = kTolerance * std::ranges::min(one.spacing);
   for (size_t axis = 0; axis < 3; ++axis)
     if (std::abs(one.spacing[axis] - other.spacing[axis]) * static_cast<double>(one.sizes[axis]) > tolerance)

@@ -257,7 +257,7 @@ std::vector<float> NpyArray::floats() const {
   return values;
 }
 
-std::string NpyArray::sizes_in_words() const {
+std::string NpyArray::describe_sizes() const {
   std::string text;
   for (const int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
   return fmt::format("{} of {}", text.empty() ? "one number" : text, name_of(type));
@@ -306,7 +306,7 @@ Described described(std::span<const std::byte> bytes, const std::string& name) {
   for (const int64_t size : array.sizes) exact *= static_cast<double>(size);
   const auto there = static_cast<double>(text.size() - begin - length);
   if (exact != there)
-    refuse(fmt::format("says {}, {:.0f} bytes, and has {:.0f}: it is {}", array.sizes_in_words(), exact, there,
+    refuse(fmt::format("says {}, {:.0f} bytes, and has {:.0f}: it is {}", array.describe_sizes(), exact, there,
                        exact > there ? "truncated or damaged" : "damaged, or holds more than an array"));
   result.element = type.bytes;
   result.begin = begin + length;

@@ -44,7 +44,7 @@ struct NpyArray {
   double at(int64_t i) const;
   /// Returns all elements rounded to float32, as reading the number's decimal digits would.
   std::vector<float> floats() const;
-  std::string sizes_in_words() const;  ///< returns "40 x 100 x 6 of float32"
+  std::string describe_sizes() const;  ///< returns "40 x 100 x 6 of float32"
 };
 
 /// Reads an array. Throws UserError (failure) that names the file and the error: not an array, cut short or longer than

@@ -188,7 +188,7 @@ Looked look_through(const MappedFile& file, const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string Picture::sizes_in_words() const {
+std::string Picture::describe_sizes() const {
   return fmt::format("{} x {}", width, height);
 }
 

@@ -23,7 +23,7 @@ struct Picture {
   std::vector<uint16_t> numbers;  ///< [height, width, channels]
   std::vector<uint8_t> palette;   ///< [256, 3] if the values are indices; else empty
 
-  std::string sizes_in_words() const;  ///< returns "640 x 480"
+  std::string describe_sizes() const;  ///< returns "640 x 480"
 };
 
 constexpr int64_t kLongestPictureSide = 32768;

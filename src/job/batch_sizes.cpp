@@ -44,7 +44,7 @@ bool is_schedule(const AccumulationSchedule& steps) {
 }
 
 /// Returns "2", "{0: 4, 4: 2}".
-std::string in_words(const AccumulationSchedule& steps) {
+std::string describe_accumulation(const AccumulationSchedule& steps) {
   if (!is_schedule(steps)) return std::to_string(steps.at(0));
   std::string text;
   for (const auto& [epoch, count] : steps) text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", epoch, count);
@@ -123,8 +123,9 @@ void note_product(Job& job, const Places& places, bool batch_given) {
   const int64_t micro = *job.micro_batch_size;
   const AccumulationSchedule& steps = *job.gradient_accumulation_steps;
   const std::string given =
-      batch_given ? fmt::format("batch_size: {} with gradient_accumulation_steps: {}", micro, in_words(steps))
-                  : fmt::format("gradient_accumulation_steps: {} without a batch_size", in_words(steps));
+      batch_given
+          ? fmt::format("batch_size: {} with gradient_accumulation_steps: {}", micro, describe_accumulation(steps))
+          : fmt::format("gradient_accumulation_steps: {} without a batch_size", describe_accumulation(steps));
   std::string note =
       fmt::format("{}: {} is {} x {} = {} {}{}", places.of({kBatchKey, kStepsKey}), given, micro, steps.at(0),
                   micro * steps.at(0), kProductWords, is_schedule(steps) ? " in epoch 0" : "");
@@ -159,7 +160,7 @@ void require_agreement(const Job& job, const Places& places, int64_t devices) {
   throw UserError(fmt::format(
       "{}: batch_size {}, micro_batch_size {} and gradient_accumulation_steps {} do not agree: {} x {}{} = {}{}, not "
       "{}; remove batch_size, or set {}",
-      place_of_last(places), batch * devices, micro, in_words(steps), micro, count,
+      place_of_last(places), batch * devices, micro, describe_accumulation(steps), micro, count,
       devices > 1 ? fmt::format(" x {} devices", devices) : "", product * devices,
       scheduled         ? " in epoch 0"
       : least < product ? fmt::format(" (at least {}, if the last micro batch is smaller)", least)
@@ -214,8 +215,8 @@ void complete_one_device(Job& job, const Places& places, int64_t devices) {
     job.notes.push_back(
         fmt::format("{}: beside it the file's batch_size: {} is the whole step; without it, with "
                     "gradient_accumulation_steps: {}, {} x {} = {} samples",
-                    places.of({kMicroKey}), *batch * devices, in_words(*steps), *batch * devices, steps->at(0),
-                    *batch * devices * steps->at(0)));
+                    places.of({kMicroKey}), *batch * devices, describe_accumulation(*steps), *batch * devices,
+                    steps->at(0), *batch * devices * steps->at(0)));
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ class Assignments {
   const std::vector<Value>& values() const { return values_; }
   const std::vector<std::string>& notes() const { return notes_; }
   /// Records the location of a key, and the name by which it was given.
-  void tell(const Value& value, Places& places) const {
+  void note_conversions(const Value& value, Places& places) const {
     places.set(value.key, value.source->at(value.node->line), value.source->command_line);
     if (in_file_.contains(value.key)) places.set_in_file(value.key);
     if (const auto word = words_.find(value.key); word != words_.end()) places.set_word(value.key, word->second);
@@ -349,7 +349,7 @@ Job job_of(const std::string& yaml, const std::string& name, const std::filesyst
   infer_types(assignments.values(), job);  // first, because the type decides how other keys are read
   for (const Value& value : assignments.values()) {
     read_as(*find_key(value.key), value, job);
-    assignments.tell(value, places);
+    assignments.note_conversions(value, places);
     if (const auto note = missing_unit_note(value)) job.notes.push_back(*note);
   }
   resolve_optimizer_name(job, places);

@@ -39,7 +39,7 @@ struct Trial {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  std::string in_words() const {
+  std::string describe() const {
     std::vector<std::string> words;
     for (const AdviceStep* step : steps) words.push_back(step->meaning);
     if (!meaning.empty()) words.push_back(meaning);
@@ -173,7 +173,7 @@ class Finder {
   void put(const Trial& trial, const Job& job, int64_t peak_bytes, double step_seconds, double tokens_per_second) {
     found_.push_back(trial);
     jobs_.push_back(job);
-    result_.found.push_back({trial.overrides(), trial.in_words(), peak_bytes, step_seconds, tokens_per_second});
+    result_.found.push_back({trial.overrides(), trial.describe(), peak_bytes, step_seconds, tokens_per_second});
     ++progress_.found;
   }
   void put(const Trial& trial, const Job& job, const PlannedJob& planned) {

@@ -85,7 +85,7 @@ std::vector<Rung> ladder_of(const Job& job, int64_t steps) {
 std::string settings_of(const PlannedJob& planned) {
   const StepTime& time = planned.plan.time;
   std::string text =
-      fmt::format("{}, micro batch {}", name_of(planned.settings.precision), micro_batches_in_words(planned.settings));
+      fmt::format("{}, micro batch {}", name_of(planned.settings.precision), describe_micro_batches(planned.settings));
   if (planned.plan.checkpointed) text += fmt::format(", {:.1f} % recomputed", 100 * time.recompute_share());
   if (planned.plan.update_in_backward) text += ", updates in backward";
   if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));

@@ -58,7 +58,7 @@ Job with_formats(Job job, const FormatChoice& choice) {
   return job;
 }
 
-std::string in_words(const Job& job, const FormatChoice& choice) {
+std::string describe_formats(const Job& job, const FormatChoice& choice) {
   std::string words;
   const auto add = [&](const char* key, std::string_view value) {
     words += (words.empty() ? "" : ", ") + std::string(key) + " " + std::string(value);

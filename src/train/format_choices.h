@@ -28,6 +28,6 @@ std::vector<FormatChoice> format_choices(const Job& job);
 Job with_formats(Job job, const FormatChoice& choice);
 
 /// Returns "state_dtype 8bit, weight_update stochastic": the parts of the choice that the job left open.
-std::string in_words(const Job& job, const FormatChoice& choice);
+std::string describe_formats(const Job& job, const FormatChoice& choice);
 
 }  // namespace plimsoll

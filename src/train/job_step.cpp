@@ -22,7 +22,7 @@ std::filesystem::path disk_folder_of(const Job& job) {
 
 }  // namespace
 
-std::string micro_batches_in_words(const ResolvedSettings& settings) {
+std::string describe_micro_batches(const ResolvedSettings& settings) {
   const int64_t count = settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
   if (settings.last_micro_batch == 0) return fmt::format("{} x {}", settings.micro_batch_size, count);
   return fmt::format("{} x {} + {}", settings.micro_batch_size, count - 1, settings.last_micro_batch);

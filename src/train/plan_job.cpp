@@ -58,7 +58,7 @@ constexpr double kSecondsThatTell = 1e-3;
 // The largest part of the remaining time that one op may take.
 constexpr double kPartForOneOp = 0.5;
 
-std::string limits_in_words(const MeasureLimits& limits) {
+std::string describe_limits(const MeasureLimits& limits) {
   return fmt::format("planning measures for at most {:g} s and {}", limits.seconds, format_bytes(limits.bytes));
 }
 
@@ -67,11 +67,11 @@ std::string not_run(int64_t ops, const MeasureLimits& limits) {
     return fmt::format(
         "1 op was not run: its scratch is the amount of its rule, or 0 if it has none; {}; train runs it before its "
         "first step",
-        limits_in_words(limits));
+        describe_limits(limits));
   return fmt::format(
       "{} ops were not run: their scratch is the amount of their rule, or 0 if they have none; {}; train runs them "
       "before its first step",
-      ops, limits_in_words(limits));
+      ops, describe_limits(limits));
 }
 
 // A job with one micro batch size: recorded once, planned under any budget.
@@ -237,7 +237,7 @@ class JobPlanner {
     if (is_language_model(job)) rows_of_embedding(job_) = vocabulary_of(job);
     for (const FormatChoice& choice : format_choices(job_)) {
       Formats& formats = formats_.emplace_back();
-      formats.words = in_words(job_, choice);
+      formats.words = describe_formats(job_, choice);
       const Job chosen = with_formats(job_, choice);
       if (job_.precision)
         formats.alternatives.push_back(alternative(chosen, *job_.precision));
@@ -361,9 +361,9 @@ class JobPlanner {
 
   std::string choices_of(const PlannedJob& planned) const {
     std::string text = job_.precision ? "" : fmt::format("{}, ", name_of(planned.settings.precision));
-    const std::string formats = in_words(job_, choice_of(planned.settings));
+    const std::string formats = describe_formats(job_, choice_of(planned.settings));
     if (!formats.empty()) text += formats + ", ";
-    text += "micro batch " + micro_batches_in_words(planned.settings);
+    text += "micro batch " + describe_micro_batches(planned.settings);
     if (planned.plan.checkpointed)
       text += fmt::format(", {:.1f} % recomputed", 100 * planned.plan.time.recompute_share());
     if (planned.plan.update_in_backward) text += ", updates in backward";
@@ -390,7 +390,7 @@ class JobPlanner {
     // The minimum budget is that of the formats with the fewest bytes, even if they are not used.
     if (best.plan.fits && target_.minimize_step_time)
       least = std::min(least, choose(formats_.back(), 1).plan.minimum_budget_bytes);
-    const std::string words = in_words(job_, choice_of(best.settings));
+    const std::string words = describe_formats(job_, choice_of(best.settings));
     std::string why = "the most exact formats fit";
     if (!best.plan.fits)
       why = "no formats fit; these need the least memory";

@@ -211,7 +211,7 @@ class Run {
       plan_change_.clear();
       try {
         training_->start();
-        tell_plan_change();
+        report_plan_change();
         return;
       } catch (const MemoryUnavailable& error) {
         if (exchange_) throw UserError(error.what(), UserError::Kind::failure);  // other ranks have continued
@@ -225,7 +225,7 @@ class Run {
   }
 
   // Reports a change of plan because kernels allocated other scratch than was planned.
-  void tell_plan_change() {
+  void report_plan_change() {
     if (training_->plan_change() == plan_change_) return;
     plan_change_ = training_->plan_change();
     take_plan();
@@ -398,7 +398,7 @@ class Run {
           return inputs;
         },
         rate, settings().last_micro_batch > 0);
-    tell_plan_change();
+    report_plan_change();
     const int64_t windows = settings().sequences(count) * agreement_.ranks();
     position_ += windows;
 

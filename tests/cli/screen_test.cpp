@@ -138,7 +138,7 @@ const std::vector<Arguments> kCommands = {
     {"compare", "job.yaml", "--steps", "3", "--measure", "0"},
 };
 
-std::string in_words(const Arguments& arguments) {
+std::string describe_command(const Arguments& arguments) {
   std::string words;
   for (const std::string& word : arguments) words += word + " ";
   return words;
@@ -147,8 +147,8 @@ std::string in_words(const Arguments& arguments) {
 TEST_F(Screens, NoLineIsWiderThanATerminalOf80Columns) {
   for (const Arguments& arguments : kCommands) {
     const Shown shown = show(arguments, 80, 24);
-    EXPECT_THAT(shown.exit_code, ::testing::AnyOf(0, 2, 3)) << in_words(arguments) << shown.text;
-    EXPECT_LE(widest(shown.text), 80u) << in_words(arguments) << "\n" << shown.text;
+    EXPECT_THAT(shown.exit_code, ::testing::AnyOf(0, 2, 3)) << describe_command(arguments) << shown.text;
+    EXPECT_LE(widest(shown.text), 80u) << describe_command(arguments) << "\n" << shown.text;
     EXPECT_THAT(shown.text, Not(HasSubstr("\t")));
   }
 }
@@ -157,7 +157,7 @@ TEST_F(Screens, APipeGets100Columns) {
   for (const Arguments& arguments : kCommands) {
     if (arguments.back() == "30" || arguments.back() == "--help") continue;  // one operator a line; help is unchanged
     const Outcome outcome = run(arguments);
-    EXPECT_LE(widest(outcome.out), 100u) << in_words(arguments) << "\n" << outcome.out;
+    EXPECT_LE(widest(outcome.out), 100u) << describe_command(arguments) << "\n" << outcome.out;
     EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));
   }
 }

@@ -72,7 +72,7 @@ TEST(Picture, ReadsEveryNumberOfAPngExactly) {
 TEST(Picture, ReadsJpegs) {
   const std::string bytes = jpeg(32, 16, 40, 200);
   const Picture picture = picture_of(bytes);
-  EXPECT_EQ(picture.sizes_in_words(), "32 x 16");
+  EXPECT_EQ(picture.describe_sizes(), "32 x 16");
   EXPECT_EQ(picture.channels, 3);
   EXPECT_FALSE(picture.exact);
   for (size_t i = 0; i < 3; ++i) {

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::require(array.bytes.size() <= size, "an array with more bytes than its file");
     fuzz::require(static_cast<int64_t>(array.floats().size()) == array.count(), "an array of other numbers");
     for (int64_t i = 0; i < array.count(); ++i) array.at(i);
-    array.sizes_in_words();
+    array.describe_sizes();
   });
   return 0;
 }

@@ -145,7 +145,7 @@ TEST_F(PlanJobTest, APrimeBatchIsCutWithASmallerLastMicroBatch) {
   EXPECT_EQ(planned.settings.micro_batch_size, 4);
   EXPECT_EQ(planned.settings.last_micro_batch, 3);
   EXPECT_EQ(planned.settings.accumulation, (AccumulationSchedule{{0, 2}}));
-  EXPECT_EQ(micro_batches_in_words(planned.settings), "4 x 1 + 3");
+  EXPECT_EQ(describe_micro_batches(planned.settings), "4 x 1 + 3");
   EXPECT_EQ(resolved_job(job, planned.settings).batch_size, 7);
   EXPECT_EQ(planned.step_seconds, planned.plan.time.step(2, true));
   EXPECT_LT(planned.step_seconds, planned.plan.time.step(2));

@@ -120,11 +120,12 @@ void note_missing_data(const Job& job) {
   // If the plan needs the tokenizer's file, planning itself reports it.
   std::erase_if(missing, [](const MissingFile& each) { return each.key == "data.tokenizer_file"; });
   if (missing.empty()) return;
-  tell(without_controls(fmt::format("{}: {} does not exist{}; the plan does not need it, training does: {}",
-                                    missing.front().key, missing.front().file.lexically_normal().string(),
-                                    missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()),
-                                    remedy_for(job, missing.front()))) +
-       "\n");
+  print_status(
+      without_controls(fmt::format("{}: {} does not exist{}; the plan does not need it, training does: {}",
+                                   missing.front().key, missing.front().file.lexically_normal().string(),
+                                   missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()),
+                                   remedy_for(job, missing.front()))) +
+      "\n");
 }
 
 int run_plan_for_several(const PlanArguments& arguments, const Job& job) {

@@ -29,7 +29,7 @@ std::optional<double> seconds_in(const std::string& text) {
   return seconds;
 }
 
-std::string changes_in_words(int64_t count) {
+std::string describe_changes(int64_t count) {
   return fmt::format("{} change{}", count, count == 1 ? "" : "s");
 }
 
@@ -57,7 +57,7 @@ FoundAdvice advice_within(const AdviceTime& time, double elapsed, const std::fil
     AdviceOptions options;
     options.without_own_budget = std::move(without_own_budget);
     options.should_continue = [&](const AdviceProgress& at) {
-      waiting.say(fmt::format("{} planned, {} fit{}, now {}{}", changes_in_words(at.planned), at.found,
+      waiting.say(fmt::format("{} planned, {} fit{}, now {}{}", describe_changes(at.planned), at.found,
                               at.found == 1 ? "s" : "", at.change,
                               at.schedules > 1 ? fmt::format(", schedule {}", at.schedules) : ""));
       return signals.received() == 0 && (!found.limit_seconds || seconds_now() < begin + *found.limit_seconds);
@@ -89,14 +89,14 @@ std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& 
   }
   if (!search.ended_early) {
     if (search.found.empty())
-      text += "\n" + fold(fmt::format("No change of the job fits; {} tried.", changes_in_words(search.planned)),
+      text += "\n" + fold(fmt::format("No change of the job fits; {} tried.", describe_changes(search.planned)),
                           screen.columns);
     return text;
   }
   std::string ending =
       fmt::format("The search for {}changes that fit ended {}; {} tried", search.found.empty() ? "" : "more ",
                   found.interrupted ? "at the interrupt" : "after " + short_seconds(found.seconds),
-                  changes_in_words(search.planned));
+                  describe_changes(search.planned));
   if (search.found.empty()) ending += ", none fits";
   if (!search.untried.empty()) ending += fmt::format("; next to try: {}", search.untried.front());
   if (!found.interrupted) ending += "; to search longer: --advice full or --advice SECONDS";

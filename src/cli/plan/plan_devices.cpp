@@ -41,7 +41,7 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
                                  format_bytes(plan.peak_bytes), format_bytes_up(plan.minimum_budget_bytes)};
     if (plan.fits) {
       const StepTime& time = plan.time;
-      row.insert(row.end(), {std::string(name_of(planned.settings.precision)), micro_batches_in_words(planned.settings),
+      row.insert(row.end(), {std::string(name_of(planned.settings.precision)), describe_micro_batches(planned.settings),
                              fmt::format("{:.1f} %", 100 * time.recompute_share()), short_seconds(planned.step_seconds),
                              short_count(planned.tokens_per_second)});
     }

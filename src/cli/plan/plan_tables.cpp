@@ -119,10 +119,10 @@ std::string step_table(const Job& job, const PlannedJob& planned, const Screen& 
   table.add_row({"precision", std::string(name_of(planned.settings.precision))});
   table.add_row({"optimizer", optimizer_of(job, settings)});
   table.add_row({job.fine_tuning.any() ? "model memory" : "bytes per parameter", bytes_of_model(job, planned)});
-  table.add_row({"micro batch", samples_in_words(job, settings.micro_batch_size)});
+  table.add_row({"micro batch", describe_samples(job, settings.micro_batch_size)});
   table.add_row({"gradient accumulation", std::to_string(accumulation)});
   if (settings.last_micro_batch > 0)
-    table.add_row({"last micro batch", samples_in_words(job, settings.last_micro_batch)});
+    table.add_row({"last micro batch", describe_samples(job, settings.last_micro_batch)});
   table.add_row({"effective batch", std::to_string(effective_batch_of(settings))});
   table.add_row({"prefetched batches", format_bytes(settings.prefetched_batch_bytes) + " of host memory"});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
@@ -175,9 +175,9 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
     }
   }
   page.frontier = frontier;
-  page.facts = {{"micro batch", samples_in_words(job, planned.settings.micro_batch_size)},
+  page.facts = {{"micro batch", describe_samples(job, planned.settings.micro_batch_size)},
                 {"gradient accumulation", planned.settings.last_micro_batch > 0
-                                              ? micro_batches_in_words(planned.settings)
+                                              ? describe_micro_batches(planned.settings)
                                               : std::to_string(first_accumulation(planned.settings))}};
   if (planned.plan.fits) {
     page.facts.emplace_back("predicted step", short_seconds(planned.step_seconds));
@@ -198,9 +198,9 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
 std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& screen) {
   const Plan& plan = planned.plan;
   const std::string verdict = fold(verdict_of(plan), screen.columns, 2);
-  std::string text = plan.fits ? verdict : explanation_of_misfit(plan, screen);
+  std::string text = plan.fits ? verdict : peak_report(plan, screen);
   // The effective batch is printed with the verdict: a batch of another size is another training.
-  std::string beside = fold(effective_batch_in_words(planned.settings), screen.columns, 2);
+  std::string beside = fold(describe_effective_batch(planned.settings), screen.columns, 2);
   if (!planned.settings.slow_matmul_note.empty()) beside += fold(planned.settings.slow_matmul_note, screen.columns, 2);
   text.insert(verdict.size(), beside);
   text += "\n" + breakdown_table(plan, screen);

@@ -329,7 +329,7 @@ class Run {
           fmt::format("rank {} of {} could not be started: the program cannot be run", first_failed_, processes_.count),
           UserError::Kind::failure);
     if (const std::string others = ended_others(); !others.empty())
-      tell(fmt::format("plimsoll: rank {} failed{}\n", first_failed_, others));
+      print_status(fmt::format("plimsoll: rank {} failed{}\n", first_failed_, others));
     return code;
   }
 
@@ -362,7 +362,7 @@ class Run {
       while (!left.empty()) {
         const std::string_view line = left.substr(0, left.find('\n'));
         left.remove_prefix(std::min(line.size() + 1, left.size()));
-        tell(fmt::format("rank {}: {}\n", i, without_controls(line)));
+        print_status(fmt::format("rank {}: {}\n", i, without_controls(line)));
       }
     }
   }

@@ -170,7 +170,7 @@ std::string run_table(const Job& job, const TrainReport& report, const Screen& s
   table.add_row({"steps", std::to_string(report.steps)});
   table.add_row({"precision", std::string(name_of(report.job.settings.precision))});
   table.add_row({"effective batch", std::to_string(effective_batch_of(report.job.settings))});
-  table.add_row({"micro batches", micro_batches_in_words(report.job.settings)});
+  table.add_row({"micro batches", describe_micro_batches(report.job.settings)});
   if (report.resumed_step > 0) table.add_row({"steps before this run", std::to_string(report.resumed_step)});
   if (report.stopped) table.add_row({"stopped", "before the last step"});
   if (!report.left_out.empty())
@@ -208,7 +208,7 @@ std::string profile_line(const ProfileOptions& profile, const TrainReport& repor
 
 std::string results_text(const Job& job, const TrainReport& report, const Screen& screen) {
   if (!report.fits)
-    return explanation_of_misfit(report.job.plan, screen) + "\n" +
+    return peak_report(report.job.plan, screen) + "\n" +
            fold("To see changes of the job that fit, run 'plimsoll plan' with the same job file and settings.",
                 screen.columns, 2);
   if (report.losses.empty() && report.stopped)
@@ -249,8 +249,8 @@ int run_ranks(const TrainArguments& all, const Job& job) {
   require_devices(job.device, static_cast<int>(job.devices));
   if (!lists_devices(job.device)) require_device_of(job);  // reported once, not by every rank
   if (job.device == "cpu" && job.devices > cores())
-    tell(fmt::format("{} ranks share {} core{}: a step takes longer than with fewer ranks\n", job.devices, cores(),
-                     cores() == 1 ? "" : "s"));
+    print_status(fmt::format("{} ranks share {} core{}: a step takes longer than with fewer ranks\n", job.devices,
+                             cores(), cores() == 1 ? "" : "s"));
   RankProcesses processes;
   processes.count = static_cast<int>(job.devices);
   return run_rank_processes(processes);
@@ -290,7 +290,7 @@ int run_train(const TrainArguments& all) {
   }
   require_device_of(job);
   const Screen screen = screen_of(STDOUT_FILENO);
-  outlive_broken_pipes();
+  ignore_sigpipe();
   // Processes that run_ranks() started get each signal from it, once.
   StopSignals signals({}, ::getenv(kRanksVariable) != nullptr ? ::getppid() : 0);
   if (silent) return run_silent_rank(job, all.profile, rendezvous, signals);
@@ -309,11 +309,13 @@ int run_train(const TrainArguments& all) {
     }
   };
   attempt([&] { arguments.output.print(results_text(job, report, screen)); });
-  if (!report.fits && arguments.output.target() == "-") tell(verdict_of(report.job.plan) + "\n");
-  tell(profile_line(all.profile, report));
-  if (!report.prediction_notes.empty()) tell(fold(report.prediction_notes, screen_of(STDERR_FILENO).columns, 2));
+  if (!report.fits && arguments.output.target() == "-") print_status(verdict_of(report.job.plan) + "\n");
+  print_status(profile_line(all.profile, report));
+  if (!report.prediction_notes.empty())
+    print_status(fold(report.prediction_notes, screen_of(STDERR_FILENO).columns, 2));
   attempt([&] { arguments.output.write(report_json(job, report)); });
-  for (const std::string& each : report.not_written) tell(fmt::format("not written: {}\n", without_controls(each)));
+  for (const std::string& each : report.not_written)
+    print_status(fmt::format("not written: {}\n", without_controls(each)));
   if (report.stopped) signals.end_as_received();
   if (!report.fits) return kDoesNotFit;
   if (report.not_written.empty()) return kDone;

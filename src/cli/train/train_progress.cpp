@@ -56,7 +56,7 @@ void TrainProgressView::preparing(const std::string& what, double fraction) {
 void TrainProgressView::planned(const PlannedJob& job) {
   // A plan that does not fit is explained after the view has ended.
   if (job.plan.fits) note(verdict_of(job.plan));
-  note(effective_batch_in_words(job.settings));
+  note(describe_effective_batch(job.settings));
   note(fmt::format("{}, {} parameters, {} operators; recorded in {}, planned in {}", name_of(job.settings.precision),
                    short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
                    short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
@@ -71,7 +71,7 @@ void TrainProgressView::planned(const PlannedJob& job) {
 void TrainProgressView::replanned(const std::string& why, const PlannedJob& job) {
   note(fmt::format("{}; new plan: {}; {}, micro batch {}", why,
                    job.plan.fits ? verdict_of(job.plan) : "the job does not fit", name_of(job.settings.precision),
-                   micro_batches_in_words(job.settings)));
+                   describe_micro_batches(job.settings)));
   begin_steps();
 }
 

@@ -25,9 +25,9 @@ namespace {
 std::vector<int64_t> whole_numbers(const NpyArray& array, int64_t series, const std::string& name,
                                    const std::string& what) {
   if (is_floating(array.type))
-    refuse(name, fmt::format("is {}; {} are whole numbers: save array.astype('int64')", array.sizes_in_words(), what));
+    refuse(name, fmt::format("is {}; {} are whole numbers: save array.astype('int64')", array.describe_sizes(), what));
   if (array.sizes != std::vector<int64_t>{series} && array.sizes != std::vector<int64_t>{series, 1})
-    refuse(name, fmt::format("is {}; there are {} series, and {} are one number for each", array.sizes_in_words(),
+    refuse(name, fmt::format("is {}; there are {} series, and {} are one number for each", array.describe_sizes(),
                              series, what));
   std::vector<int64_t> numbers;
   for (int64_t i = 0; i < series; ++i) {
@@ -43,7 +43,7 @@ TsFile from_arrays(const NpyArray& vectors, const std::string& name, const NpyAr
                    const std::string& labels_name, const std::optional<NpyArray>& lengths, const BadSeries& bad) {
   if (vectors.sizes.size() < 2 || vectors.sizes.size() > 3 || vectors.count() == 0)
     refuse(name, fmt::format("is {}; [series, vectors, channels] is wanted, or [series, vectors] of one channel",
-                             vectors.sizes_in_words()));
+                             vectors.describe_sizes()));
   TsFile file;
   file.declares_classes = false;
   file.before_number = ": series ";

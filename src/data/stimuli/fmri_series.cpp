@@ -142,7 +142,7 @@ std::vector<size_t> chosen_by(const std::filesystem::path& path, const NpyArray&
   const std::vector<int64_t> wanted(scan.sizes.begin(), scan.sizes.begin() + 3);
   if (mask.sizes != wanted)
     throw bad_file(path, fmt::format("this mask is {}, and {} is {}: a mask has its first three sizes",
-                                     mask.sizes_in_words(), of.string(), scan.sizes_in_words()));
+                                     mask.describe_sizes(), of.string(), scan.describe_sizes()));
   const std::vector<int64_t> places = places_of(wanted);
   std::vector<size_t> chosen;
   for (size_t i = 0; i < places.size(); ++i)
@@ -157,7 +157,7 @@ FmriSeries read_array(const std::filesystem::path& path, const std::filesystem::
   if ((dimensions != 2 && dimensions != 4) || array.count() == 0)
     throw bad_file(path,
                    fmt::format("it is {}; [volumes, voxels], or [x, y, z, volumes] as nibabel has a scan, is wanted",
-                               array.sizes_in_words()));
+                               array.describe_sizes()));
   FmriSeries series;
   if (dimensions == 2) {
     if (!mask.empty())
@@ -193,7 +193,7 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
   NiftiSeries scan(path);
   if (scan.layout().voxels() > kMostVoxels)
     throw bad_file(path, fmt::format("a volume of it has {} voxels; at most {} are read",
-                                     scan.layout().sizes_in_words(), kMostVoxels));
+                                     scan.layout().describe_sizes(), kMostVoxels));
   const bool masked = !mask.empty();
   std::vector<uint32_t> chosen;  // has room for kMostVoxels
   if (masked) chosen = chosen_by(mask, path, scan.layout());

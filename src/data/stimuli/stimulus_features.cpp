@@ -19,7 +19,7 @@ StimulusFeatures::StimulusFeatures(const std::filesystem::path& file, const std:
     throw UserError(
         fmt::format("{}: {} is {}; allowed: {} x {}, or a multiple of these rows (each volume of data.fmri has "
                     "the same number of rows, and the model sets the size of a row)",
-                    key, file.string(), array_.sizes_in_words(), volumes, fmt::join(row, " x ")));
+                    key, file.string(), array_.describe_sizes(), volumes, fmt::join(row, " x ")));
   keep_data_memory(static_cast<double>(array_.bytes.size()));
   rows_ = sizes[0];
   per_volume_ = rows_ / volumes;

@@ -137,7 +137,7 @@ class Builder : public YAML::EventHandler {
 };
 
 /// Returns the parser's message with a remedy, if one is known.
-std::string in_plain_words(const std::string& message, const std::string& text) {
+std::string describe_yaml_error(const std::string& message, const std::string& text) {
   if (message.find("sequence flow") != std::string::npos && text.find(".[") != std::string::npos)
     return "a pattern that has brackets stands in quotes: 'layers.[0-3]'";
   if (message.find("map flow") != std::string::npos) return "a comma is missing, or the } that ends it";
@@ -157,7 +157,7 @@ UserError not_yaml(const std::string& text, const Source& source, const YAML::Ex
       return UserError(fmt::format("{}: not valid YAML: {}", source.at(diagnostic->line), diagnostic->what));
   return UserError(fmt::format("{}: not valid YAML: {}",
                                nowhere ? source.name : source.at(error.mark.line + 1, error.mark.column + 1),
-                               in_plain_words(error.msg, text)));
+                               describe_yaml_error(error.msg, text)));
 }
 
 }  // namespace
