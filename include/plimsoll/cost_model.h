@@ -60,7 +60,7 @@ struct CostModel {
   bool exchanges_overlap = false;  ///< true: exchanges between ranks may overlap ops. false: the cores that run the ops
                                    ///< make them, or nothing is known of the link
   /// Measured seconds of an op; nullopt: predicted by the rates. Empty: no op was timed.
-  std::function<std::optional<double>(const Op&)> timed;
+  std::function<std::optional<double>(const Op&)> measured_seconds;
 
   /// Returns the rates of ops of `kind` that compute in `dtype`.
   OpRate& rate(OpKind kind, DType dtype) { return rates[static_cast<int>(kind)][speed_type_of(dtype)]; }

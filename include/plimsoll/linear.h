@@ -34,7 +34,7 @@ class LinearImpl : public torch::nn::Module {
   void quantize(const QuantizeConfig& config);
 
   /// Converts the frozen weight to `dtype`.
-  void hold_weight_as(c10::ScalarType dtype);
+  void set_weight_dtype(c10::ScalarType dtype);
 
   /// Returns whether the layer has an adapter.
   bool adapted() const { return lora_a_.defined(); }
@@ -43,7 +43,7 @@ class LinearImpl : public torch::nn::Module {
   const at::Tensor& weight() const { return weight_; }  ///< undefined if it is quantized
 
  private:
-  void forget_weight();
+  void release_weight();
   at::Tensor product(const at::Tensor& x) const;  ///< x W^T, without bias and adapter
 
   int64_t in_, out_;

@@ -143,7 +143,7 @@ PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::functio
 PlannedJob plan_job(const Job& job);  ///< plans for target_of(job)
 
 /// A model change: one smaller setting of the model or its samples, and the plan's figures with it.
-struct ModelChange {
+struct ModelVariant {
   std::string change;   ///< override: "model.bottleneck_dim=1024"; empty: the unchanged job
   std::string meaning;  ///< "a narrower bottleneck"
   bool fits = false;
@@ -152,26 +152,26 @@ struct ModelChange {
   double step_seconds = 0, tokens_per_second = 0;  ///< predicted
 };
 
-/// A report on the progress of model_changes().
-struct ModelChangesProgress {
+/// A report on the progress of model_variants().
+struct ModelVariantsProgress {
   int64_t done = 0, of = 0;  ///< changes, the unchanged job included
   std::string change;        ///< override that is being planned
   int64_t schedules = 0;     ///< candidate schedules computed for it so far
 };
 
 /// A list of planned model changes.
-struct ModelChanges {
-  std::vector<ModelChange> planned;  ///< planned changes, the unchanged job first
-  std::vector<std::string> untried;  ///< overrides that were not planned
+struct ModelVariants {
+  std::vector<ModelVariant> planned;  ///< planned changes, the unchanged job first
+  std::vector<std::string> untried;   ///< overrides that were not planned
 };
 
 /// Plans the unchanged job, then the job with one half and one quarter of each setting that its model's type lists; all
 /// halves before any quarter. `file` and `overrides` are the job's, as for read_job(); `base_plan` is its plan.
 /// `should_continue` is called before each change and each schedule. If it returns false, the changes planned so far
 /// are returned.
-ModelChanges model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                           const PlanTarget& target, const PlannedJob& base_plan,
-                           const std::function<bool(const ModelChangesProgress&)>& should_continue = {});
+ModelVariants model_variants(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                             const PlanTarget& target, const PlannedJob& base_plan,
+                             const std::function<bool(const ModelVariantsProgress&)>& should_continue = {});
 
 /// Returns memory against step time: the best plans under `points` budgets, ascending. They range from the minimum
 /// budget to the smallest budget under which more memory makes no difference.

@@ -109,8 +109,8 @@ double seconds_of(const CostModel& model, const Op& op) {
   if (op.exchange == CopyStage::wait) return 0;  // as for copies
   if (op.exchange == CopyStage::start) return model.overhead_seconds;
   if (op.link_bytes > 0) return seconds_of_exchange(model, op);
-  if (model.timed)
-    if (const std::optional<double> seconds = model.timed(op)) return *seconds;
+  if (model.measured_seconds)
+    if (const std::optional<double> seconds = model.measured_seconds(op)) return *seconds;
   const OpRate& rate = model.rate(kind_of(op), compute_type_of(op));
   double seconds = 0;
   if (rate.flops > 0) seconds = op.flops / rate.flops;

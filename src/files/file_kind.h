@@ -17,6 +17,6 @@ std::string_view file_kind(std::span<const std::byte> bytes);
 std::string_view file_kind(const std::filesystem::path& file);
 
 /// Returns "; it is a PNG picture", for the end of a message, or "".
-std::string what_it_is(const std::filesystem::path& file);
+std::string describe_file_type(const std::filesystem::path& file);
 
 }  // namespace plimsoll

@@ -192,7 +192,7 @@ std::string Picture::describe_sizes() const {
   return fmt::format("{} x {}", width, height);
 }
 
-PictureSides look_through_picture(const std::filesystem::path& path) {
+PictureSides validate_picture(const std::filesystem::path& path) {
   return look_through(MappedFile::open(path), path).sides;
 }
 

@@ -38,7 +38,7 @@ struct PictureSides {
 };
 
 /// Validates a file without decoding it. Throws as read_picture() does, except for errors that only a decoder finds.
-PictureSides look_through_picture(const std::filesystem::path& file);
+PictureSides validate_picture(const std::filesystem::path& file);
 
 /// Returns the picture in colors: indices of a palette become red, green and blue.
 Picture in_colours(Picture picture);

@@ -149,7 +149,7 @@ void fine_tune(torch::nn::Module& model, const FineTuning& how, const FineTuneTy
   for (const auto& [name, linear] : adapted) linear->add_adapter(how.lora, types.adapters);
   if (types.frozen_linear)
     for (const auto& [name, linear] : parts.linears)
-      if (!linear->quantized() && !linear->weight().requires_grad()) linear->hold_weight_as(*types.frozen_linear);
+      if (!linear->quantized() && !linear->weight().requires_grad()) linear->set_weight_dtype(*types.frozen_linear);
 
   const auto left = model.parameters();
   if (std::ranges::none_of(left, [](const at::Tensor& each) { return each.requires_grad(); }))

@@ -66,7 +66,7 @@ void LinearImpl::add_adapter(const LoraConfig& config, c10::ScalarType dtype) {
   lora_dropout_ = config.dropout;
 }
 
-void LinearImpl::forget_weight() {
+void LinearImpl::release_weight() {
   parameters_.erase("weight");
   weight_.reset();
 }
@@ -80,18 +80,18 @@ void LinearImpl::quantize(const QuantizeConfig& config) {
                     "an odd width: use int8 for it, or leave it out",
                     in_, out_));
   const ops::QuantizedTensors made = ops::quantize_weight(weight_, config.format, config.double_scales);
-  forget_weight();
+  release_weight();
   codes_ = register_buffer("weight_codes", made.codes);
   scales_ = register_buffer("weight_scales", made.scales);
   if (made.second.defined()) second_scales_ = register_buffer("weight_second_scales", made.second);
 }
 
-void LinearImpl::hold_weight_as(c10::ScalarType dtype) {
+void LinearImpl::set_weight_dtype(c10::ScalarType dtype) {
   check(weight_.defined() && !weight_.requires_grad(), "only a frozen weight changes its type");
   if (weight_.scalar_type() == dtype) return;
   const at::NoGradGuard no_grad;
   const at::Tensor held = weight_.to(dtype);
-  forget_weight();
+  release_weight();
   weight_ = register_parameter("weight", held, /*requires_grad=*/false);
 }
 

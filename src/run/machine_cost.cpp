@@ -136,7 +136,7 @@ CostModel machine_cost_model(int threads) {
   times->load(file);
   if (times->size() == 0) return model;
   model.source = model.source == "measured" ? "measured, ops timed" : "typical, ops timed";
-  model.timed = [times](const Op& op) { return times->find(op); };
+  model.measured_seconds = [times](const Op& op) { return times->find(op); };
   return model;
 }
 

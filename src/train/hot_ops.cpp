@@ -63,7 +63,7 @@ double floor_of(const CostModel& rates, const Op& op) {
 class Groups {
  public:
   Groups(const PlannedJob& planned) : trace_(planned.plan.trace), cost_(planned.settings.cost), rates_(cost_) {
-    rates_.timed = {};
+    rates_.measured_seconds = {};
     rates_.overhead_seconds = 0;
   }
 
@@ -91,7 +91,8 @@ class Groups {
   double add(const Op& op, int64_t runs) {
     const double seconds = seconds_of(cost_, op);
     const double floor = floor_of(rates_, op);
-    const bool timed = op.call && cost_.timed && !(op.on_host && cost_.copies_overlap) && cost_.timed(op).has_value();
+    const bool timed = op.call && cost_.measured_seconds && !(op.on_host && cost_.copies_overlap) &&
+                       cost_.measured_seconds(op).has_value();
     const std::string operands = operands_of(op);
     HotOp& group = groups_[op.name + "|" + operands];
     if (group.runs == 0) {

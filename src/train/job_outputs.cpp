@@ -41,10 +41,10 @@ void require_not_read(const Job& job) {
 
 RunOutputs::RunOutputs(const Job& job) {
   try {
-    if (!job.checkpoint.directory.empty()) of_key(kDirectoryKey, [&] { take_folder(job); });
+    if (!job.checkpoint.directory.empty()) of_key(kDirectoryKey, [&] { lock_folder(job); });
     if (!job.log.metrics_file.empty()) {
       require_not_read(job);
-      of_key(kMetricsKey, [&] { take_metrics(job); });
+      of_key(kMetricsKey, [&] { lock_metrics(job); });
     }
     if (job.data.type == "text" || job.data.type == "clips" || job.data.type == "stimuli")
       of_key("data.cache_dir", [&] { make(job.data.cache_dir); });
@@ -68,14 +68,14 @@ void RunOutputs::make(const std::filesystem::path& folder) {
   if (error) throw_file_error("make the folder", folder, error.value());
 }
 
-void RunOutputs::take_folder(const Job& job) {
+void RunOutputs::lock_folder(const Job& job) {
   const std::filesystem::path& directory = job.checkpoint.directory;
   make(directory);
   locks_.emplace_back(directory.lexically_normal().string(), directory / ".lock", job.file);
   const AtomicFile probe(directory / "step-00000000.safetensors");  // never committed: leaves nothing
 }
 
-void RunOutputs::take_metrics(const Job& job) {
+void RunOutputs::lock_metrics(const Job& job) {
   const std::filesystem::path& metrics = job.log.metrics_file;
   std::error_code error;
   const bool there = std::filesystem::exists(metrics, error);

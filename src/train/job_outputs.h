@@ -24,8 +24,8 @@ class RunOutputs {
 
  private:
   void make(const std::filesystem::path& folder);
-  void take_folder(const Job& job);
-  void take_metrics(const Job& job);
+  void lock_folder(const Job& job);
+  void lock_metrics(const Job& job);
   void remove_empty();
 
   std::vector<std::filesystem::path> made_;  ///< folders, inner ones after outer ones

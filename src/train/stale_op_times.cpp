@@ -28,7 +28,7 @@ bool prediction_failed(double predicted_seconds, double measured_seconds) {
 }
 
 std::string invalidate_op_times(const PlannedJob& planned, int threads, double measured_seconds) {
-  if (!planned.settings.cost.timed || !prediction_failed(planned.step_seconds, measured_seconds)) return "";
+  if (!planned.settings.cost.measured_seconds || !prediction_failed(planned.step_seconds, measured_seconds)) return "";
   const std::filesystem::path file = op_times_file(threads);
   if (file.empty()) return "";
   OpTimes times(threads);

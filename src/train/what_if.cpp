@@ -33,8 +33,8 @@ std::vector<Change> changes_of(const Job& job) {
   return all;
 }
 
-ModelChange result_of(const PlannedJob& planned, const Change& change) {
-  ModelChange result;
+ModelVariant result_of(const PlannedJob& planned, const Change& change) {
+  ModelVariant result;
   result.change = change.change;
   result.meaning = change.meaning;
   result.fits = planned.plan.fits;
@@ -48,20 +48,20 @@ ModelChange result_of(const PlannedJob& planned, const Change& change) {
 
 }  // namespace
 
-ModelChanges model_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                           const PlanTarget& target, const PlannedJob& base_plan,
-                           const std::function<bool(const ModelChangesProgress&)>& should_continue) {
+ModelVariants model_variants(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                             const PlanTarget& target, const PlannedJob& base_plan,
+                             const std::function<bool(const ModelVariantsProgress&)>& should_continue) {
   const std::vector<Change> all = changes_of(read_job(file, overrides));
   std::vector<size_t> order(all.size());
   for (size_t i = 0; i < all.size(); ++i) order[i] = i;
   // Halves first, so that an incomplete result has a change of each number.
   std::ranges::stable_sort(order, {}, [&](size_t i) { return all[i].part; });
 
-  ModelChangesProgress progress{1, static_cast<int64_t>(all.size()) + 1, "", 0};
+  ModelVariantsProgress progress{1, static_cast<int64_t>(all.size()) + 1, "", 0};
   const auto require_continue = [&] {
     if (should_continue && !should_continue(progress)) throw SearchStopped();
   };
-  std::vector<std::optional<ModelChange>> planned(all.size());
+  std::vector<std::optional<ModelVariant>> planned(all.size());
   size_t tried = 0;
   try {
     for (; tried < order.size(); ++tried, ++progress.done) {
@@ -85,7 +85,7 @@ ModelChanges model_changes(const std::filesystem::path& file, const std::vector<
     }
   } catch (const SearchStopped&) {  // the changes found so far are a valid result
   }
-  ModelChanges result;
+  ModelVariants result;
   result.planned.push_back(result_of(base_plan, {"", "as it is", 1}));
   for (auto& each : planned)
     if (each) result.planned.push_back(std::move(*each));

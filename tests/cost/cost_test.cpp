@@ -18,7 +18,7 @@ CostModel one_byte_a_second() {
   CostModel cost;
   cost.host_link = 1;
   cost.disk_link = 0.5;
-  cost.timed = [](const Op&) { return std::optional<double>(1); };
+  cost.measured_seconds = [](const Op&) { return std::optional<double>(1); };
   return cost;
 }
 

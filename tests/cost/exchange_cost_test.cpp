@@ -56,7 +56,7 @@ TEST(ExchangeCost, WithoutALinkIsTheTrafficInMemory) {
 
 TEST(ExchangeCost, IgnoresATimeThatWasMeasuredAlone) {
   CostModel cost = linked();
-  cost.timed = [](const Op&) { return std::optional<double>(1); };
+  cost.measured_seconds = [](const Op&) { return std::optional<double>(1); };
   EXPECT_DOUBLE_EQ(seconds_of(cost, exchange(30)), 5.5);
   EXPECT_DOUBLE_EQ(seconds_of(cost, exchange(0)), 1);  // no exchange
 }

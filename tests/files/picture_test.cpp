@@ -96,7 +96,7 @@ TEST(Picture, BoundsTheScansOfAJpeg) {
   std::string many = bytes.substr(0, bytes.size() - 2);
   for (int i = 0; i < 127; ++i) many += scan;
   const TempFolder folder;
-  EXPECT_EQ(look_through_picture(put_file(folder / "a.jpg", many + end)).width, 32);
+  EXPECT_EQ(validate_picture(put_file(folder / "a.jpg", many + end)).width, 32);
   EXPECT_THAT(picture_refusal(many + scan + end), HasSubstr("has more than 128 scans"));
 }
 

@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input = fuzz::text(data, size);
   const std::filesystem::path file = fuzz::write("input.png", input);
   PictureSides sides;
-  if (!fuzz::reads(input, [&] { sides = look_through_picture(file); })) return 0;
+  if (!fuzz::reads(input, [&] { sides = validate_picture(file); })) return 0;
   // A picture of some kilobytes may be one color over 2^27 pixels: the limit of memory is for it.
   if (sides.width * sides.height > int64_t{1} << 22) return 0;
   fuzz::reads(input, [&] {

@@ -29,7 +29,7 @@ WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>
   WhatIf found;
   {
     Waiting waiting("planning smaller values");
-    found.changes = model_changes(file, overrides, target, base_plan, [&](const ModelChangesProgress& at) {
+    found.changes = model_variants(file, overrides, target, base_plan, [&](const ModelVariantsProgress& at) {
       waiting.say(fmt::format("{} of {} planned, now {}{}", at.done, at.of, at.change,
                               at.schedules > 1 ? fmt::format(", schedule {}", at.schedules) : ""));
       return signals.received() == 0 && seconds_now() < end;
@@ -60,7 +60,7 @@ std::string what_if_table(const Job& job, const WhatIf& found, const Screen& scr
                {"step", Align::right},
                {unit_of(job) + "/s", Align::right}},
               "Smaller values of keys, each planned");
-  for (const ModelChange& each : found.changes.planned)
+  for (const ModelVariant& each : found.changes.planned)
     table.add_row({each.change.empty() ? "none" : each.change, each.meaning, each.fits ? "yes" : "no",
                    short_count(static_cast<double>(each.parameters)), format_bytes_up(each.minimum_budget_bytes),
                    format_bytes(each.peak_bytes), each.fits ? short_seconds(each.step_seconds) : "-",
@@ -72,7 +72,7 @@ std::string what_if_table(const Job& job, const WhatIf& found, const Screen& scr
 
 Json what_if_json(const WhatIf& found) {
   Json list = Json::array();
-  for (const ModelChange& each : found.changes.planned)
+  for (const ModelVariant& each : found.changes.planned)
     list.push_back({{"change", each.change},
                     {"meaning", each.meaning},
                     {"fits", each.fits},

@@ -11,7 +11,7 @@
 namespace plimsoll::cli {
 
 struct WhatIf {
-  ModelChanges changes;
+  ModelVariants changes;
   std::string cut_short;  ///< reason why not all changes were planned, and the remedy; empty: all were
 };
 

@@ -40,8 +40,8 @@ CaptionTokens caption_tokens(const Tokenizer& tokenizer, const std::string& prom
   return result;
 }
 
-BlindCaptions blind_captions(const std::vector<std::vector<int32_t>>& captions, const std::vector<int64_t>& trained,
-                             const std::vector<int64_t>& held_out) {
+CaptionBaseline blind_captions(const std::vector<std::vector<int32_t>>& captions, const std::vector<int64_t>& trained,
+                               const std::vector<int64_t>& held_out) {
   // For each beginning of a caption: the tokens that followed it, and their counts.
   std::map<std::vector<int32_t>, std::map<int32_t, int64_t>> followed;
   for (size_t i = 0; i < captions.size(); ++i)

@@ -22,7 +22,7 @@ CaptionTokens caption_tokens(const Tokenizer& tokenizer, const std::string& prom
 
 /// Results of the best prediction without the video, from the counts of the captions: the next token is the one that
 /// most often followed the same beginning.
-struct BlindCaptions {
+struct CaptionBaseline {
   double captions_right = 0;  ///< share of the held-out clips whose caption is the most frequent one
   double tokens_right = 0;    ///< share of their captions' tokens
   double nats = 0;            ///< nats a token, by the frequencies of the next tokens; not finite if a token never
@@ -30,7 +30,7 @@ struct BlindCaptions {
 };
 
 /// `captions` are all captions; `trained[i]` and `held_out[i]` are the numbers of clips with the i-th.
-BlindCaptions blind_captions(const std::vector<std::vector<int32_t>>& captions, const std::vector<int64_t>& trained,
-                             const std::vector<int64_t>& held_out);
+CaptionBaseline blind_captions(const std::vector<std::vector<int32_t>>& captions, const std::vector<int64_t>& trained,
+                               const std::vector<int64_t>& held_out);
 
 }  // namespace plimsoll

@@ -92,7 +92,7 @@ class ClipSamples final : public SampleSource {
     for (const Clip& clip : of(Split::train)) ++trained[clip.caption];
     for (const int64_t i : evaluated) ++held_out[of(Split::validation)[static_cast<size_t>(i)].caption];
     if (evaluated.empty()) return {};
-    const BlindCaptions blind = blind_captions(captions, trained, held_out);
+    const CaptionBaseline blind = blind_captions(captions, trained, held_out);
     std::vector<Baseline> baselines = {{"captions_right", "without the video", blind.captions_right},
                                        {"caption_tokens_right", "without the video", blind.tokens_right}};
     if (std::isfinite(blind.nats)) baselines.push_back({"caption_loss", "without the video", blind.nats});

@@ -194,7 +194,7 @@ class PictureSamples final : public SampleSource {
       int64_t pixels = 0;
       try {
         if (i == 0 || !mask || task.mask != tasks_[i - 1].mask) mask = mask_of(task);
-        if (!sides.contains(task.image)) sides[task.image] = look_through_picture(task.image);
+        if (!sides.contains(task.image)) sides[task.image] = validate_picture(task.image);
         check_same_size(task, sides[task.image], *mask);
         pixels = pixels_of(task, *mask);
       } catch (const UserError& error) {

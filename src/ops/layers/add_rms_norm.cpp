@@ -62,7 +62,7 @@ std::tuple<Tensor, Tensor> add_rms_norm_cpu(Tensor& sum, const Tensor& a, const 
                                             double eps, OutDType out_dtype) {
   auto [y, rstd] = add_rms_norm_results(sum, a, b, weight, eps, out_dtype);
   const Tensor from_a = as_rows(a), from_b = as_rows(b), scale = weight.to(rstd.scalar_type()).contiguous();
-  const int64_t width = sum.size(-1), count = row_count(sum), rows_per_pass = rows_in_turn(count, width);
+  const int64_t width = sum.size(-1), count = row_count(sum), rows_per_pass = rows_per_pass_of(count, width);
   const AddRows add{.a = const_rows(from_a), .b = const_rows(from_b), .sum = rows(sum), .width = width};
   const RmsNorm norm{.x = const_rows(sum),
                      .y = rows(y),
@@ -86,7 +86,7 @@ Tensor rms_norm_backward_add_cpu(Tensor& sum, const Tensor& grad, const Tensor& 
   const Tensor before = as_rows(grad), grads = as_rows(grad_y), from = as_rows(x),
                scale = weight.to(rstd.scalar_type()).contiguous();
   const int64_t width = x.size(-1), count = row_count(x), block = norm_block_rows(count), blocks = div_up(count, block);
-  const int64_t rows_per_pass = rows_in_turn(count, width);
+  const int64_t rows_per_pass = rows_per_pass_of(count, width);
   const Tensor partials = at::empty({blocks, width}, rstd.options());
   // Some rows of dx per thread: dx is rounded to x's type before it is added, as if it were a tensor.
   const Tensor some_dx = at::empty({at::get_num_threads(), rows_per_pass, width}, x.options());

@@ -53,7 +53,7 @@ int64_t rms_norm_backward_add(const Op& op, int threads) {
   const int64_t blocks = div_up(count, norm_block_rows(count));
   return kScratch.rows_copy(tensor(op, 1)) + kScratch.rows_copy(tensor(op, 2)) + kScratch.rows_copy(x) +
          weight_copy(tensor(op, 4)) + kScratch.rounded(blocks * width * accumulator_bytes(x.dtype)) +
-         kScratch.rounded(threads * rows_in_turn(count, width) * width * element_bytes(x.dtype));
+         kScratch.rounded(threads * rows_per_pass_of(count, width) * width * element_bytes(x.dtype));
 }
 
 int64_t rope(const Op& op) {

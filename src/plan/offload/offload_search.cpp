@@ -70,7 +70,7 @@ Trace skeleton(const Trace& trace, const RecomputeSearch& search, const CostMode
 }
 
 CostModel skeleton_cost(CostModel cost) {
-  cost.timed = [](const Op& op) { return op.flops; };
+  cost.measured_seconds = [](const Op& op) { return op.flops; };
   return cost;
 }
 

@@ -24,7 +24,7 @@ class FuseNorms {
         live_(transient_bytes_by_op(trace_, lifetimes_)),
         peak_(live_.empty() ? 0 : *std::ranges::max_element(live_)),
         uses_(uses_of(trace_)) {
-    cost_.timed = nullptr;  // no fused op was timed, so all ops are compared by the same rates
+    cost_.measured_seconds = nullptr;  // no fused op was timed, so all ops are compared by the same rates
   }
 
   Trace run() {

@@ -20,7 +20,7 @@ class FusePointwise {
         cost_(cost),
         limits_(limits),
         lifetimes_(lifetimes_of(trace_)) {
-    cost_.timed = nullptr;  // no fused op was timed, so all ops are compared by the same rates
+    cost_.measured_seconds = nullptr;  // no fused op was timed, so all ops are compared by the same rates
     live_ = transient_bytes_by_op(trace_, lifetimes_);
     peak_ = live_.empty() ? 0 : *std::ranges::max_element(live_);
     touched_ = uses_of(trace_);

@@ -33,7 +33,7 @@ class Improver {
       return;
     }
     TreeSearch tree(kernel_, parameters_);
-    if (tree.work_of_a_dive() > work / 4) {
+    if (tree.work_per_descent() > work / 4) {
       placing::promote(kernel_, goal_, best_, &work, parameters_.seed);
       return;
     }
@@ -51,7 +51,7 @@ class Improver {
     int64_t too_low = goal_;
     while (work > 0 && best_->height - too_low > std::max<int64_t>(1, best_->height >> 12)) {
       const int64_t middle = too_low + (best_->height - too_low) / 2;
-      share = std::max(work / 4, std::min(work, tree.work_of_a_dive()));
+      share = std::max(work / 4, std::min(work, tree.work_per_descent()));
       work -= share;
       if (!lower_to(middle, &tree, &share)) too_low = middle;
       work += share;

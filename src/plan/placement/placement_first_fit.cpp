@@ -12,12 +12,12 @@ constexpr int kCompared = 16;
 
 static_assert(std::endian::native == std::endian::little, "the scan of hits reads bytes as words");
 
-Shelves::Chunk::Chunk() {
+PlacedBoxes::Chunk::Chunk() {
   std::fill_n(first, capacity, std::numeric_limits<int32_t>::max());
   std::fill_n(last, capacity, 0);
 }
 
-void Shelves::Chunk::insert_at(int place, const Box& box, int64_t at) {
+void PlacedBoxes::Chunk::insert_at(int place, const Box& box, int64_t at) {
   const auto make_room = [&](auto* values) {
     std::memmove(values + place + 1, values + place, sizeof(*values) * static_cast<size_t>(count - place));
   };
@@ -35,7 +35,7 @@ void Shelves::Chunk::insert_at(int place, const Box& box, int64_t at) {
   highest = std::max(highest, top[place]);
 }
 
-int64_t Shelves::find(const Box& box, Gap gap, int64_t* work) const {
+int64_t PlacedBoxes::find(const Box& box, Gap gap, int64_t* work) const {
   int64_t floor = 0;      // everything below is occupied, or too narrow
   int64_t tightest = -1;  // offset of the tightest gap so far
   int64_t tightest_gap = std::numeric_limits<int64_t>::max();
@@ -74,7 +74,7 @@ int64_t Shelves::find(const Box& box, Gap gap, int64_t* work) const {
   return tightest >= 0 ? tightest : floor;
 }
 
-int32_t Shelves::new_chunk() {
+int32_t PlacedBoxes::new_chunk() {
   if (used_ == chunks_.size()) {
     chunks_.emplace_back();
   } else {
@@ -83,7 +83,7 @@ int32_t Shelves::new_chunk() {
   return static_cast<int32_t>(used_++);
 }
 
-void Shelves::insert(const Box& box, int64_t offset) {
+void PlacedBoxes::insert(const Box& box, int64_t offset) {
   if (sorted_.empty()) {
     sorted_.push_back(new_chunk());
     lowest_.push_back(offset);
@@ -110,24 +110,24 @@ void Shelves::insert(const Box& box, int64_t offset) {
   lowest_[c] = chunk.offset[0];
 }
 
-void Shelves::clear() {
+void PlacedBoxes::clear() {
   sorted_.clear();
   lowest_.clear();
   used_ = 0;
 }
 
 KernelPlacement first_fit(const Kernel& kernel, std::span<const int32_t> order, Gap gap, int64_t give_up_above,
-                          Shelves* shelves, int64_t* work) {
+                          PlacedBoxes* placed_boxes, int64_t* work) {
   KernelPlacement result;
   result.offsets.assign(kernel.boxes.size(), 0);
   int64_t height = 0;
-  shelves->clear();
+  placed_boxes->clear();
   for (const int32_t i : order) {
     const Box& box = kernel.boxes[i];
-    const int64_t offset = shelves->find(box, gap, work);
+    const int64_t offset = placed_boxes->find(box, gap, work);
     ++*work;
     if (offset + box.size > give_up_above) return result;
-    shelves->insert(box, offset);
+    placed_boxes->insert(box, offset);
     result.offsets[i] = offset;
     height = std::max(height, offset + box.size);
   }
@@ -157,7 +157,7 @@ std::vector<int64_t> contention(const Kernel& kernel) {
 
 KernelPlacement best_first_fit(const Kernel& kernel, int64_t goal, int64_t* work) {
   KernelPlacement best;
-  Shelves shelves;
+  PlacedBoxes placed_boxes;
   std::vector<int32_t> order(kernel.boxes.size());
   std::iota(order.begin(), order.end(), 0);
   const std::vector<int32_t> by_birth = order;
@@ -167,7 +167,7 @@ KernelPlacement best_first_fit(const Kernel& kernel, int64_t goal, int64_t* work
 
   /// Tries one first fit; returns whether the goal is met.
   const auto attempt = [&](Gap gap) {
-    KernelPlacement found = first_fit(kernel, order, gap, best.height - 1, &shelves, work);
+    KernelPlacement found = first_fit(kernel, order, gap, best.height - 1, &placed_boxes, work);
     if (found.height < best.height) best = std::move(found);
     return best.height <= goal;
   };

@@ -22,7 +22,7 @@ enum class Gap : uint8_t { lowest, tightest };
 
 /// A set of the boxes placed so far, sorted by offset, in chunks of 64. Chunks that cannot matter are skipped; the
 /// others are compared without branches.
-class Shelves {
+class PlacedBoxes {
  public:
   /// Returns the offset for `box`; `*work` grows by the number of chunks examined.
   int64_t find(const Box& box, Gap gap, int64_t* work) const;
@@ -55,7 +55,7 @@ class Shelves {
 /// Returns a placement of the boxes in `order`. Stops as soon as a top exceeds `give_up_above`: the height is then
 /// INT64_MAX.
 KernelPlacement first_fit(const Kernel& kernel, std::span<const int32_t> order, Gap gap, int64_t give_up_above,
-                          Shelves* shelves, int64_t* work);
+                          PlacedBoxes* placed_boxes, int64_t* work);
 
 /// Returns the best first fit over several orders (by size, lifetime, area, contention, birth), until one is at most
 /// `goal` high. `*work` grows by the steps taken.

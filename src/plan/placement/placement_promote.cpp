@@ -22,20 +22,20 @@ class Promotion {
 
   /// Runs first fit until a box exceeds `limit`. That box moves ahead by a random distance, at most half of the way. If
   /// no box does, `*found` gets the placement.
-  void pass(int64_t limit, std::mt19937_64* random, Shelves* shelves, KernelPlacement* found, int64_t* work) {
-    shelves->clear();
+  void pass(int64_t limit, std::mt19937_64* random, PlacedBoxes* placed_boxes, KernelPlacement* found, int64_t* work) {
+    placed_boxes->clear();
     int64_t height = 0;
     for (size_t k = 0; k < order_.size(); ++k) {
       const int32_t i = order_[k];
       const Box& box = kernel_.boxes[i];
       // Boxes before the last move keep their offsets.
-      if (k >= settled_) offsets_[i] = shelves->find(box, Gap::lowest, work);
+      if (k >= settled_) offsets_[i] = placed_boxes->find(box, Gap::lowest, work);
       ++*work;
       if (offsets_[i] + box.size > limit) {
         move_ahead(k, (*random)());
         return;
       }
-      shelves->insert(box, offsets_[i]);
+      placed_boxes->insert(box, offsets_[i]);
       height = std::max(height, offsets_[i] + box.size);
     }
     settled_ = order_.size();
@@ -71,10 +71,10 @@ void promote(const Kernel& kernel, int64_t goal, KernelPlacement* best, int64_t*
       Promotion(kernel, [&](size_t i) { return static_cast<double>(crowd[i]) * life(i); }),
   };
   std::mt19937_64 random(kernel.boxes.size() + seed);
-  Shelves shelves;
+  PlacedBoxes placed_boxes;
   for (size_t turn = 0; *work_left > 0 && best->height > goal; ++turn) {
     int64_t work = 1;
-    promotions[turn % promotions.size()].pass(best->height - 1, &random, &shelves, best, &work);
+    promotions[turn % promotions.size()].pass(best->height - 1, &random, &placed_boxes, best, &work);
     *work_left -= work;
   }
 }

@@ -61,7 +61,7 @@ TreeSearch::TreeSearch(const Kernel& kernel, const TreeSearchParameters& paramet
   crowd_ = contention(kernel);
 }
 
-int64_t TreeSearch::work_of_a_dive() const {
+int64_t TreeSearch::work_per_descent() const {
   int64_t steps = 0;
   for (const Box& box : kernel_.boxes) steps += box.last - box.first + 8;
   return static_cast<int64_t>(box_count_) * steps / kStepsOfWork / 4;
@@ -74,12 +74,12 @@ TreeSearch::Outcome TreeSearch::search(int64_t height, int64_t* work_left) {
   size_.clear();
   for (const Box& box : kernel_.boxes) size_.push_back(static_cast<int32_t>(box.size / unit_));
   const auto goal = static_cast<int32_t>(height / unit_);
-  if (goal > hopeless_height_) hopeless_.clear();
-  hopeless_height_ = goal;
+  if (goal > infeasible_height_) infeasible_.clear();
+  infeasible_height_ = goal;
 
   // The rule and the order that find a placement fast differ between problems by a factor of thousands. So all are
   // tried briefly, then for longer. Every second round randomizes the orders.
-  int64_t patience = 4 * work_of_a_dive() + 1000;
+  int64_t patience = 4 * work_per_descent() + 1000;
   for (uint64_t round = 0; *work_left > 0; ++round) {
     for (const Rule rule :
          {Rule::forced_then_lowest, Rule::lowest_box, Rule::fewest_choices, Rule::lowest_section, Rule::least_slack}) {
@@ -182,9 +182,9 @@ bool TreeSearch::place_part(Span part) {
     return true;
   }
   const uint64_t state = fingerprint(part);
-  if (hopeless_.contains(state)) return false;
+  if (infeasible_.contains(state)) return false;
   if (branch_until_placed(part)) return true;
-  if (!gave_up_ && hopeless_.size() < parameters_.max_infeasible_states) hopeless_.insert(state);
+  if (!gave_up_ && infeasible_.size() < parameters_.max_infeasible_states) infeasible_.insert(state);
   return false;
 }
 

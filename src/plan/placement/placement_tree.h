@@ -43,7 +43,7 @@ class TreeSearch {
 
   /// Returns the approximate number of steps of one direct descent to a placement. A search with less work is
   /// pointless.
-  int64_t work_of_a_dive() const;
+  int64_t work_per_descent() const;
 
   /// Returns false if the kernel has too many boxes, or too many pairs of boxes that are live at the same time.
   static bool can_search(const Kernel& kernel, const TreeSearchParameters& parameters);
@@ -100,8 +100,8 @@ class TreeSearch {
   std::vector<int32_t> lowest_;   ///< per section, scratch: smallest low_ of a remaining box
   std::vector<int32_t> pool_;
   std::vector<Change> changes_;
-  std::unordered_set<uint64_t> hopeless_;  ///< fingerprints of parts that cannot be placed within hopeless_height_
-  int32_t hopeless_height_ = 0;
+  std::unordered_set<uint64_t> infeasible_;  ///< fingerprints of parts that cannot be placed within infeasible_height_
+  int32_t infeasible_height_ = 0;
   int64_t work_ = 0;
   int64_t work_limit_ = 0;
   bool gave_up_ = false;

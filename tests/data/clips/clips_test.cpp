@@ -197,7 +197,7 @@ TEST(Captions, TargetsAreTheCaptionAlone) {
 // By hand: "ax" three times, "ay" once, "bz" once; held out: each once.
 TEST(Captions, BlindIsTheBestWithoutTheVideo) {
   const std::vector<std::vector<int32_t>> captions = {{1, 9}, {1, 8}, {2, 7}};
-  const BlindCaptions blind = blind_captions(captions, {3, 1, 1}, {1, 1, 1});
+  const CaptionBaseline blind = blind_captions(captions, {3, 1, 1}, {1, 1, 1});
   EXPECT_DOUBLE_EQ(blind.captions_right, 1.0 / 3);
   EXPECT_DOUBLE_EQ(blind.tokens_right, 4.0 / 6);  // 1 9 | 1 | 7
   EXPECT_DOUBLE_EQ(blind.nats, -(2 * std::log(0.8) + std::log(0.75) + std::log(0.25) + std::log(0.2)) / 6);

@@ -203,9 +203,9 @@ TEST(AddRmsNormCalls, RefuseWhatDoesNotAgree) {
 }
 
 TEST(AddRmsNormCalls, TurnsFillACacheAndNoMoreThanABlock) {
-  EXPECT_EQ(rows_in_turn(1024, 448), 9);
-  EXPECT_EQ(rows_in_turn(1024, 5000), 1);
-  EXPECT_EQ(rows_in_turn(1024, 1), norm_block_rows(1024));
+  EXPECT_EQ(rows_per_pass_of(1024, 448), 9);
+  EXPECT_EQ(rows_per_pass_of(1024, 5000), 1);
+  EXPECT_EQ(rows_per_pass_of(1024, 1), norm_block_rows(1024));
 }
 
 }  // namespace

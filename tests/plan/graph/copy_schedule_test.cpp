@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 // Every op takes one second. The link to the host copies one byte a second, the link to the disk half a byte a second.
 CostModel one_byte_a_second() {
   CostModel cost;
-  cost.timed = [](const Op&) { return std::optional<double>(1); };
+  cost.measured_seconds = [](const Op&) { return std::optional<double>(1); };
   cost.host_link = 1;
   cost.disk_link = 0.5;
   return cost;
@@ -201,7 +201,7 @@ TEST_F(CopySchedules, CopiesInSeeTheBytesOfCopiesOut) {
 }
 
 TEST_F(CopySchedules, CopiesOverlapOpsOfDifferentLengths) {
-  cost_.timed = [](const Op& op) { return std::optional<double>(op.flops); };
+  cost_.measured_seconds = [](const Op& op) { return std::optional<double>(op.flops); };
   for (Op& op : trace_.ops) op.flops = 1;
   trace_.ops[3].flops = 10;
   CopySchedule copies = schedule(kNoLimit);

@@ -128,7 +128,7 @@ TEST(OverlapExchanges, RanksWithOtherMeasurementsPlanAlike) {
   for (const char* source : {"measured", "measured, ops timed", "typical", "typical, ops timed"}) {
     fast.source = slow.source = source;
     slow.overhead_seconds = 100;
-    slow.timed = [](const Op&) { return 7.0; };
+    slow.measured_seconds = [](const Op&) { return 7.0; };
     const Trace before = exchanging(kForward);
     EXPECT_EQ(listed(overlap_exchanges(before, cost_of_all_ranks(fast), kNoLimit)),
               listed(overlap_exchanges(before, cost_of_all_ranks(slow), kNoLimit)));

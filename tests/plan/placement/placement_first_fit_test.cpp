@@ -21,7 +21,7 @@ Kernel stairs() {
 }
 
 int64_t height_in_order(const Kernel& kernel, const std::array<int32_t, 3>& order) {
-  Shelves shelves;
+  PlacedBoxes shelves;
   int64_t work = 0;
   return first_fit(kernel, order, Gap::lowest, 100, &shelves, &work).height;
 }
@@ -32,7 +32,7 @@ TEST(FirstFit, DependsOnTheOrder) {
 }
 
 TEST(FirstFit, GivesUpAboveTheLimit) {
-  Shelves shelves;
+  PlacedBoxes shelves;
   int64_t work = 0;
   const std::array<int32_t, 3> order{0, 1, 2};
   EXPECT_EQ(first_fit(stairs(), order, Gap::lowest, 4, &shelves, &work).height, 4);
