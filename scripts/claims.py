@@ -11,7 +11,7 @@
 examples/SYSTEM/claims.json has the claims: for each the settings to go through, at full size and at small size. A
 setting is a list of overrides of the job, in which @NAME stands for those under "sets"; {"gpu": NAME, "set": [...]} plans
 for that card's memory, {"job": FILE, "set": [...]} trains another job; `least` among them asks for the least budget that
-fits in place of all that a step would take. "tables" there has tables of bytes that they drew up (their_tables.py).
+fits in place of all that a step would take. "tables" there has tables of bytes that they drew up (reference_tables.py).
 
 Predicted is what `plimsoll plan` says of bytes and seconds, with memory without end on the device named. Measured is
 what `plimsoll train` counts in its arena when it has run some steps, and the resident size of its process. Time is
@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 
-import their_tables
+import reference_tables
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "claims.json"
@@ -118,7 +118,7 @@ class System:
             ran = {"measured_peak_bytes": report["measured_peak_bytes"], "breakdown": {"measured": report["breakdown"]["measured"]}}
         else:
             ran = kept["ran"]
-        made = {"settings": self.table_settings(table), "figures": their_tables.compared(table, reports[0], ran, reports[1])}
+        made = {"settings": self.table_settings(table), "figures": reference_tables.compared(table, reports[0], ran, reports[1])}
         return {**made, "ran": ran} if ran else made
 
     def table_settings(self, table):
@@ -270,7 +270,7 @@ def with_tables(name, claims, results):
              f"time is processor time of a step (median of {ROUNDS} rounds).\nThe percentage compares the last figure with the first.\n\n")
     text = put(readme_of(name), readme_of(name).read_text(), "claims", words + table(claims["rows"], results))
     if claims.get("tables"):
-        text = put(readme_of(name), text, "their tables", their_tables.table_text(claims["tables"], results["tables"]))
+        text = put(readme_of(name), text, "their tables", reference_tables.table_text(claims["tables"], results["tables"]))
     return text
 
 

@@ -5,7 +5,7 @@
     scripts/systems.py gesture-ssm S07     some: systems, or single requests
     scripts/systems.py --write             the same for all, and writes docs/systems.md
 
-examples/SYSTEM/their-words has the blocks as their files have them and requests.json: for each request
+examples/SYSTEM/user-requests has the blocks as their files have them and requests.json: for each request
 
     id, asks       what it is, in the system's own words
     run            the command as it is typed in that folder; in front of it variables of the environment may stand
@@ -57,7 +57,7 @@ class Report:
 
 
 def requests_of(system):
-    requests = json.loads((ROOT / "examples" / system / "their-words" / "requests.json").read_text())
+    requests = json.loads((ROOT / "examples" / system / "user-requests" / "requests.json").read_text())
     for each in requests:
         each["system"] = system
         each.setdefault("exit", 0)
@@ -80,7 +80,7 @@ class Runner:
         (self.folder / "bin" / "plimsoll").symlink_to(self.plimsoll)  # for scripts, which call it by name
         for system in SYSTEMS:
             here = self.folder / "examples" / system
-            shutil.copytree(ROOT / "examples" / system / "their-words", here / "their-words")
+            shutil.copytree(ROOT / "examples" / system / "user-requests", here / "user-requests")
             for job in (ROOT / "examples" / system).glob("*.yaml"):
                 shutil.copy(job, here)
 
@@ -101,7 +101,7 @@ class Runner:
         elif words[0] == "make":
             words[1:1] = ["-C", str(ROOT), "--no-print-directory"]
         try:
-            done = subprocess.run(words, cwd=self.folder / "examples" / system / "their-words", env=environment, text=True,
+            done = subprocess.run(words, cwd=self.folder / "examples" / system / "user-requests", env=environment, text=True,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   timeout=LIMIT)
         except subprocess.TimeoutExpired:
@@ -199,8 +199,8 @@ def named(requests, *statuses):
 def page(requests):
     lines = ["# The five systems' requests", "",
              "Each request of the five systems that Plimsoll serves first, in its users' words, with the command that shows what",
-             "comes of it, typed in `examples/SYSTEM/their-words`. Every row is run and checked by `scripts/systems.py` (ctest's",
-             "`their_words`), which also wrote this page: `scripts/systems.py --write`.", "",
+             "comes of it, typed in `examples/SYSTEM/user-requests`. Every row is run and checked by `scripts/systems.py` (ctest's",
+             "`user_requests`), which also wrote this page: `scripts/systems.py --write`.", "",
              "*works*: the command does what the words say, and a field of its report (`--json`) or a sentence shows it.",
              "*other figure*: a claim of their documents, answered by a command with a figure that is not theirs.",
              "*partly*, *missing*: the command shows what is answered today. Bytes on a card are planned by data sheets.", ""]

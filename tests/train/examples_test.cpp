@@ -16,7 +16,7 @@ std::vector<std::filesystem::path> example_jobs() {
   std::vector<std::filesystem::path> jobs;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(PLIMSOLL_SOURCE_DIR "/examples"))
     // A system's own words have a test of their own.
-    if (entry.path().extension() == ".yaml" && entry.path().parent_path().filename() != "their-words")
+    if (entry.path().extension() == ".yaml" && entry.path().parent_path().filename() != "user-requests")
       jobs.push_back(entry.path());
   std::sort(jobs.begin(), jobs.end());
   return jobs;
