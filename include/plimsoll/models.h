@@ -69,7 +69,7 @@ struct MambaConfig {
   bool projection_bias = false;  ///< biases on the mixer's projections in and out
   int64_t chunk_size = 128;      ///< tokens of one chunk of the scan; it affects only the rounding of results
   /// Bounds of the steps of the scan.
-  double least_step = 0, most_step = std::numeric_limits<double>::infinity();
+  double min_step = 0, max_step = std::numeric_limits<double>::infinity();
   bool tie_embeddings = true;  ///< the head uses the embedding's weight
   double norm_eps = 1e-5;
 };

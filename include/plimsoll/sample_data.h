@@ -71,9 +71,9 @@ struct ClipsConfig {
 /// Pictures a second if all are used, and the largest number in a clip. The shapes of a step must be known before its
 /// data.
 constexpr double kClipFrameRate = 30;
-constexpr int64_t kMostClipFrames = 4096;
+constexpr int64_t kMaxClipFrames = 4096;
 
-/// Returns the pictures of every clip; at most kMostClipFrames.
+/// Returns the pictures of every clip; at most kMaxClipFrames.
 int64_t frames_of_clip(const ClipsConfig& config);
 
 /// A configuration of `data.type: stimuli`: volumes of an fMRI series, and the pictures, sound and words before each.

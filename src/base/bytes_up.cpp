@@ -7,8 +7,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kLargestRead = int64_t{1} << 59;  ///< for larger values format_bytes may write EiB, which parse_bytes
-                                                    ///< does not read
+constexpr int64_t kMaxReadBytes = int64_t{1} << 59;  ///< for larger values format_bytes may write EiB, which
+                                                     ///< parse_bytes does not read
 
 // Returns one unit of the last digit that format_bytes wrote: "0.01 GiB" of "1.38 GiB".
 int64_t last_place_of(std::string text) {
@@ -21,7 +21,7 @@ int64_t last_place_of(std::string text) {
 }  // namespace
 
 std::string format_bytes_up(int64_t bytes) {
-  if (bytes < 0 || bytes > kLargestRead) return fmt::format("{} B", bytes);
+  if (bytes < 0 || bytes > kMaxReadBytes) return fmt::format("{} B", bytes);
   const std::string text = format_bytes(bytes);
   if (parse_bytes(text) >= bytes) return text;
   // Rounding to nearest loses at most half a unit of the last digit.

@@ -14,6 +14,6 @@ bool matches_path(const std::string& pattern, const std::string& name);
 std::vector<std::string> nearest_few(const std::string& word, const std::vector<std::string>& candidates, size_t count);
 
 /// Bytes that a pattern may have: matching takes time in proportion to its length and the name's.
-constexpr size_t kLongestPattern = 256;
+constexpr size_t kMaxPatternLength = 256;
 
 }  // namespace plimsoll

@@ -42,17 +42,17 @@ class JsonFields {
     if (!at(key).is_boolean()) refuse_value(key, "it must be true or false");
     return at(key).get<bool>();
   }
-  int64_t integer(const char* key, int64_t least, int64_t most) const {
+  int64_t integer(const char* key, int64_t min, int64_t max) const {
     const nlohmann::json& value = at(key);
-    const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(most)
-                                                 : value.is_number_integer() && value.get<int64_t>() <= most;
-    if (!fits || value.get<int64_t>() < least)
-      refuse_value(key, fmt::format("it must be a whole number from {} to {}", least, most));
+    const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(max)
+                                                 : value.is_number_integer() && value.get<int64_t>() <= max;
+    if (!fits || value.get<int64_t>() < min)
+      refuse_value(key, fmt::format("it must be a whole number from {} to {}", min, max));
     return value.get<int64_t>();
   }
-  const nlohmann::json& list(const char* key, size_t most) const {
-    if (!at(key).is_array() || at(key).size() > most)
-      refuse_value(key, fmt::format("it must be a list of at most {}", most));
+  const nlohmann::json& list(const char* key, size_t max) const {
+    if (!at(key).is_array() || at(key).size() > max)
+      refuse_value(key, fmt::format("it must be a list of at most {}", max));
     return at(key);
   }
   const std::string& name() const { return name_; }

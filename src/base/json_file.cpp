@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kDeepest = 16;
+constexpr int kMaxDepth = 16;
 
 UserError refused(const std::string& name, const std::string& why) {
   return UserError(without_controls(fmt::format("{} {}", name, why)), UserError::Kind::failure);
@@ -28,7 +28,7 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& name)
   // The parser would silently keep the last of two equal keys.
   std::vector<std::set<std::string>> keys;
   const json::parser_callback_t watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kDeepest) throw refused(name, fmt::format("is nested deeper than {} levels", kDeepest));
+    if (depth > kMaxDepth) throw refused(name, fmt::format("is nested deeper than {} levels", kMaxDepth));
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
@@ -49,10 +49,10 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& name)
 
 namespace {
 
-std::string_view text_of(const MappedFile& file, const std::filesystem::path& path, int64_t most) {
-  if (file.size() > most)
+std::string_view text_of(const MappedFile& file, const std::filesystem::path& path, int64_t max_bytes) {
+  if (file.size() > max_bytes)
     throw refused(path.string(), fmt::format("has {}, more than the {} that such a file may have",
-                                             format_bytes(file.size()), format_bytes(most)));
+                                             format_bytes(file.size()), format_bytes(max_bytes)));
   return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
 }
 
@@ -82,16 +82,16 @@ std::string without_python_floats(std::string_view text) {
 
 }  // namespace
 
-nlohmann::json read_json_file(const std::filesystem::path& path, int64_t most) {
+nlohmann::json read_json_file(const std::filesystem::path& path, int64_t max_bytes) {
   const MappedFile file = MappedFile::open(path);
-  nlohmann::json parsed = parse_json_object(text_of(file, path, most), path.string());
+  nlohmann::json parsed = parse_json_object(text_of(file, path, max_bytes), path.string());
   file.require_whole();
   return parsed;
 }
 
-nlohmann::json read_python_json_file(const std::filesystem::path& path, int64_t most) {
+nlohmann::json read_python_json_file(const std::filesystem::path& path, int64_t max_bytes) {
   const MappedFile file = MappedFile::open(path);
-  const std::string text = without_python_floats(text_of(file, path, most));
+  const std::string text = without_python_floats(text_of(file, path, max_bytes));
   file.require_whole();
   return parse_json_object(text, path.string());
 }

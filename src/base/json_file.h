@@ -8,13 +8,13 @@
 namespace plimsoll {
 
 /// Returns the JSON object in `path`. Throws UserError (failure) that names the file: missing or unreadable, larger
-/// than `most` bytes, not JSON, nested deeper than 16 levels, a key twice in one object, or no object.
-nlohmann::json read_json_file(const std::filesystem::path& path, int64_t most);
+/// than `max_bytes` bytes, not JSON, nested deeper than 16 levels, a key twice in one object, or no object.
+nlohmann::json read_json_file(const std::filesystem::path& path, int64_t max_bytes);
 
 /// Reads a JSON object like read_json_file(), and accepts NaN, Infinity and -Infinity as numbers. Python writes them,
 /// though JSON has no such words. Each becomes {"__float__": "NaN"}, which is how newer versions of transformers write
 /// it.
-nlohmann::json read_python_json_file(const std::filesystem::path& path, int64_t most);
+nlohmann::json read_python_json_file(const std::filesystem::path& path, int64_t max_bytes);
 
 /// Parses a JSON object like read_json_file(), from text; `name` replaces the file in messages.
 nlohmann::json parse_json_object(std::string_view text, const std::string& name);

@@ -20,8 +20,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kLongestName = 100;  // bytes of a name from outside; the longest known name has half of that
-constexpr size_t kShown = 6;          // number of names that an error lists
+constexpr size_t kMaxNameLength = 100;  // bytes of a name from outside; the longest known name has half of that
+constexpr size_t kShown = 6;            // number of names that an error lists
 
 // Words for maker and product line, which distinguish no two devices. "quadro" and "pro" do.
 constexpr std::array<std::string_view, 12> kMakersWords = {"nvidia", "geforce",  "tesla", "rtx",   "gtx", "amd",
@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 12> kMakersWords = {"nvidia", "geforce", 
 // "intelarca770".
 std::string letters_of(std::string_view name) {
   std::string letters;
-  for (const char c : name.substr(0, kLongestName))
+  for (const char c : name.substr(0, kMaxNameLength))
     letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const std::string_view added : {"(r)", "(tm)", "graphics"})
     for (size_t at = letters.find(added); at != std::string::npos; at = letters.find(added))
@@ -151,7 +151,7 @@ const std::vector<DeviceSpec>& device_catalogue() {
 }
 
 const DeviceSpec* find_device(std::string_view name) {
-  if (name.size() > kLongestName) return nullptr;
+  if (name.size() > kMaxNameLength) return nullptr;
   const auto found = names().find(key_of(name));
   return found == names().end() ? nullptr : found->second;
 }
@@ -179,7 +179,7 @@ const DeviceSpec& require_device(std::string_view name) {
 
 std::vector<const DeviceSpec*> devices_matching(std::string_view pattern) {
   std::vector<const DeviceSpec*> found;
-  if (pattern.size() > kLongestName) return found;
+  if (pattern.size() > kMaxNameLength) return found;
   const std::string key = key_of(pattern);
   if (key.empty()) return found;
   for (const DeviceSpec& device : device_catalogue())

@@ -28,7 +28,7 @@ constexpr const char* kMetadataKey = "plimsoll.checkpoint";
 constexpr const char* kHeaderHashKey = "hash:__metadata__";  // key that SafetensorsWriter writes
 // Version 2: codes of 8-bit optimizer state are ordered by vectors (place_of_bits8).
 constexpr int64_t kFormatVersion = 2;
-constexpr int64_t kMostCounted = int64_t{1} << 62;  // largest number of steps and windows: sums of two stay in range
+constexpr int64_t kMaxCounted = int64_t{1} << 62;  // largest number of steps and windows: sums of two stay in range
 // Counters and settings of a job take a few kilobytes.
 constexpr int64_t kMaxDescriptionBytes = int64_t{16} << 20;
 constexpr size_t kDifferencesShown = 8;
@@ -98,7 +98,7 @@ CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& pa
   } catch (const nlohmann::json::exception& error) {
     throw corrupt_file(path, fmt::format("its description cannot be read ({})", one_line(error.what())));
   }
-  if (info.step < 0 || info.step > kMostCounted || info.position < 0 || info.position > kMostCounted)
+  if (info.step < 0 || info.step > kMaxCounted || info.position < 0 || info.position > kMaxCounted)
     throw corrupt_file(path, "its step or its position in the data is out of range");
   return info;
 }

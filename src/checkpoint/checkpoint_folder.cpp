@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::string_view kStepPrefix = "step-", kSuffix = ".safetensors";
-constexpr size_t kDigits = 8, kMostDigits = 18;
+constexpr size_t kDigits = 8, kMaxDigits = 18;
 
 /// Returns the step in a checkpoint's name. Hidden files have none, for example those that a killed run left
 /// half-written.
@@ -24,7 +24,7 @@ std::optional<int64_t> step_in(std::string_view name) {
   name.remove_suffix(kSuffix.size());
   int64_t step = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size() || name.size() < kDigits || name.size() > kMostDigits ||
+  if (error != std::errc() || end != name.data() + name.size() || name.size() < kDigits || name.size() > kMaxDigits ||
       step < 0)
     return {};
   return step;

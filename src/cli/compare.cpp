@@ -48,7 +48,7 @@ std::string ratio_of(int64_t bytes, int64_t first_bytes) {
 }
 
 std::string text_of(const std::vector<CompareRow>& rows, const Screen& screen) {
-  Table table({{.fit = Fit::fold, .least = 20},
+  Table table({{.fit = Fit::fold, .min_width = 20},
                {"planned", Align::right},
                {"measured", Align::right},
                {"ratio", Align::right},

@@ -48,7 +48,7 @@ std::string own_kernels(const CpuInstructions& used) {
 }
 
 std::string text_of(const MachineReport& report, const CpuInstructions& used, const Screen& screen) {
-  Table machine({{""}, {.fit = Fit::fold, .least = 20}}, "This machine");
+  Table machine({{""}, {.fit = Fit::fold, .min_width = 20}}, "This machine");
   machine.add_row({"processor", report.processor});
   const auto known = [](const std::string& words) { return words.empty() ? std::string("not known") : words; };
   machine.add_row({"instructions, own kernels", own_kernels(used)});

@@ -88,7 +88,7 @@ std::string link_of(const DeviceSpec& device) {
 
 std::string table_of(const Devices& devices, const Screen& screen) {
   Table table({{"gpu"},
-               {.name = "name", .fit = Fit::end, .least = 28},
+               {.name = "name", .fit = Fit::end, .min_width = 28},
                {"usable GiB", Align::right},
                {"of", Align::right},
                {"GB/s", Align::right},
@@ -179,11 +179,11 @@ Json json_of(const DeviceSpec& device) {
 
 std::string links_text(const Screen& screen) {
   Table table({{"link"},
-               {.name = "name", .fit = Fit::end, .least = 20},
+               {.name = "name", .fit = Fit::end, .min_width = 20},
                {"GB/s", Align::right},
                {"reach", Align::right},
                {.name = "step us", .align = Align::right, .drop = 2},
-               {.name = "also called", .fit = Fit::end, .least = 8, .drop = 1}},
+               {.name = "also called", .fit = Fit::end, .min_width = 8, .drop = 1}},
               fmt::format("Links in the catalogue ({}); rates one way", link_catalogue().size()));
   for (const LinkSpec& link : link_catalogue())
     table.add_row({link.id, link.name, fmt::format("{:.4g}", link.bytes_per_second / 1e9),

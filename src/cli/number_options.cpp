@@ -23,15 +23,15 @@ CLI::Option* add_bytes_option(CLI::App& command, const std::string& name, int64_
   return command.add_option_function<std::string>(name, read, meaning);
 }
 
-CLI::Option* add_number_option(CLI::App& command, const std::string& name, int64_t least, int64_t& target,
+CLI::Option* add_number_option(CLI::App& command, const std::string& name, int64_t min, int64_t& target,
                                const std::string& meaning) {
   // CLI11 would read "010" as 8, and a number out of range as the largest one.
-  const auto read = [&target, name, least](const std::string& text) {
+  const auto read = [&target, name, min](const std::string& text) {
     int64_t value = 0;
     const char* const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc() || stop != end || value < least)
-      throw CLI::ValidationError(name, fmt::format("{} is not a whole number of {} or more", in_quotes(text), least));
+    if (error != std::errc() || stop != end || value < min)
+      throw CLI::ValidationError(name, fmt::format("{} is not a whole number of {} or more", in_quotes(text), min));
     target = value;
   };
   return command.add_option_function<std::string>(name, read, meaning);

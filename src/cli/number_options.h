@@ -11,8 +11,8 @@ namespace plimsoll::cli {
 /// Adds an option for bytes: "1MiB", "4096", at least 1 byte. `target` keeps its value if the option is not given.
 CLI::Option* add_bytes_option(CLI::App& command, const std::string& name, int64_t& target, const std::string& meaning);
 
-/// Adds an option for a whole number in decimal, at least `least`.
-CLI::Option* add_number_option(CLI::App& command, const std::string& name, int64_t least, int64_t& target,
+/// Adds an option for a whole number in decimal, at least `min`.
+CLI::Option* add_number_option(CLI::App& command, const std::string& name, int64_t min, int64_t& target,
                                const std::string& meaning);
 
 }  // namespace plimsoll::cli

@@ -20,7 +20,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kLargestFile = GiB;
+constexpr int64_t kMaxFileBytes = GiB;
 
 std::vector<std::string> fields_of(std::string_view line) {
   std::vector<std::string> fields;
@@ -148,9 +148,9 @@ std::string contents_of(const std::filesystem::path& path) {
   errno = 0;
   for (size_t got; (got = std::fread(block.data(), 1, block.size(), file.get())) > 0;) {
     text.append(block.data(), got);
-    if (text.size() > static_cast<size_t>(kLargestFile)) {
+    if (text.size() > static_cast<size_t>(kMaxFileBytes)) {
       throw UserError(fmt::format("{} is larger than {}, which no placement problem is", path.string(),
-                                  format_bytes(kLargestFile)));
+                                  format_bytes(kMaxFileBytes)));
     }
   }
   if (std::ferror(file.get()) != 0) throw_file_error("read", path, errno);

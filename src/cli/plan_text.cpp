@@ -30,9 +30,11 @@ std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes) {
 }
 
 std::string peak_report(const Plan& plan, const Screen& screen) {
-  Table table(
-      {{.name = "buffer", .fit = Fit::middle, .least = 20}, {"role"}, {"size", Align::right}, {"share", Align::right}},
-      "Largest buffers at the peak");
+  Table table({{.name = "buffer", .fit = Fit::middle, .min_width = 20},
+               {"role"},
+               {"size", Align::right},
+               {"share", Align::right}},
+              "Largest buffers at the peak");
   for (const Resident& resident : largest_at_peak(plan, kResidentsShown)) {
     table.add_row({resident.label, std::string(name_of(resident.role)), format_bytes(resident.bytes),
                    percent_of(resident.bytes, plan.peak_bytes)});

@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
 constexpr int64_t kSameNanoseconds = 200'000'000;
-constexpr size_t kLongestAnswer = 200;
+constexpr size_t kMaxAnswerLength = 200;
 
 // Data that a signal handler may access.
 struct Answer {
-  std::array<char, kLongestAnswer + 16> text{};
+  std::array<char, kMaxAnswerLength + 16> text{};
   size_t bytes = 0;
 };
 std::atomic<int> received_signal = 0;
@@ -95,7 +95,7 @@ void StopSignals::answer_with(std::string_view text) {
   Answer& next = answer == &answers[0] ? answers[1] : answers[0];
   // On a terminal the line replaces the progress line, or "^C".
   const std::string line =
-      fmt::format("{}{}\n", is_terminal(STDERR_FILENO) ? "\r\x1b[K" : "", text.substr(0, kLongestAnswer));
+      fmt::format("{}{}\n", is_terminal(STDERR_FILENO) ? "\r\x1b[K" : "", text.substr(0, kMaxAnswerLength));
   next.bytes = static_cast<size_t>(std::ranges::copy(line, next.text.begin()).out - next.text.begin());
   answer = &next;
 }

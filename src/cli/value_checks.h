@@ -45,16 +45,16 @@ inline CLI::Validator one_of(std::vector<std::string> words) {
 
 /// Returns a check that the value is a number in [least, most]; a whole number if `Number` is an integer type.
 template <typename Number>
-CLI::Validator between(Number least, Number most) {
+CLI::Validator between(Number min, Number max) {
   return {[=](std::string& given) {
             Number number{};
             const char* const end = given.data() + given.size();
             const auto [stop, error] = std::from_chars(given.data(), end, number);
-            if (error == std::errc() && stop == end && number >= least && number <= most) return std::string();
+            if (error == std::errc() && stop == end && number >= min && number <= max) return std::string();
             return fmt::format("{} is no {}number from {} to {}", in_quotes(given),
-                               std::is_integral_v<Number> ? "whole " : "", least, most);
+                               std::is_integral_v<Number> ? "whole " : "", min, max);
           },
-          fmt::format("from {} to {}", least, most)};
+          fmt::format("from {} to {}", min, max)};
 }
 
 }  // namespace plimsoll::cli

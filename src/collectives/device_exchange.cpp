@@ -119,12 +119,12 @@ class DeviceExchange final : public Exchange {
     return true;
   }
 
-  static void check_sum(const Tensor& sum, const Tensor& source, int64_t most) {
+  static void check_sum(const Tensor& sum, const Tensor& source, int64_t max_elements) {
     check_flat(sum);
     check_flat(source);
     check(sum.device() == source.device(), "exchange: the sum and the source are on two devices");
     check(can_sum(sum.scalar_type(), source.scalar_type()), "exchange: dtypes that cannot be summed");
-    check(source.numel() <= most, "reduce_scatter: the source has more elements than all slices");
+    check(source.numel() <= max_elements, "reduce_scatter: the source has more elements than all slices");
   }
 
   /// Connects on a thread of its own. If another rank fails during that time, the thread is abandoned.

@@ -18,9 +18,11 @@ inline std::byte* bytes_of(const at::Tensor& tensor) {
 }
 
 /// Returns the number of elements that slice `slice` (of `elements` elements) of a source has from element `from` of
-/// the slice on, at most `most`. The source has `source_elements` elements, so its last slices may be shorter or empty.
-inline int64_t part_of_slice(int64_t source_elements, int64_t slice, int64_t elements, int64_t from, int64_t most) {
-  return std::clamp<int64_t>(source_elements - slice * elements - from, 0, std::min(most, elements - from));
+/// the slice on, at most `max_elements`. The source has `source_elements` elements, so its last slices may be shorter
+/// or empty.
+inline int64_t part_of_slice(int64_t source_elements, int64_t slice, int64_t elements, int64_t from,
+                             int64_t max_elements) {
+  return std::clamp<int64_t>(source_elements - slice * elements - from, 0, std::min(max_elements, elements - from));
 }
 
 /// Describes a call. Throws InternalError unless both tensors are flat, contiguous and on the CPU.

@@ -116,9 +116,9 @@ class ProcessGroupExchange final : public Exchange {
  private:
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-  static void check_sum(const at::Tensor& sum, const at::Tensor& source, int64_t most) {
+  static void check_sum(const at::Tensor& sum, const at::Tensor& source, int64_t max_elements) {
     check(can_sum(sum.scalar_type(), source.scalar_type()), "exchange: dtypes that cannot be summed");
-    check(source.numel() <= most, "reduce_scatter: the source has more elements than all slices");
+    check(source.numel() <= max_elements, "reduce_scatter: the source has more elements than all slices");
   }
 
   // Returns the next tag. Messages of the same round have the same tag on both sides; no other of the next billion

@@ -57,10 +57,10 @@ class Backend {
   /// Returns the dispatch keys that select kernels for its tensors.
   virtual c10::DispatchKeySet keys() const = 0;
 
-  /// Allocates memory of the device. `most`: bytes that the arena may have to grow to. Throws MemoryUnavailable.
-  virtual std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t most = 0) = 0;
+  /// Allocates memory of the device. `max_bytes`: bytes that the arena may have to grow to. Throws MemoryUnavailable.
+  virtual std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t max_bytes = 0) = 0;
   /// Allocates memory of the host that the device can copy from and to while ops run.
-  virtual std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t most = 0) = 0;
+  virtual std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t max_bytes = 0) = 0;
   /// The storage of a range of one of its arenas, and the byte offset of the range in it. On a device without
   /// addresses, all tensors are views of one storage.
   struct Place {

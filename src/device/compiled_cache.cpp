@@ -27,7 +27,7 @@ struct Header {
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 56);
 
-constexpr uint64_t kMostCodeBytes = 64 << 20;
+constexpr uint64_t kMaxCodeBytes = 64 << 20;
 
 uint64_t hash_of(std::string_view text) {
   return content_hash(std::as_bytes(std::span(text)));
@@ -96,7 +96,7 @@ std::optional<std::vector<std::byte>> CompiledCache::find(std::string_view key) 
   if (size < static_cast<int64_t>(sizeof header) || !read_all(file, std::as_writable_bytes(std::span(&header, 1))))
     return std::nullopt;
   // The header's size is untrusted: it must match the size of the file.
-  if (header.code_bytes > kMostCodeBytes || header.code_bytes != static_cast<uint64_t>(size) - sizeof header)
+  if (header.code_bytes > kMaxCodeBytes || header.code_bytes != static_cast<uint64_t>(size) - sizeof header)
     return std::nullopt;
   std::vector<std::byte> code(header.code_bytes);
   if (!read_all(file, code)) return std::nullopt;

@@ -18,9 +18,9 @@ constexpr std::byte kUnwritten{0xff};
 
 }  // namespace
 
-CpuArena::CpuArena(int64_t bytes, int64_t most) {
+CpuArena::CpuArena(int64_t bytes, int64_t max_bytes) {
   // Addresses cost nothing. Reserve some to grow into if a kernel needs more scratch than was planned.
-  reserved_ = std::max(2 * whole_pages(bytes) + GiB, whole_pages(most) + page_bytes());
+  reserved_ = std::max(2 * whole_pages(bytes) + GiB, whole_pages(max_bytes) + page_bytes());
   void* address = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED)
     throw MemoryUnavailable(fmt::format("the machine has no address space for an arena of {}: {}", format_bytes(bytes),

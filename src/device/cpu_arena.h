@@ -9,8 +9,9 @@ namespace plimsoll {
 /// overwriting other data. Growing keeps the address and the contents.
 class CpuArena final : public Arena {
  public:
-  /// Throws MemoryUnavailable if the machine does not have `bytes`. `most`: bytes that the arena may have to grow to.
-  explicit CpuArena(int64_t bytes, int64_t most = 0);
+  /// Throws MemoryUnavailable if the machine does not have `bytes`. `max_bytes`: bytes that the arena may have to grow
+  /// to.
+  explicit CpuArena(int64_t bytes, int64_t max_bytes = 0);
   ~CpuArena() override;
   CpuArena(const CpuArena&) = delete;
   CpuArena& operator=(const CpuArena&) = delete;

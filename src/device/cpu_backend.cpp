@@ -22,11 +22,11 @@ class CpuBackend final : public Backend {
   c10::Device device() const override { return c10::kCPU; }
   c10::DispatchKeySet keys() const override { return c10::DispatchKeySet(c10::DispatchKey::CPU); }
 
-  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t most) override {
-    return std::make_unique<CpuArena>(bytes, most);
+  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t max_bytes) override {
+    return std::make_unique<CpuArena>(bytes, max_bytes);
   }
-  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t most) override {
-    return allocate_arena(bytes, most);
+  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t max_bytes) override {
+    return allocate_arena(bytes, max_bytes);
   }
   Place place(Arena& arena, int64_t offset, int64_t bytes) const override {
     return {c10::Storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),

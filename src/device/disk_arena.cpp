@@ -49,7 +49,7 @@ class WithoutFileSizeSignal {
 
 }  // namespace
 
-DiskArena::DiskArena(std::filesystem::path folder, int64_t bytes, int64_t most) : folder_(std::move(folder)) {
+DiskArena::DiskArena(std::filesystem::path folder, int64_t bytes, int64_t max_bytes) : folder_(std::move(folder)) {
   if (folder_.empty()) folder_ = ".";
   std::string name = (folder_ / "plimsoll-XXXXXX").string();
   descriptor_ = mkostemp(name.data(), O_CLOEXEC);
@@ -60,7 +60,7 @@ DiskArena::DiskArena(std::filesystem::path folder, int64_t bytes, int64_t most) 
                     UserError::Kind::failure);
   unlink(name.c_str());
   // Addresses cost nothing, so more are reserved.
-  reserved_ = std::max(2 * whole_pages(bytes) + GiB, whole_pages(most) + page_bytes());
+  reserved_ = std::max(2 * whole_pages(bytes) + GiB, whole_pages(max_bytes) + page_bytes());
   void* address = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED) {
     ::close(descriptor_);

@@ -17,8 +17,8 @@ namespace plimsoll {
 class DiskArena {
  public:
   /// The file is in `folder`, which must exist. Throws DiskUnavailable if the disk does not have `bytes`, UserError
-  /// (failure) if no file can be made in the folder. `most`: bytes that the arena may have to grow to.
-  DiskArena(std::filesystem::path folder, int64_t bytes, int64_t most = 0);
+  /// (failure) if no file can be made in the folder. `max_bytes`: bytes that the arena may have to grow to.
+  DiskArena(std::filesystem::path folder, int64_t bytes, int64_t max_bytes = 0);
   ~DiskArena();
   DiskArena(const DiskArena&) = delete;
   DiskArena& operator=(const DiskArena&) = delete;

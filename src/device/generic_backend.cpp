@@ -51,8 +51,8 @@ class ArenaList {
 // access faults.
 class TensorArena final : public Arena {
  public:
-  TensorArena(ArenaList& list, c10::Device device, int64_t bytes, int64_t most)
-      : list_(list), device_(device), reserved_(std::max(2 * bytes, most) + GiB) {
+  TensorArena(ArenaList& list, c10::Device device, int64_t bytes, int64_t max_bytes)
+      : list_(list), device_(device), reserved_(std::max(2 * bytes, max_bytes) + GiB) {
     void* const range = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) throw MemoryUnavailable("the machine has no address space for an arena", bytes);
     names_ = static_cast<std::byte*>(range);
@@ -157,11 +157,11 @@ class GenericBackend final : public Backend {
     return c10::DispatchKeySet(c10::computeDispatchKey(at::kFloat, at::kStrided, device_));
   }
 
-  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t most) override {
-    return std::make_unique<TensorArena>(arenas_, device_, bytes, most);
+  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t max_bytes) override {
+    return std::make_unique<TensorArena>(arenas_, device_, bytes, max_bytes);
   }
-  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t most) override {
-    return std::make_unique<CpuArena>(bytes, most);
+  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t max_bytes) override {
+    return std::make_unique<CpuArena>(bytes, max_bytes);
   }
   Place place(Arena& arena, int64_t offset, int64_t bytes) const override {
     return {dynamic_cast<TensorArena&>(arena).tensor().storage(), offset};

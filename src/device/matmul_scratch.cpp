@@ -167,7 +167,7 @@ constexpr double kPartOfFlops = 1.0 / 64;
 // Otherwise it may take this many expected seconds.
 constexpr double kUntriedSeconds = 0.01;
 // A shorter run does not measure speed: it is overhead, or its figure was known already.
-constexpr double kShortestRun = 50e-6;
+constexpr double kMinRunSeconds = 50e-6;
 // A part of a matmul may take 1 / kPartOfMemory of the memory: its rows may take more pages than they fill, and its
 // scratch is less than another quarter.
 constexpr int64_t kPartOfMemory = 4;
@@ -201,7 +201,7 @@ class LimitedMatmuls {
     const MeasureAllowance::Charge charge(&allowance_);
     const int64_t bytes = measure_(product);
     const double taken = charge.seconds(), flops = product_flops(product);
-    if (taken >= kShortestRun && 2 * flops >= speed_.measured_flops) {
+    if (taken >= kMinRunSeconds && 2 * flops >= speed_.measured_flops) {
       speed_.flops_per_second = flops / taken;
       speed_.measured_flops = std::max(speed_.measured_flops, flops);
     }
@@ -244,7 +244,7 @@ MatmulScratchFigure matmul_scratch_within(const ops::LibraryMatmul& product, Mat
     if (has_memory && matmuls.has_time(product, kPartOfTime)) return {matmuls.run(product), false};
   }
   for (const int64_t size : kEstimateSizes) {
-    const double most = matmuls.left() * (size == kSmallestEstimateSize ? kPartOfTime : kPartOfTimeForParts);
+    const double most = matmuls.left() * (size == kMinEstimateSize ? kPartOfTime : kPartOfTimeForParts);
     double expected = 0;
     const auto part = [&](const ops::LibraryMatmul& each) -> std::optional<int64_t> {
       expected += matmuls.seconds(each);

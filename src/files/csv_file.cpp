@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kLongestLine = size_t{1} << 26;
+constexpr size_t kMaxLineLength = size_t{1} << 26;
 constexpr int64_t kMaxCells = int64_t{1} << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
@@ -45,7 +45,7 @@ bool CsvFile::next(std::vector<std::string>& cells) {
       return false;
     }
     ++line_;
-    if (text_.size() > kLongestLine) refuse("the line is longer than any table's");
+    if (text_.size() > kMaxLineLength) refuse("the line is longer than any table's");
     text = text_;
     if (line_ == 1 && text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   } while (trimmed(text).empty());

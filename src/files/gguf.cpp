@@ -20,8 +20,8 @@ enum Type : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, 
 constexpr uint64_t kBytesOf[kTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 // Far more than any real file has; each entry uses memory.
-constexpr uint64_t kMostTensors = 1 << 17, kMostEntries = 1 << 16, kMostDimensions = 4;
-constexpr uint64_t kLongestName = 1 << 12, kUsualAlignment = 32, kLargestAlignment = 1 << 20;
+constexpr uint64_t kMaxTensors = 1 << 17, kMaxEntries = 1 << 16, kMaxDimensions = 4;
+constexpr uint64_t kMaxNameLength = 1 << 12, kUsualAlignment = 32, kMaxAlignment = 1 << 20;
 
 template <typename Number>
 Number number_at(std::span<const std::byte> bytes) {
@@ -43,8 +43,8 @@ class GgufReader {
     if (const auto version = number<uint32_t>(); version != 2 && version != 3)
       fail(fmt::format("its version is {}; 2 and 3 can be read", version));
     const auto tensors = number<uint64_t>(), entries = number<uint64_t>();
-    if (tensors > kMostTensors) fail(fmt::format("it announces {} tensors", tensors));
-    if (entries > kMostEntries) fail(fmt::format("it announces {} entries of metadata", entries));
+    if (tensors > kMaxTensors) fail(fmt::format("it announces {} tensors", tensors));
+    if (entries > kMaxEntries) fail(fmt::format("it announces {} entries of metadata", entries));
     for (uint64_t i = 0; i < entries; ++i) read_entry();
     std::vector<Announced> announced;
     for (uint64_t i = 0; i < tensors; ++i) announced.push_back(read_tensor());
@@ -80,7 +80,7 @@ class GgufReader {
   }
   std::string name() {
     const std::string_view read = text();
-    if (read.empty() || read.size() > kLongestName) fail(fmt::format("a name has {} bytes", read.size()));
+    if (read.empty() || read.size() > kMaxNameLength) fail(fmt::format("a name has {} bytes", read.size()));
     return std::string(read);
   }
 
@@ -121,7 +121,7 @@ class GgufReader {
       fail(fmt::format("the tensor {} {}", in_quotes(tensor.name), what));
     };
     const auto dimensions = number<uint32_t>();
-    if (dimensions == 0 || dimensions > kMostDimensions) fault(fmt::format("has {} dimensions", dimensions));
+    if (dimensions == 0 || dimensions > kMaxDimensions) fault(fmt::format("has {} dimensions", dimensions));
     uint64_t elements = 1;
     for (uint32_t i = 0; i < dimensions; ++i) {
       const auto size = number<uint64_t>();
@@ -145,7 +145,7 @@ class GgufReader {
 
   void place(std::vector<Announced>& announced) {
     const uint64_t alignment = static_cast<uint64_t>(file_.integer("general.alignment").value_or(kUsualAlignment));
-    if (alignment == 0 || alignment > kLargestAlignment || !std::has_single_bit(alignment))
+    if (alignment == 0 || alignment > kMaxAlignment || !std::has_single_bit(alignment))
       fail(fmt::format("its alignment is {}", alignment));
     const uint64_t read = static_cast<uint64_t>(file_.map_.size()) - left_.size();
     const uint64_t begin = (read + alignment - 1) / alignment * alignment;

@@ -93,12 +93,12 @@ std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::v
   check(seconds.empty() || (std::isfinite(seconds.back()) && seconds.front() >= 0), "a picture at no time of a video");
   const auto count = static_cast<int64_t>(seconds.size());
   // In this order, so that the product has only bounded factors.
-  if (width < 1 || height < 1 || width > kLargestPictureSide || height > kLargestPictureSide || count > kMostPictures ||
-      count * width * height * 3 > kMostPictureBytes)
+  if (width < 1 || height < 1 || width > kMaxPictureSide || height > kMaxPictureSide || count > kMaxPictures ||
+      count * width * height * 3 > kMaxPictureBytes)
     refuse_failed(
         path,
         fmt::format("is to be read as {} pictures of {} x {}; at most {} of {} x {} and {} bytes are read at once",
-                    count, width, height, kMostPictures, kLargestPictureSide, kLargestPictureSide, kMostPictureBytes));
+                    count, width, height, kMaxPictures, kMaxPictureSide, kMaxPictureSide, kMaxPictureBytes));
   check_file(path);
   require_data_memory(path.string(), fmt::format("is read as {} pictures of {} x {}", count, width, height),
                       static_cast<double>(count * width * height * 3));
@@ -108,9 +108,9 @@ std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::v
 }
 
 std::vector<float> read_audio(const std::filesystem::path& path, int64_t sample_rate) {
-  if (sample_rate < 1 || sample_rate > kHighestSampleRate)
-    refuse_failed(path, fmt::format("is to be read at {} samples a second; 1 to {} are possible", sample_rate,
-                                    kHighestSampleRate));
+  if (sample_rate < 1 || sample_rate > kMaxSampleRate)
+    refuse_failed(
+        path, fmt::format("is to be read at {} samples a second; 1 to {} are possible", sample_rate, kMaxSampleRate));
   check_file(path);
   std::vector<float> samples;
   refuse_failed(path, functions().audio(path.string(), sample_rate, samples));

@@ -31,11 +31,11 @@ struct VideoInfo {
   bool audio = false;  ///< it has sound that can be read
 };
 
-constexpr int64_t kLargestPictureSide = 8192;            ///< largest width or height of a requested picture, pixels
-constexpr int64_t kMostPictures = int64_t{1} << 16;      ///< largest number of pictures in one call
-constexpr int64_t kMostPictureBytes = int64_t{1} << 33;  ///< largest number of bytes in one call
-constexpr int64_t kHighestSampleRate = 384'000;
-constexpr int64_t kMostAudioSamples = int64_t{1} << 28;  ///< after resampling
+constexpr int64_t kMaxPictureSide = 8192;               ///< largest width or height of a requested picture, pixels
+constexpr int64_t kMaxPictures = int64_t{1} << 16;      ///< largest number of pictures in one call
+constexpr int64_t kMaxPictureBytes = int64_t{1} << 33;  ///< largest number of bytes in one call
+constexpr int64_t kMaxSampleRate = 384'000;
+constexpr int64_t kMaxAudioSamples = int64_t{1} << 28;  ///< after resampling
 
 VideoInfo describe_video(const std::filesystem::path& path);
 

@@ -194,13 +194,13 @@ NiftiVolume layout_of(const Header& header, NiftiBytes& reader, const std::files
   // Three sizes of 15 bits and 8 bytes for each voxel: at most 2^48. Four more sizes are multiplied in floating point.
   const double bytes = static_cast<double>(volume.voxels()) * static_cast<double>(bytes_of(volume.type)) *
                        static_cast<double>(volumes != nullptr ? *volumes : 1);
-  if (static_cast<double>(offset) + bytes > static_cast<double>(reader.most_bytes()))
+  if (static_cast<double>(offset) + bytes > static_cast<double>(reader.max_bytes()))
     refuse_nifti(
         file,
         fmt::format("says {} voxels of {}{}, {:.0f} bytes; the file cannot hold more than {}: it is truncated or "
                     "damaged",
                     volume.describe_sizes(), name_of(volume.type),
-                    volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", bytes, reader.most_bytes()));
+                    volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", bytes, reader.max_bytes()));
   reader.require_allowed(
       static_cast<double>(offset) + bytes,
       fmt::format("announces {} voxels of {}{} from byte {} on", volume.describe_sizes(), name_of(volume.type),

@@ -20,7 +20,7 @@ namespace plimsoll {
 namespace {
 
 // Largest ratio that Deflate reaches (zlib.net/zlib_tech.html).
-constexpr int64_t kMostDeflated = 1032;
+constexpr int64_t kMaxDeflated = 1032;
 constexpr size_t kPiece = size_t{1} << 24;
 // Some writers fill the last block of a tape after the voxels.
 constexpr int64_t kMaxBytesBehind = int64_t{1} << 16;
@@ -53,9 +53,9 @@ NiftiBytes::NiftiBytes(const std::filesystem::path& file) : path_(file) {
   read(probe, "the header");
   packed_ = gzdirect(file_.get()) == 0;
   if (gzrewind(file_.get()) != 0) refuse_nifti(file, "cannot be read twice; a plain file is wanted");
-  const auto most = static_cast<uintmax_t>(std::numeric_limits<int64_t>::max() / kMostDeflated);
+  const auto most = static_cast<uintmax_t>(std::numeric_limits<int64_t>::max() / kMaxDeflated);
   file_bytes_ = static_cast<int64_t>(std::min(size, most));
-  most_bytes_ = file_bytes_ * (packed_ ? kMostDeflated : 1);
+  max_bytes_ = file_bytes_ * (packed_ ? kMaxDeflated : 1);
 }
 
 void NiftiBytes::require_allowed(double bytes, const std::string& what) const {

@@ -27,7 +27,7 @@ class NiftiBytes {
   /// Throws if a packed file takes more than it may; `what` begins with a verb.
   void require_allowed(double bytes, const std::string& what) const;
   /// Returns an upper bound of the number of bytes in the unpacked file.
-  int64_t most_bytes() const { return most_bytes_; }
+  int64_t max_bytes() const { return max_bytes_; }
 
   /// Fills `to` with the next bytes; `what` names them in messages.
   void read(std::span<std::byte> to, const char* what);
@@ -46,7 +46,7 @@ class NiftiBytes {
   std::unique_ptr<gzFile_s, Close> file_;
   bool packed_ = false;
   int64_t file_bytes_ = 0;
-  int64_t most_bytes_ = 0;
+  int64_t max_bytes_ = 0;
 };
 
 }  // namespace plimsoll

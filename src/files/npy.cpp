@@ -22,8 +22,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "arrays are turned to this machine's order");
 
 constexpr std::string_view kMagic{"\x93NUMPY", 6};
-constexpr size_t kLongestHeader = size_t{1} << 20;
-constexpr size_t kMostDimensions = 32;  // NumPy's limit until 2.0
+constexpr size_t kMaxHeaderLength = size_t{1} << 20;
+constexpr size_t kMaxDimensions = 32;  // NumPy's limit until 2.0
 
 struct Known {
   std::string_view code;  // without the byte order character
@@ -132,7 +132,7 @@ class HeaderText {
       rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
       if (rest_.starts_with('L')) rest_.remove_prefix(1);  // long numbers as Python 2 wrote them
       sizes.push_back(size);
-      if (sizes.size() > kMostDimensions) refuse(fmt::format("has more than {} dimensions", kMostDimensions));
+      if (sizes.size() > kMaxDimensions) refuse(fmt::format("has more than {} dimensions", kMaxDimensions));
       if (!taken(',')) {
         expect(')');
         break;
@@ -289,8 +289,8 @@ Described described(std::span<const std::byte> bytes, const std::string& name) {
   size_t length = 0;
   const size_t begin = version == 1 ? 10 : 12;
   for (size_t i = begin; i-- > 8;) length = length << 8 | std::to_integer<size_t>(bytes[i]);
-  if (length > kLongestHeader)
-    refuse(fmt::format("says that its header has {} bytes; at most {} are read", length, kLongestHeader));
+  if (length > kMaxHeaderLength)
+    refuse(fmt::format("says that its header has {} bytes; at most {} are read", length, kMaxHeaderLength));
   if (length > text.size() - begin) refuse("ends inside its header: it is truncated");
   const Header header = HeaderText(text.substr(begin, length), name).read();
   if (!header.descr || !header.fortran || !header.sizes)

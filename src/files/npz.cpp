@@ -22,11 +22,11 @@ namespace {
 // Sizes of the archive's records without their names, and their signatures.
 constexpr size_t kEndBytes = 22, kEntryBytes = 46, kLocalBytes = 30;
 constexpr uint32_t kEnd = 0x06054b50, kEntry = 0x02014b50, kLocal = 0x04034b50;
-constexpr size_t kLongestComment = 65535;
+constexpr size_t kMaxCommentLength = 65535;
 constexpr uint32_t kInZip64 = 0xffffffff;
 constexpr uint16_t kStored = 0, kDeflated = 8;
 // Largest ratio that Deflate reaches (zlib.net/zlib_tech.html).
-constexpr int64_t kMostDeflated = 1032;
+constexpr int64_t kMaxDeflated = 1032;
 constexpr size_t kPiece = size_t{1} << 24;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {
@@ -47,7 +47,7 @@ struct Bytes {
 size_t end_record(const Bytes& bytes, const std::filesystem::path& file) {
   if (bytes.has(0, kEndBytes)) {
     const size_t last = bytes.all.size() - kEndBytes;
-    for (size_t at = last + 1; at-- > last - std::min(last, kLongestComment);)
+    for (size_t at = last + 1; at-- > last - std::min(last, kMaxCommentLength);)
       if (bytes.four(at) == kEnd && bytes.two(at + 20) == last - at) return at;
   }
   const std::string_view kind = file_kind(bytes.all);
@@ -139,7 +139,7 @@ NpyArray NpzFile::read(const std::string& name) const {
   const size_t begin = size_t{entry.offset} + kLocalBytes + bytes.two(entry.offset + 26) + bytes.two(entry.offset + 28);
   if (!bytes.has(begin, entry.packed)) refuse(shown, "ends behind the file's end: the file is damaged");
   const std::span<const std::byte> packed = bytes.all.subspan(begin, entry.packed);
-  if (entry.deflated ? entry.unpacked > entry.packed * kMostDeflated : entry.unpacked != entry.packed)
+  if (entry.deflated ? entry.unpacked > entry.packed * kMaxDeflated : entry.unpacked != entry.packed)
     refuse(shown, fmt::format("says {} bytes, which {} packed bytes cannot hold", entry.unpacked, entry.packed));
   const int64_t allowed = unpacked_limit(file_.size(), kUnpackedArrayFloor);
   if (entry.deflated && entry.unpacked > allowed)

@@ -38,10 +38,10 @@ uint32_t big_endian(Bytes bytes, size_t at) {
 }
 
 void check_sides(int64_t width, int64_t height, const std::filesystem::path& file) {
-  if (width < 1 || height < 1 || width > kLongestPictureSide || height > kLongestPictureSide ||
-      width * height > kMostPicturePixels)
+  if (width < 1 || height < 1 || width > kMaxPictureFileSide || height > kMaxPictureFileSide ||
+      width * height > kMaxPicturePixels)
     refuse(file, fmt::format("says that it is {} x {} pixels; 1 to {} a side and {} in all are read", width, height,
-                             kLongestPictureSide, kMostPicturePixels));
+                             kMaxPictureFileSide, kMaxPicturePixels));
 }
 
 /// Returns the bytes of all rows of a PNG after unpacking, each with its filter's number.

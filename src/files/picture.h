@@ -26,8 +26,8 @@ struct Picture {
   std::string describe_sizes() const;  ///< returns "640 x 480"
 };
 
-constexpr int64_t kLongestPictureSide = 32768;
-constexpr int64_t kMostPicturePixels = int64_t{1} << 27;
+constexpr int64_t kMaxPictureFileSide = 32768;
+constexpr int64_t kMaxPicturePixels = int64_t{1} << 27;
 
 /// Reads a picture. Throws UserError (failure) that names the file: missing, no PNG or JPEG (and its kind), cut short,
 /// damaged, too large.

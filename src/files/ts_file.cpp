@@ -123,8 +123,8 @@ class Reader {
         if (!class_index_.emplace(label, std::ssize(result_.classes)).second)
           refuse_line(fmt::format("@classLabel names {} twice", in_quotes(label)));
         result_.classes.push_back(label);
-        if (result_.classes.size() > kMostClasses)
-          refuse_line(fmt::format("@classLabel has more than {} classes", kMostClasses));
+        if (result_.classes.size() > kMaxClasses)
+          refuse_line(fmt::format("@classLabel has more than {} classes", kMaxClasses));
       }
       if (result_.classes.empty()) refuse_line("@classLabel names no class");
     }

@@ -22,8 +22,8 @@
 
 namespace plimsoll {
 
-constexpr size_t kMostClasses = size_t{1} << 16;  ///< largest number of classes of the series of one file, in any
-                                                  ///< format
+constexpr size_t kMaxClasses = size_t{1} << 16;  ///< largest number of classes of the series of one file, in any
+                                                 ///< format
 
 struct TsSeries {
   std::vector<float> values;  ///< [length, channels]; not-a-number if missing

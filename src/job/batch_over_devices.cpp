@@ -48,7 +48,7 @@ bool divide_over_devices(Job& job, const Places& places, const std::string& whol
   if (batch % unit.samples != 0) {
     std::vector<int64_t> near;
     for (const int64_t multiple : {batch / unit.samples * unit.samples, (batch / unit.samples + 1) * unit.samples})
-      if (multiple > 0 && multiple <= kLargestBatch) near.push_back(multiple);
+      if (multiple > 0 && multiple <= kMaxBatch) near.push_back(multiple);
     throw UserError(
         fmt::format("{}: batch_size is {} over all devices; it must be a multiple of {}, because every device has the "
                     "same micro batches{}",

@@ -72,7 +72,7 @@ int64_t micro_batch_for(int64_t batch, bool batch_given, const AccumulationSched
                   : fmt::format("cannot be divided into {} micro batches of which only the last is smaller", count)));
   std::vector<int64_t> multiples;
   for (int64_t multiple : {batch / count * count, (batch / count + 1) * count})
-    if (multiple > 0 && multiple <= kLargestBatch) multiples.push_back(multiple);
+    if (multiple > 0 && multiple <= kMaxBatch) multiples.push_back(multiple);
   throw UserError(fmt::format(
       "{}: batch_size is {}; {} {} {}{}{}", places.of({kBatchKey}), batch,
       scheduled ? "it must be a multiple of" : "it does not fit", kStepsKey, count,
@@ -202,12 +202,12 @@ void complete_one_device(Job& job, const Places& places, int64_t devices) {
   if (batch) require_agreement(job, places, devices);
   batch = batch.value_or(*micro * steps->at(0));
   const int64_t most = std::ranges::max_element(*steps, {}, [](const auto& entry) { return entry.second; })->second;
-  if ((is_schedule(*steps) ? *micro * most : *batch) > kLargestBatch)
+  if ((is_schedule(*steps) ? *micro * most : *batch) > kMaxBatch)
     throw UserError(
         fmt::format("{}: {} {} x gradient_accumulation_steps {} is more than {}, the largest step in samples; "
                     "set a smaller number",
                     places.of({kStepsKey, kMicroKey}), batch_size_is_micro_batch(job) ? kBatchKey : kMicroKey, *micro,
-                    most, kLargestBatch));
+                    most, kMaxBatch));
   // The file alone means the product; a micro batch on the command line makes its batch_size the whole.
   if (places.overridden(kMicroKey) && !places.in_file(kMicroKey) && batch_given && steps->at(0) > 1 &&
       places.in_file(kBatchKey) && places.in_file(kStepsKey) && !places.overridden(kBatchKey) &&
@@ -226,11 +226,11 @@ void resolve_batch_sizes(Job& job, const Places& places) {
   const bool divided = divide_over_devices(job, places, kWholeWord);
   complete_one_device(job, places, divided ? job.devices : 1);
   if (job.devices == 1) return;
-  if (*job.batch_size > kLargestBatch / job.devices)
+  if (*job.batch_size > kMaxBatch / job.devices)
     throw UserError(
         fmt::format("{}: batch_size {} x {} devices is more than {}, the largest step in samples; set a "
                     "smaller number",
-                    places.of({kBatchKey, "devices"}), *job.batch_size, job.devices, kLargestBatch));
+                    places.of({kBatchKey, "devices"}), *job.batch_size, job.devices, kMaxBatch));
   if (!divided) job.notes.push_back(larger_batch_note(job, places, batch_given));
 }
 

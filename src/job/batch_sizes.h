@@ -41,7 +41,7 @@ namespace plimsoll::job {
 /// Afterwards batch_size is set, and micro_batch_size and accumulation are both set or both auto. The value of `auto`
 /// depends on the memory budget; batch_size never does, so neither do the losses. job.notes say where another program,
 /// or an earlier Plimsoll, would read the keys differently.
-/// Throws UserError if the three disagree, a schedule's quotient is not whole, or a step has more than kLargestBatch
+/// Throws UserError if the three disagree, a schedule's quotient is not whole, or a step has more than kMaxBatch
 /// sequences.
 void resolve_batch_sizes(Job& job, const Places& places);
 

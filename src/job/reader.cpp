@@ -306,7 +306,7 @@ std::string read_text_file(const std::filesystem::path& file) {
   if (!stream)
     throw UserError(fmt::format("cannot open job file {}: {}{}", name, std::generic_category().message(errno),
                                 errno == ENOENT ? nearest_file_advice(file) : ""));
-  std::string text(kLongestDocument + 1, '\0');
+  std::string text(kMaxDocumentLength + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) throw UserError(fmt::format("cannot read job file {}", name));
   text.resize(static_cast<size_t>(stream.gcount()));

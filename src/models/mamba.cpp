@@ -16,8 +16,8 @@ namespace plimsoll::model {
 namespace {
 
 // Initial step sizes and decays, as in the authors' code of Mamba-2.
-constexpr double kLeastStep = 1e-3, kMostStep = 0.1;
-constexpr double kLeastDecay = 1, kMostDecay = 16;
+constexpr double kMinStep = 1e-3, kMaxStep = 0.1;
+constexpr double kMinDecay = 1, kMaxDecay = 16;
 
 /// Converts to the type of exponents and of sums over time: float64 stays, others become float32.
 at::Tensor wide(const at::Tensor& x) {
@@ -48,11 +48,11 @@ MambaMixerImpl::MambaMixerImpl(const MixerConfig& config, double residual_deviat
   if (config.conv_bias) conv_bias_ = register_parameter("conv_bias", torch::zeros({convolved}));
   // softplus(dt_bias) is spread evenly over the logarithms of the step sizes.
   at::Tensor step = torch::empty({config.heads});
-  torch::nn::init::uniform_(step, std::log(kLeastStep), std::log(kMostStep));
+  torch::nn::init::uniform_(step, std::log(kMinStep), std::log(kMaxStep));
   step = step.exp();
   dt_bias_ = register_parameter("dt_bias", step + at::log(-at::expm1(-step)));
   at::Tensor decay = torch::empty({config.heads});
-  torch::nn::init::uniform_(decay, kLeastDecay, kMostDecay);
+  torch::nn::init::uniform_(decay, kMinDecay, kMaxDecay);
   a_log_ = register_parameter("a_log", decay.log());
   d_ = register_parameter("d", torch::ones({config.heads}));
   norm_ = register_module("norm", Norm("rmsnorm", config.width, config.norm_eps));
@@ -63,8 +63,8 @@ MambaMixerImpl::Projected MambaMixerImpl::projected(const at::Tensor& x) {
   const int64_t convolved = config_.width + 2 * config_.groups * config_.state;
   const auto parts = in_(x).split_with_sizes({config_.width, convolved, config_.heads}, -1);
   at::Tensor step = at::softplus(wide(parts[2]) + wide(dt_bias_));
-  if (config_.least_step > 0) step = at::clamp_min(step, config_.least_step);
-  if (std::isfinite(config_.most_step)) step = at::clamp_max(step, config_.most_step);
+  if (config_.min_step > 0) step = at::clamp_min(step, config_.min_step);
+  if (std::isfinite(config_.max_step)) step = at::clamp_max(step, config_.max_step);
   return {at::silu(parts[0]), parts[1], step};
 }
 

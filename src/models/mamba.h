@@ -24,8 +24,8 @@ struct MixerConfig {
   int64_t conv_width = 4;
   bool conv_bias = true, projection_bias = false;
   int64_t chunk = 128;
-  double least_step = 0, most_step = std::numeric_limits<double>::infinity();  ///< bounds to which step sizes are
-                                                                               ///< clamped
+  double min_step = 0, max_step = std::numeric_limits<double>::infinity();  ///< bounds to which step sizes are
+                                                                            ///< clamped
   double norm_eps = 1e-5;
 };
 MixerConfig mixer_of(const GestureSsmConfig& config);

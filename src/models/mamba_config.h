@@ -10,7 +10,7 @@
 
 namespace plimsoll::model {
 
-constexpr int64_t kMostConvTaps = 4;  ///< widest convolution of the kernels of ops/scan/causal_conv1d.h, in taps
+constexpr int64_t kMaxConvTaps = 4;  ///< widest convolution of the kernels of ops/scan/causal_conv1d.h, in taps
 
 inline int64_t scan_width_of(const MambaConfig& config) {
   return config.expand * config.hidden_size;
@@ -30,9 +30,9 @@ inline std::optional<ConfigProblem> problem_of(const MambaConfig& config) {
                                     {"model.conv_width", config.conv_width},
                                     {"model.chunk_size", config.chunk_size}})
     if (number < 1) return ConfigProblem{key, fmt::format("{} is {}; it must be at least 1", key, number)};
-  if (config.conv_width > kMostConvTaps)
-    return ConfigProblem{"model.conv_width", fmt::format("model.conv_width is {}; it must be at most {}",
-                                                         config.conv_width, kMostConvTaps)};
+  if (config.conv_width > kMaxConvTaps)
+    return ConfigProblem{"model.conv_width",
+                         fmt::format("model.conv_width is {}; it must be at most {}", config.conv_width, kMaxConvTaps)};
   if (scan_width_of(config) % config.head_dim != 0)
     return ConfigProblem{"model.head_dim",
                          fmt::format("model.head_dim is {}; it must divide model.expand {} x model.hidden_size {} = {}",
@@ -42,10 +42,10 @@ inline std::optional<ConfigProblem> problem_of(const MambaConfig& config) {
                          fmt::format("model.num_groups is {}; it must divide the {} heads (model.expand x "
                                      "model.hidden_size / model.head_dim)",
                                      config.num_groups, heads_of(config))};
-  if (!(config.least_step >= 0) || !(config.most_step > config.least_step))
+  if (!(config.min_step >= 0) || !(config.max_step > config.min_step))
     return ConfigProblem{"model.time_step_limit",
-                         fmt::format("model.time_step_limit is [{}, {}]; it must rise from 0 or more",
-                                     config.least_step, config.most_step)};
+                         fmt::format("model.time_step_limit is [{}, {}]; it must rise from 0 or more", config.min_step,
+                                     config.max_step)};
   return std::nullopt;
 }
 

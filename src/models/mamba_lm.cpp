@@ -26,8 +26,8 @@ MixerConfig mixer_of(const MambaConfig& config) {
   mixer.conv_bias = config.conv_bias;
   mixer.projection_bias = config.projection_bias;
   mixer.chunk = config.chunk_size;
-  mixer.least_step = config.least_step;
-  mixer.most_step = config.most_step;
+  mixer.min_step = config.min_step;
+  mixer.max_step = config.max_step;
   mixer.norm_eps = config.norm_eps;
   return mixer;
 }

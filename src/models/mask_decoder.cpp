@@ -11,14 +11,14 @@
 namespace plimsoll::model {
 namespace {
 
-constexpr double kLongestWave = 10000;
+constexpr double kMaxWavelength = 10000;
 
 /// Returns sines and cosines of rows in one half of the channels, of columns in the other: [side x side, width].
 at::Tensor sinusoids(int64_t side, int64_t width) {
   const int64_t waves = width / 4;
   const at::Tensor place = torch::arange(side, torch::kFloat).unsqueeze(1);
   const at::Tensor rate =
-      (torch::arange(waves, torch::kFloat) * (-std::log(kLongestWave) / static_cast<double>(waves))).exp();
+      (torch::arange(waves, torch::kFloat) * (-std::log(kMaxWavelength) / static_cast<double>(waves))).exp();
   const at::Tensor angle = place * rate;
   const at::Tensor one = at::cat({angle.sin(), angle.cos()}, 1);  // [side, width / 2]
   const int64_t half = one.size(1);

@@ -229,15 +229,15 @@ __device__ inline T reduce_block(T value) {
 
 // --- launch
 
-inline int64_t div_up_blocks(int64_t count, int64_t per_block, int64_t most = int64_t{1} << 30) {
+inline int64_t div_up_blocks(int64_t count, int64_t per_block, int64_t max_blocks = int64_t{1} << 30) {
   const int64_t blocks = (count + per_block - 1) / per_block;
-  return blocks < 1 ? 1 : blocks < most ? blocks : most;
+  return blocks < 1 ? 1 : blocks < max_blocks ? blocks : max_blocks;
 }
 
 /// Returns the threads for a row of `items`: whole warps, at most `most`.
-inline unsigned row_threads(int64_t items, int64_t most) {
+inline unsigned row_threads(int64_t items, int64_t max_threads) {
   const int64_t threads = (items + kWarp - 1) / kWarp * kWarp;
-  return static_cast<unsigned>(threads < kWarp ? kWarp : threads < most ? threads : most);
+  return static_cast<unsigned>(threads < kWarp ? kWarp : threads < max_threads ? threads : max_threads);
 }
 
 #if defined(__CUDACC__)

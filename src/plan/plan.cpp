@@ -23,54 +23,54 @@ namespace plimsoll {
 namespace {
 
 // Bound for counts of work and of elements: the product of two stays below 2^63.
-constexpr int64_t kMostWork = int64_t{1} << 40;
+constexpr int64_t kMaxWork = int64_t{1} << 40;
 // Bound for counts in 32 bits.
-constexpr int64_t kMostCount = int64_t{1} << 30;
+constexpr int64_t kMaxCount = int64_t{1} << 30;
 
 void require_valid(const SolverParameters& solver) {
-  const auto require = [](const char* name, auto value, auto least, auto most) {
+  const auto require = [](const char* name, auto value, auto min, auto max) {
     // std::cmp_* accept only integers; require_real() checks floating-point limits.
-    if (std::cmp_greater_equal(value, least) && std::cmp_less_equal(value, most)) return;
-    throw UserError(fmt::format("PlanOptions::solver: {} is {}; allowed: {} to {}", name, value, least, most));
+    if (std::cmp_greater_equal(value, min) && std::cmp_less_equal(value, max)) return;
+    throw UserError(fmt::format("PlanOptions::solver: {} is {}; allowed: {} to {}", name, value, min, max));
   };
-  const auto require_real = [](const char* name, double value, double least, double most) {
-    if (value >= least && value <= most) return;  // a comparison with NaN is false
-    throw UserError(fmt::format("PlanOptions::solver: {} is {}; allowed: {} to {}", name, value, least, most));
+  const auto require_real = [](const char* name, double value, double min, double max) {
+    if (value >= min && value <= max) return;  // a comparison with NaN is false
+    throw UserError(fmt::format("PlanOptions::solver: {} is {}; allowed: {} to {}", name, value, min, max));
   };
-  require("max_placement_attempts", solver.max_placement_attempts, 0, kMostCount);
-  require("large_trace_ops", solver.large_trace_ops, 0, kMostCount);
+  require("max_placement_attempts", solver.max_placement_attempts, 0, kMaxCount);
+  require("large_trace_ops", solver.large_trace_ops, 0, kMaxCount);
   require_real("unmerged_recompute_fraction", solver.unmerged_recompute_fraction, 0, 1);
-  require("placement_effort", solver.placement_effort, 0, kMostWork);
+  require("placement_effort", solver.placement_effort, 0, kMaxWork);
   const TreeSearchParameters& tree = solver.tree_search;
-  require("tree_search.max_boxes", tree.max_boxes, 0, kMostCount);
-  require("tree_search.max_meetings", tree.max_meetings, 0, kMostWork);
-  require("tree_search.max_infeasible_states", tree.max_infeasible_states, 0, kMostWork);
+  require("tree_search.max_boxes", tree.max_boxes, 0, kMaxCount);
+  require("tree_search.max_meetings", tree.max_meetings, 0, kMaxWork);
+  require("tree_search.max_infeasible_states", tree.max_infeasible_states, 0, kMaxWork);
   require("tree_search.orders", tree.orders, 1, 4);
-  require("tree_search.promotion_placements", tree.promotion_placements, 0, kMostWork);
+  require("tree_search.promotion_placements", tree.promotion_placements, 0, kMaxWork);
   const RecomputeParameters& recompute = solver.recompute;
   require("recompute.max_exhaustive_decisions", recompute.max_exhaustive_decisions, 0, 30);
-  require("recompute.refinement_work", recompute.refinement_work, 0, kMostWork);
+  require("recompute.refinement_work", recompute.refinement_work, 0, kMaxWork);
   require_real("recompute.accepted_cost_ratio", recompute.accepted_cost_ratio, 1, 1e9);
-  require("recompute.max_values_improved", recompute.max_values_improved, 0, kMostCount);
-  require("recompute.improvement_rounds", recompute.improvement_rounds, 0, kMostCount);
-  require("recompute.max_partial_solutions", recompute.max_partial_solutions, 2, kMostCount);
-  require("recompute.max_region_choices", recompute.max_region_choices, 1, kMostCount);
-  require("recompute.max_limit_attempts", recompute.max_limit_attempts, 0, kMostCount);
+  require("recompute.max_values_improved", recompute.max_values_improved, 0, kMaxCount);
+  require("recompute.improvement_rounds", recompute.improvement_rounds, 0, kMaxCount);
+  require("recompute.max_partial_solutions", recompute.max_partial_solutions, 2, kMaxCount);
+  require("recompute.max_region_choices", recompute.max_region_choices, 1, kMaxCount);
+  require("recompute.max_limit_attempts", recompute.max_limit_attempts, 0, kMaxCount);
   const OffloadParameters& offload = solver.offload;
   require("offload.max_exhaustive_combinations", offload.max_exhaustive_combinations, 0, (1 << 20) - 1);
-  require("offload.evaluation_work", offload.evaluation_work, 0, kMostWork);
-  require("offload.min_evaluations", offload.min_evaluations, 0, kMostCount);
-  require("offload.max_evaluations", offload.max_evaluations, offload.min_evaluations, kMostCount);
-  require("offload.max_value_ratio", offload.max_value_ratio, 1, kMostWork);
-  require("offload.max_buffer_ratio", offload.max_buffer_ratio, 1, kMostWork);
-  require("offload.max_limit_attempts", offload.max_limit_attempts, 0, kMostCount);
+  require("offload.evaluation_work", offload.evaluation_work, 0, kMaxWork);
+  require("offload.min_evaluations", offload.min_evaluations, 0, kMaxCount);
+  require("offload.max_evaluations", offload.max_evaluations, offload.min_evaluations, kMaxCount);
+  require("offload.max_value_ratio", offload.max_value_ratio, 1, kMaxWork);
+  require("offload.max_buffer_ratio", offload.max_buffer_ratio, 1, kMaxWork);
+  require("offload.max_limit_attempts", offload.max_limit_attempts, 0, kMaxCount);
   require("offload.bound_steps", offload.bound_steps, 0, 1000);
   require("offload.steps_per_kind", offload.steps_per_kind, 1, 1000);
   const MergingParameters& merging = solver.merging;
-  require("merging.max_distance", merging.max_distance, 0, kMostCount);
-  require("merging.max_open_groups", merging.max_open_groups, 1, kMostCount);
-  require("merging.max_grouped_elements", merging.max_grouped_elements, 0, kMostWork);
-  require("merging.max_group_elements", merging.max_group_elements, 0, kMostWork);
+  require("merging.max_distance", merging.max_distance, 0, kMaxCount);
+  require("merging.max_open_groups", merging.max_open_groups, 1, kMaxCount);
+  require("merging.max_grouped_elements", merging.max_grouped_elements, 0, kMaxWork);
+  require("merging.max_group_elements", merging.max_group_elements, 0, kMaxWork);
 }
 
 std::atomic<int64_t> searches = 0;

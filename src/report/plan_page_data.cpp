@@ -73,8 +73,8 @@ struct Point {
   Areas areas{};
 };
 
-std::vector<Point> timeline(const Plan& plan, size_t most_points) {
-  const size_t ops = plan.trace.ops.size(), count = std::min(ops, most_points);
+std::vector<Point> timeline(const Plan& plan, size_t max_points) {
+  const size_t ops = plan.trace.ops.size(), count = std::min(ops, max_points);
   std::vector<Point> points;
   points.reserve(count);
   for_each_op_memory(plan, [&](int32_t op, const Areas& areas) {
@@ -166,8 +166,8 @@ nlohmann::json ops_json(const PlanPage& page, std::vector<int32_t> named, String
 }  // namespace
 
 std::string page_name(const std::string& name) {
-  constexpr size_t kLongest = 160;
-  const std::string_view cut = fit_width(name, kLongest);
+  constexpr size_t kMaxTextLength = 160;
+  const std::string_view cut = fit_width(name, kMaxTextLength);
   return without_controls(cut.size() < name.size() ? std::string(cut) + "…" : name);
 }
 
@@ -190,7 +190,7 @@ int page_area(Role role) {
   throw InternalError("unknown role");
 }
 
-PageBuffers page_buffers(const Plan& plan, size_t residents, size_t most_drawn) {
+PageBuffers page_buffers(const Plan& plan, size_t residents, size_t max_drawn) {
   const Trace& trace = plan.trace;
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
   std::vector<PageBuffer> all;
@@ -220,7 +220,7 @@ PageBuffers page_buffers(const Plan& plan, size_t residents, size_t most_drawn) 
       ++result.residents_left;
       result.residents_left_bytes += placed_bytes(trace, buffer.bytes);
     }
-    if (!resident && result.drawn.size() >= most_drawn) {
+    if (!resident && result.drawn.size() >= max_drawn) {
       ++result.left_out;
       result.left_out_largest = std::max(result.left_out_largest, buffer.bytes);
       continue;
@@ -259,9 +259,9 @@ std::vector<PageExchange> page_exchanges(const Trace& trace, size_t max_drawn) {
   return all;
 }
 
-nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_t most_points) {
+nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_t max_points) {
   const Plan& plan = *page.plan;
-  const std::vector<Point> points = timeline(plan, most_points);
+  const std::vector<Point> points = timeline(plan, max_points);
   const auto end = static_cast<int32_t>(plan.trace.ops.size());
   std::vector<int32_t> named = {0, end};
   for (const Point& point : points) named.push_back(point.op);

@@ -36,8 +36,8 @@ struct PageBuffers {
   int64_t residents_left_bytes = 0;
 };
 
-/// Returns the buffers of the map: at most `most_drawn`, and the `residents` largest of the peak.
-PageBuffers page_buffers(const Plan& plan, size_t residents, size_t most_drawn = 40000);
+/// Returns the buffers of the map: at most `max_drawn`, and the `residents` largest of the peak.
+PageBuffers page_buffers(const Plan& plan, size_t residents, size_t max_drawn = 40000);
 
 /// An exchange between ranks in the page's lane of exchanges.
 struct PageExchange {
@@ -64,9 +64,9 @@ std::string page_name(const std::string& name);
 ///                into strings), phase (0 initialize, 1 forward, 2 backward, 3 update, 4 evaluate; + 8 recomputed),
 ///                start (deltas, ns)
 ///     points     of the timeline: op (deltas) and, by area, live units (deltas). One for each op; if there are more
-///                than `most_points` ops, one for each of `most_points` runs of ops: the op of its peak
+///                than `max_points` ops, one for each of `max_points` runs of ops: the op of its peak
 ///     exchanges  by exchange between ranks: op (deltas), length (ops), bytes
 ///     buffers    by buffer: label, role, bytes, offset (units), birth, length (ops), flags (1 persistent, 2 output)
-nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_t most_points = 32768);
+nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_t max_points = 32768);
 
 }  // namespace plimsoll

@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLongestText = 4096;
+constexpr size_t kMaxTextLength = 4096;
 constexpr int kAttempts = 100;
 // Tries and pauses: after a process has locked the file, it takes a short time until the text is written.
 constexpr int kLooks = 20;
@@ -48,7 +48,7 @@ struct Holder {
 std::optional<Holder> holder_in(const std::filesystem::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (descriptor < 0) return std::nullopt;
-  std::string text(kLongestText, '\0');
+  std::string text(kMaxTextLength, '\0');
   const ssize_t bytes = ::pread(descriptor, text.data(), text.size(), 0);
   ::close(descriptor);
   text.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);

@@ -5,8 +5,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kRunsBefore = 2;    // libraries initialize themselves in the first run
-constexpr int32_t kLeastOps = 4;  // for fewer, launching a graph costs as much as the ops
+constexpr int kRunsBefore = 2;  // libraries initialize themselves in the first run
+constexpr int32_t kMinOps = 4;  // for fewer, launching a graph costs as much as the ops
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void Captures::run(const Segment& segment, const std::function<void(int32_t)>& r
   const auto [entry, first] = done_.try_emplace(segment.begin);
   if (first) entry->second = pieces_of(segment);
   for (Piece& piece : entry->second) {
-    if (first && piece.end - piece.begin >= kLeastOps && may_capture(trace_.ops[piece.begin])) {
+    if (first && piece.end - piece.begin >= kMinOps && may_capture(trace_.ops[piece.begin])) {
       piece.ops = backend_.capture([run_op, begin = piece.begin, end = piece.end] {
         for (int32_t i = begin; i < end; ++i) run_op(i);
       });

@@ -18,12 +18,12 @@ namespace plimsoll {
 namespace {
 
 constexpr double kSecondsEach = 0.15;
-constexpr int kMostRuns = 8;
+constexpr int kMaxRuns = 8;
 
 // Returns the shortest of a few runs, after one that does not count.
 double best_seconds(const std::function<void()>& run) {
   double best = 0, spent = 0;
-  for (int i = 0; i <= kMostRuns && (i < 2 || spent < kSecondsEach); ++i) {
+  for (int i = 0; i <= kMaxRuns && (i < 2 || spent < kSecondsEach); ++i) {
     const auto start = std::chrono::steady_clock::now();
     run();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -22,12 +22,12 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMostFileBytes = 64 << 20;
+constexpr int64_t kMaxFileBytes = 64 << 20;
 
 // Runs in a try: it is the better of two runs, after one that touches pages and prepares plans of libraries.
 constexpr int kRunsOfTry = 3;
 // Upper bound of tries of an op. Two are enough if they agree.
-constexpr int kMostRounds = 12;
+constexpr int kMaxRounds = 12;
 // Time between rounds: other work on a busy machine runs for some milliseconds at a time.
 constexpr double kSecondsBetweenRounds = 0.02;
 
@@ -92,7 +92,7 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
   std::ranges::stable_sort(order, {}, &Candidate::expected);
   at::set_num_threads(threads_);
   const double start = timer_.now();
-  for (int round = 0; round < kMostRounds && !order.empty(); ++round) {
+  for (int round = 0; round < kMaxRounds && !order.empty(); ++round) {
     const double begin = timer_.now();
     for (Candidate& each : order) {
       if (timer_.now() - start > seconds) break;
@@ -155,7 +155,7 @@ int OpTimes::invalidated(const Trace& trace) const {
 void OpTimes::load(const std::filesystem::path& file) {
   std::error_code error;
   const auto size = std::filesystem::file_size(file, error);
-  if (error || size > kMostFileBytes) return;
+  if (error || size > kMaxFileBytes) return;
   std::ifstream stream(file);
   const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
   // Compared as JSON: a field of another type means another machine.

@@ -539,19 +539,19 @@ void Training::restore_counters(const std::map<std::string, std::string>& counte
     return UserError(fmt::format("the checkpoint's counter '{}' is missing or damaged", name),
                      UserError::Kind::failure);
   };
-  const auto number = [&]<typename Number>(const char* name, Number least, Number most) {
+  const auto number = [&]<typename Number>(const char* name, Number min, Number max) {
     const auto found = counters.find(name);
     if (found == counters.end()) throw refuse(name);
     Number value{};
     const char* const end = found->second.data() + found->second.size();
     const auto [stop, error] = std::from_chars(found->second.data(), end, value);
-    if (error != std::errc() || stop != end || !(value >= least && value <= most)) throw refuse(name);
+    if (error != std::errc() || stop != end || !(value >= min && value <= max)) throw refuse(name);
     return value;
   };
-  constexpr int64_t kMost = int64_t{1} << 62;
-  const auto steps = number("steps", int64_t{0}, kMost), skipped = number("steps_skipped", int64_t{0}, steps);
+  constexpr int64_t kMaxCount = int64_t{1} << 62;
+  const auto steps = number("steps", int64_t{0}, kMaxCount), skipped = number("steps_skipped", int64_t{0}, steps);
   const auto scale = number("loss_scale", 1e-30, 1e30);
-  const auto growth = number("loss_scale_growth", int64_t{0}, kMost);
+  const auto growth = number("loss_scale_growth", int64_t{0}, kMaxCount);
   impl_->steps = steps;
   impl_->skipped = skipped;
   impl_->scaler.restore(scale, growth);

@@ -82,15 +82,15 @@ std::vector<int64_t> FusedProgram::code() const {
 }
 
 FusedProgram fused_program(const std::vector<int64_t>& code, std::vector<double> constants) {
-  constexpr size_t kStepNumbers = 2 + kMostOperands;
+  constexpr size_t kStepNumbers = 2 + kMaxOperands;
   FusedProgram program;
-  if (code.size() < 2 || code[0] < 0 || code[0] > kMostFusedInputs || code[1] < 1 || code[1] > kMostFusedSteps)
+  if (code.size() < 2 || code[0] < 0 || code[0] > kMaxFusedInputs || code[1] < 1 || code[1] > kMaxFusedSteps)
     refuse("a program begins with its inputs and its steps, within their limits");
   program.inputs = static_cast<int32_t>(code[0]);
   program.constants = std::move(constants);
   const auto steps = static_cast<size_t>(code[1]);
-  if (program.constants.size() > kMostFusedSteps * kMostOperands || code.size() <= 2 + steps * kStepNumbers ||
-      code.size() > 2 + steps * kStepNumbers + kMostFusedOutputs)
+  if (program.constants.size() > kMaxFusedSteps * kMaxOperands || code.size() <= 2 + steps * kStepNumbers ||
+      code.size() > 2 + steps * kStepNumbers + kMaxFusedOutputs)
     refuse("a program ends with its outputs, one at least");
   for (size_t s = 0; s < steps; ++s) {
     const int64_t* const numbers = &code[2 + s * kStepNumbers];
@@ -101,7 +101,7 @@ FusedProgram fused_program(const std::vector<int64_t>& code, std::vector<double>
     if (numbers[1] != static_cast<int64_t>(DType::float32) && numbers[1] != static_cast<int64_t>(DType::bfloat16) &&
         numbers[1] != static_cast<int64_t>(DType::float16))
       refuse("a step's type is float32, bfloat16 or float16");
-    for (int i = 0; i < kMostOperands; ++i) {
+    for (int i = 0; i < kMaxOperands; ++i) {
       const int64_t value = numbers[2 + i];
       if (value < 0 || (i < operands_of(step.opcode) ? value >= program.values() : value != 0))
         refuse("an operand that is not there yet");

@@ -54,7 +54,7 @@ enum class Opcode : uint8_t {
   softplus_backward,  ///< (gradient, x, beta, threshold)
 };
 constexpr int kOpcodes = static_cast<int>(Opcode::softplus_backward) + 1;
-constexpr int kMostOperands = 4;
+constexpr int kMaxOperands = 4;
 
 std::string_view name_of(Opcode opcode);
 /// Returns the number of operands, constants included.
@@ -78,8 +78,8 @@ struct PointwiseOp {
 struct FusedProgram {
   struct Step {
     Opcode opcode = Opcode::cast;
-    DType dtype = DType::float32;                   ///< dtype that the result is rounded to
-    std::array<int32_t, kMostOperands> operands{};  ///< values; entries beyond operands_of(opcode) are 0
+    DType dtype = DType::float32;                  ///< dtype that the result is rounded to
+    std::array<int32_t, kMaxOperands> operands{};  ///< values; entries beyond operands_of(opcode) are 0
     bool operator==(const Step&) const = default;
   };
   int32_t inputs = 0;
@@ -107,10 +107,10 @@ inline bool is_fused(const Op& op) {
 }
 
 /// Limits of a fused op: a kernel keeps its values in registers, or in the cache for one block of elements.
-constexpr int32_t kMostFusedInputs = 12;
-constexpr int32_t kMostFusedOutputs = 6;
-constexpr int32_t kMostFusedSteps = 24;
-constexpr int32_t kMostFusedDimensions = 6;
+constexpr int32_t kMaxFusedInputs = 12;
+constexpr int32_t kMaxFusedOutputs = 6;
+constexpr int32_t kMaxFusedSteps = 24;
+constexpr int32_t kMaxFusedDimensions = 6;
 
 /// A description of the fusions that the device supports. It depends on libtorch; the planner does not.
 struct FusionRules {

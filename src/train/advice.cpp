@@ -19,7 +19,7 @@ namespace {
 // Factors on the budget, because estimates count the bytes at one peak only; placement and other peaks may need more or
 // less.
 constexpr double kLikely = 1.05, kPossible = 1.5;
-constexpr size_t kMostSteps = 3;  // steps of one change
+constexpr size_t kMaxChangeSteps = 3;  // steps of one change
 // Host memory costs time in every step: more than rounding does, less than smaller samples do.
 constexpr double kHostMemoryCost = 2.2;
 constexpr size_t kMaxUntried = 20;
@@ -282,7 +282,7 @@ class Finder {
         chosen.push_back(&steps[i]);
         add(false);
         if (!unpinned_choices_.overrides.empty()) add(true);
-        if (chosen.size() < kMostSteps) self(self, i + 1);
+        if (chosen.size() < kMaxChangeSteps) self(self, i + 1);
         chosen.pop_back();
       }
     };
@@ -296,10 +296,10 @@ class Finder {
         found_, [&](const Trial& each) { return (each.more.empty() || each.unpinned) && trial.includes(each); });
   }
 
-  void try_all(std::vector<Trial>& trials, double above, double most_bytes, size_t most) {
+  void try_all(std::vector<Trial>& trials, double above, double max_bytes, size_t max_found) {
     for (Trial& trial : trials) {
-      if (result_.found.size() >= most) return;
-      if (trial.tried || trial.estimate <= above || trial.estimate > most_bytes || known(trial)) continue;
+      if (result_.found.size() >= max_found) return;
+      if (trial.tried || trial.estimate <= above || trial.estimate > max_bytes || known(trial)) continue;
       attempt(trial);
     }
   }

@@ -12,8 +12,8 @@ namespace plimsoll {
 namespace {
 
 constexpr int kHalvings = 3;  // number of times that a number of the samples is halved
-constexpr int64_t kShortestSequence = 16;
-constexpr int64_t kLeastRank = 4;
+constexpr int64_t kMinSequenceLength = 16;
+constexpr int64_t kMinRank = 4;
 
 class Steps {
  public:
@@ -174,7 +174,7 @@ class Steps {
     const LoraConfig& lora = job_.fine_tuning.lora;
     if (lora.modules.empty()) return;
     double quality_cost = 1, share = 1;
-    for (int64_t rank = lora.rank / 2; rank >= kLeastRank; rank /= 2, quality_cost += 0.5) {
+    for (int64_t rank = lora.rank / 2; rank >= kMinRank; rank /= 2, quality_cost += 0.5) {
       share /= 2;
       add({fmt::format("lora.rank={}", rank)}, fmt::format("adapters of rank {} instead of {}", rank, lora.rank),
           quality_cost, [=](PeakMemoryModel& memory) {
@@ -198,7 +198,7 @@ class Steps {
       if (reducible.sample_power == 0) continue;
       ++family_;
       const int64_t now = reducible.value(job_);
-      const int64_t least = reducible.key == "data.sequence_length" ? kShortestSequence : 1;
+      const int64_t least = reducible.key == "data.sequence_length" ? kMinSequenceLength : 1;
       int64_t last = now;
       for (int halving = 1; halving <= kHalvings; ++halving) {
         const int64_t value = (now >> halving) / reducible.multiple * reducible.multiple;

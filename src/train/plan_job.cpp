@@ -380,8 +380,8 @@ class JobPlanner {
   PlannedJob choose(std::optional<int64_t> budget) {
     PlannedJob best = choose(formats_[0], budget);
     if (formats_.size() == 1) return best;
-    const int64_t first_least = best.plan.minimum_budget_bytes;
-    int64_t least = first_least;
+    const int64_t first_minimum = best.plan.minimum_budget_bytes;
+    int64_t least = first_minimum;
     for (size_t i = 1; i < formats_.size() && !best.plan.fits; ++i) {
       PlannedJob next = choose(formats_[i], budget);
       least = std::min(least, next.plan.minimum_budget_bytes);
@@ -396,7 +396,7 @@ class JobPlanner {
       why = "no formats fit; these need the least memory";
     else if (words != formats_[0].words)
       why = fmt::format("the most exact formats that fit; {} needs at least {}", formats_[0].words,
-                        format_bytes_up(first_least));
+                        format_bytes_up(first_minimum));
     best.plan.minimum_budget_bytes = least;
     best.settings.reasons.push_back({words, why});
     return best;

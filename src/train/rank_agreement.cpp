@@ -44,7 +44,7 @@ void RankAgreement::require_same_job(const Job& job) const {
   if (exchange_) job::require_same_keys(gather(job::shared_keys_text(job)));
 }
 
-void RankAgreement::least_budget(PlanTarget& target, bool stated) const {
+void RankAgreement::agree_on_min_budget(PlanTarget& target, bool stated) const {
   if (!exchange_) return;
   std::vector<Budget> budgets;
   for (const std::string& text :

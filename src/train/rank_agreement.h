@@ -30,7 +30,7 @@ class RankAgreement {
 
   /// Sets the target's budgets to the smallest of any rank. Says so in its reason if the job states a budget (`stated`)
   /// and the budgets differ.
-  void least_budget(PlanTarget& target, bool stated) const;
+  void agree_on_min_budget(PlanTarget& target, bool stated) const;
 
   /// Returns true if all ranks planned with the same choices and exchange the same tensors in the same order.
   bool same_choices(const PlannedJob& planned) const;

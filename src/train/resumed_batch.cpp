@@ -13,8 +13,8 @@ namespace plimsoll {
 void require_same_batch_meaning(const Job& asked, const ResolvedSettings& settings, int64_t steps, int64_t position,
                                 const std::function<int64_t(int64_t position)>& epoch_of,
                                 const std::string& checkpoint) {
-  // A file may have any number of steps; no job has more than kMostSteps.
-  if (asked.devices > 1 || !job::batch_size_is_micro_batch(asked) || steps < 1 || steps > job::kMostSteps) return;
+  // A file may have any number of steps; no job has more than kMaxSteps.
+  if (asked.devices > 1 || !job::batch_size_is_micro_batch(asked) || steps < 1 || steps > job::kMaxSteps) return;
   const AccumulationSchedule& accumulation = settings.accumulation;
   const int64_t micro = settings.micro_batch_size, parts = accumulation.at(0);
   if (accumulation.size() > 1 && micro % parts != 0)

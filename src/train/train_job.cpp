@@ -55,7 +55,7 @@ double seconds_now() {
 constexpr size_t kStepsNotTimed = 2;
 
 // A loss scale of 2^16 has fallen to 2^-14 by then, so the scale is not the cause.
-constexpr int64_t kMostSkippedInARow = 30;
+constexpr int64_t kMaxSkippedInARow = 30;
 
 constexpr const char* kBaselines = "baselines on the held-out part";
 
@@ -168,7 +168,7 @@ class Run {
         target.link = set_peer_link(target.cost, nullptr, {.ranks = agreement_.ranks(), .link = "ethernet-10"}, true);
       target.cost.exchanges_overlap = true;
     }
-    agreement_.least_budget(target, asked_.budget.device.has_value());
+    agreement_.agree_on_min_budget(target, asked_.budget.device.has_value());
     const auto stopped = [] {
       if (stop_requested) throw StoppedEarly();
     };
@@ -361,12 +361,12 @@ class Run {
 
   // Throws if gradients stay non-finite. Such a run only uses time, and would delete its good checkpoints by rotation.
   void require_progress() const {
-    if (skipped_in_a_row_ < kMostSkippedInARow) return;
+    if (skipped_in_a_row_ < kMaxSkippedInARow) return;
     throw UserError(
         fmt::format(
             "the last {} steps, up to {}, were skipped because a gradient was not finite: the run has diverged; "
             "lower optimizer.learning_rate, lengthen scheduler.warmup_steps, or set precision: bf16-mixed{}",
-            kMostSkippedInARow, training_->steps_done(),
+            kMaxSkippedInARow, training_->steps_done(),
             saved_step_ > 0 ? fmt::format("; the last checkpoint is of step {}", saved_step_) : ""),
         UserError::Kind::failure);
   }

@@ -36,13 +36,13 @@ void ConfigReader::refuse(const char* key, const std::string& what) const {
   refuse_whole(fmt::format("{} is {}; {}", key, at(key).is_null() ? "missing" : one_line(value), what));
 }
 
-int64_t ConfigReader::integer(const char* key, int64_t least, int64_t most, std::optional<int64_t> fallback) const {
+int64_t ConfigReader::integer(const char* key, int64_t min, int64_t max, std::optional<int64_t> fallback) const {
   if (!has(key) && fallback) return *fallback;
   const nlohmann::json& value = at(key);
-  const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(most)
-                                               : value.is_number_integer() && value.get<int64_t>() <= most;
-  if (!fits || value.get<int64_t>() < least)
-    refuse(key, fmt::format("it must be a whole number from {} to {}", least, most));
+  const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(max)
+                                               : value.is_number_integer() && value.get<int64_t>() <= max;
+  if (!fits || value.get<int64_t>() < min)
+    refuse(key, fmt::format("it must be a whole number from {} to {}", min, max));
   return value.get<int64_t>();
 }
 
@@ -94,12 +94,12 @@ std::vector<double> ConfigReader::numbers(const char* key, size_t count, std::ve
   return all;
 }
 
-std::vector<std::string> ConfigReader::words(const char* key, size_t most) const {
+std::vector<std::string> ConfigReader::words(const char* key, size_t max) const {
   if (!has(key)) return {};
   const nlohmann::json& value = at(key);
-  if (!value.is_array() || value.size() > most ||
+  if (!value.is_array() || value.size() > max ||
       !std::ranges::all_of(value, [](const nlohmann::json& each) { return each.is_string(); }))
-    refuse(key, fmt::format("it must be a list of at most {} words", most));
+    refuse(key, fmt::format("it must be a list of at most {} words", max));
   return value.get<std::vector<std::string>>();
 }
 

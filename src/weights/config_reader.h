@@ -22,8 +22,8 @@ class ConfigReader {
 
   bool has(const char* key) const;
   bool is_null(const char* key) const;  ///< the key is there and null; for keys whose default is not "none"
-  /// Returns an integer from `least` to `most`. Without a `fallback` the key must be there.
-  int64_t integer(const char* key, int64_t least, int64_t most, std::optional<int64_t> fallback = {}) const;
+  /// Returns an integer from `min` to `max`. Without a `fallback` the key must be there.
+  int64_t integer(const char* key, int64_t min, int64_t max, std::optional<int64_t> fallback = {}) const;
   /// Returns a finite number of at least 0 (`positive`: above 0).
   double number(const char* key, double fallback, bool positive = true) const;
   bool boolean(const char* key, bool fallback) const;
@@ -32,8 +32,8 @@ class ConfigReader {
   ConfigReader object(const char* key) const;
   /// Returns a list of `count` numbers, each finite or infinite. Infinity is written as {"__float__": "Infinity"}.
   std::vector<double> numbers(const char* key, size_t count, std::vector<double> fallback) const;
-  /// Returns a list of at most `most` words.
-  std::vector<std::string> words(const char* key, size_t most) const;
+  /// Returns a list of at most `max` words.
+  std::vector<std::string> words(const char* key, size_t max) const;
 
   [[noreturn]] void refuse(const char* key, const std::string& what) const;
   [[noreturn]] void refuse_whole(const std::string& what) const;

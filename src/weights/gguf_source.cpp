@@ -57,12 +57,12 @@ class GgufSource : public Source {
   GgufFile file_;
 };
 
-int64_t size_of(const GgufFile& file, const std::string& key, int64_t most, std::optional<int64_t> fallback = {}) {
+int64_t size_of(const GgufFile& file, const std::string& key, int64_t max, std::optional<int64_t> fallback = {}) {
   const std::optional<int64_t> found = file.integer(key);
   if (!found && fallback) return *fallback;
   if (!found) throw corrupt_file(file.path(), fmt::format("its metadata lack {}", key));
-  if (*found < 1 || *found > most)
-    throw corrupt_file(file.path(), fmt::format("{} is {}; it must be from 1 to {}", key, *found, most));
+  if (*found < 1 || *found > max)
+    throw corrupt_file(file.path(), fmt::format("{} is {}; it must be from 1 to {}", key, *found, max));
   return *found;
 }
 

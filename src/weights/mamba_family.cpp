@@ -14,7 +14,7 @@ namespace plimsoll::weights {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kMostState = 4096, kMostExpand = 16;  // the bounds of the job file
+constexpr int64_t kMaxState = 4096, kMaxExpand = 16;  // the bounds of the job file
 
 }  // namespace
 
@@ -29,19 +29,19 @@ MambaConfig mamba_config_of(const Json& json, const std::string& name) {
   config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary, 32768);
   config.hidden_size = read.integer("hidden_size", 1, model::kMaxWidth, 4096);
   config.num_layers = read.integer("num_hidden_layers", 1, model::kMaxLayers, 64);
-  config.state_size = read.integer("state_size", 1, kMostState, 128);
-  config.expand = read.integer("expand", 1, kMostExpand, 2);
+  config.state_size = read.integer("state_size", 1, kMaxState, 128);
+  config.expand = read.integer("expand", 1, kMaxExpand, 2);
   config.head_dim = read.integer("head_dim", 1, model::kMaxWidth, 64);
   config.num_groups = read.integer("n_groups", 1, model::kMaxHeads, 8);
-  config.conv_width = read.integer("conv_kernel", 1, model::kMostConvTaps, 4);
+  config.conv_width = read.integer("conv_kernel", 1, model::kMaxConvTaps, 4);
   config.conv_bias = read.boolean("use_conv_bias", true);
   config.projection_bias = read.boolean("use_bias", false);
   config.chunk_size = read.integer("chunk_size", 1, model::kMaxSequence, 256);
   config.tie_embeddings = read.boolean("tie_word_embeddings", false);
   config.norm_eps = read.number("layer_norm_epsilon", 1e-5);
-  const std::vector<double> limit = read.numbers("time_step_limit", 2, {config.least_step, config.most_step});
-  config.least_step = limit[0];
-  config.most_step = limit[1];
+  const std::vector<double> limit = read.numbers("time_step_limit", 2, {config.min_step, config.max_step});
+  config.min_step = limit[0];
+  config.max_step = limit[1];
   read.word("hidden_act", {"silu", "swish"}, "silu");
   if (!read.boolean("rms_norm", true)) read.refuse("rms_norm", "the mixer's result is always normed here");
   const int64_t heads = read.integer("num_heads", 1, model::kMaxWidth, 128);
@@ -75,7 +75,7 @@ Json mamba_config_json_of(const MambaConfig& config, const std::string& dtype) {
           {"use_conv_bias", config.conv_bias},
           {"use_bias", config.projection_bias},
           {"chunk_size", config.chunk_size},
-          {"time_step_limit", Json::array({number(config.least_step), number(config.most_step)})},
+          {"time_step_limit", Json::array({number(config.min_step), number(config.max_step)})},
           {"tie_word_embeddings", config.tie_embeddings},
           {"layer_norm_epsilon", config.norm_eps},
           {"hidden_act", "silu"},

@@ -44,8 +44,8 @@ void for_each_mamba_field(Visit&& visit) {
   PLIMSOLL_FIELD("conv_width", conv_width);
   PLIMSOLL_FIELD("conv_bias", conv_bias);
   PLIMSOLL_FIELD("projection_bias", projection_bias);
-  PLIMSOLL_FIELD("time_step_limit", least_step);
-  PLIMSOLL_FIELD("time_step_limit", most_step);
+  PLIMSOLL_FIELD("time_step_limit", min_step);
+  PLIMSOLL_FIELD("time_step_limit", max_step);
   PLIMSOLL_FIELD("tie_embeddings", tie_embeddings);
   PLIMSOLL_FIELD("norm_eps", norm_eps);
 #undef PLIMSOLL_FIELD

@@ -18,8 +18,8 @@
 namespace plimsoll::weights {
 namespace {
 
-constexpr int64_t kLargestIndex = 64 * MiB;
-constexpr size_t kMostShards = 4096;
+constexpr int64_t kMaxIndexBytes = 64 * MiB;
+constexpr size_t kMaxShards = 4096;
 constexpr const char *kSingle = "model.safetensors", *kIndex = "model.safetensors.index.json";
 
 class SafetensorsSource : public Source {
@@ -31,7 +31,7 @@ class SafetensorsSource : public Source {
 
   /// Opens the shards that an index lists.
   SafetensorsSource(const std::filesystem::path& folder, const std::filesystem::path& index) {
-    const nlohmann::json json = read_json_file(index, kLargestIndex);
+    const nlohmann::json json = read_json_file(index, kMaxIndexBytes);
     const auto map = json.find("weight_map");
     if (map == json.end() || !map->is_object())
       refuse(index, "has no weight_map, an object of tensors and their files");
@@ -40,8 +40,8 @@ class SafetensorsSource : public Source {
       if (!file.is_string()) refuse(index, fmt::format("does not name a file for {}", in_quotes(name)));
       files[file.get<std::string>()].insert(name);
     }
-    if (files.size() > kMostShards)
-      refuse(index, fmt::format("names {} files; at most {} are allowed", files.size(), kMostShards));
+    if (files.size() > kMaxShards)
+      refuse(index, fmt::format("names {} files; at most {} are allowed", files.size(), kMaxShards));
     // All names are checked before the first file is opened.
     for (const auto& [file, names] : files) require_plain_name(index, file);
     for (const auto& [file, names] : files) {

@@ -17,7 +17,7 @@ namespace plimsoll::weights {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kMostPixels = int64_t{1} << 12, kMostDepth = 1024, kWidest = int64_t{1} << 16;
+constexpr int64_t kMaxPixels = int64_t{1} << 12, kMaxDepth = 1024, kMaxWidthInFile = int64_t{1} << 16;
 constexpr int64_t kChannels = 3;
 
 using Colours = std::array<double, 3>;
@@ -36,10 +36,10 @@ VisionArchitecture read_encoder(const ConfigReader& read, const std::string& fam
   VisionArchitecture found;
   found.family = family;
   VisionConfig& config = found.config;
-  found.image_size = read.integer("image_size", 1, kMostPixels, 224);
-  config.patch = read.integer("patch_size", 1, kMostPixels, clip ? 32 : 16);
-  config.width = read.integer("hidden_size", 1, kWidest, 768);
-  config.depth = read.integer("num_hidden_layers", 1, kMostDepth, 12);
+  found.image_size = read.integer("image_size", 1, kMaxPixels, 224);
+  config.patch = read.integer("patch_size", 1, kMaxPixels, clip ? 32 : 16);
+  config.width = read.integer("hidden_size", 1, kMaxWidthInFile, 768);
+  config.depth = read.integer("num_hidden_layers", 1, kMaxDepth, 12);
   config.num_heads = read.integer("num_attention_heads", 1, model::kMaxHeads, 12);
   config.intermediate_size = read.integer("intermediate_size", 1, model::kMaxFeedForward, 3072);
   config.norm = "layernorm";

@@ -31,7 +31,7 @@ namespace plimsoll::cli_testing {
 using Arguments = std::vector<std::string>;
 using nlohmann::json;
 
-constexpr unsigned kLongestRun = 120;  ///< seconds; a program that hangs is ended by SIGALRM
+constexpr unsigned kMaxRunSeconds = 120;  ///< seconds; a program that hangs is ended by SIGALRM
 
 struct Outcome {
   int exit_code = -1;  ///< -1: ended by a signal
@@ -73,7 +73,7 @@ class CliTest : public ::testing::Test {
     argv.push_back(nullptr);
     const bool ready = ::chdir(folder_.c_str()) == 0 && open_as(out.c_str(), STDOUT_FILENO) &&
                        open_as("err.txt", STDERR_FILENO) && ::close(STDIN_FILENO) == 0;
-    ::alarm(kLongestRun);  // kept over exec
+    ::alarm(kMaxRunSeconds);  // kept over exec
     // A shell has programs in its background ignore Ctrl-C, and programs inherit that.
     for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
     if (ready && in_child) in_child();

@@ -92,7 +92,7 @@ class Screens : public CliTest {
       for (std::string& word : words) argv.push_back(word.data());
       argv.push_back(nullptr);
       ::setenv("TERM", "xterm-256color", 1);
-      ::alarm(kLongestRun);
+      ::alarm(kMaxRunSeconds);
       if (::chdir(folder().c_str()) == 0) ::execv(argv[0], argv.data());
       ::_exit(127);
     }

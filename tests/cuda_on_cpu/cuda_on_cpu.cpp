@@ -16,9 +16,9 @@ namespace plimsoll::cuda_on_cpu {
 namespace {
 
 constexpr size_t kStackBytes = 64 << 10;
-constexpr size_t kMostThreads = 1024;
-constexpr size_t kMostShared = 99 << 10;  // bytes that one block may have on sm_86 and sm_89, the smallest limit from
-                                          // sm_80 on
+constexpr size_t kMaxThreads = 1024;
+constexpr size_t kMaxShared = 99 << 10;  // bytes that one block may have on sm_86 and sm_89, the smallest limit from
+                                         // sm_80 on
 constexpr int kWarp = 32;
 
 enum class State : uint8_t { ready, at_block, at_warp, done };
@@ -55,13 +55,13 @@ class Machine {
   void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread) {
     const size_t threads = size_t{block.x} * block.y * block.z, blocks = size_t{grid.x} * grid.y * grid.z;
     if (current_ != nullptr) throw EmulationError("a kernel was launched from a kernel");
-    if (threads == 0 || threads > kMostThreads || block.z > 64)
+    if (threads == 0 || threads > kMaxThreads || block.z > 64)
       throw EmulationError("a block of " + std::to_string(threads) + " threads; 1 to 1024 can be had");
     if (blocks == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
       throw EmulationError("a grid of " + std::to_string(blocks) + " blocks");
-    if (shared_bytes > kMostShared)
+    if (shared_bytes > kMaxShared)
       throw EmulationError(std::to_string(shared_bytes) + " bytes of shared memory; a block may have " +
-                           std::to_string(kMostShared));
+                           std::to_string(kMaxShared));
     gridDim = grid;
     blockDim = block;
     thread_ = &thread;

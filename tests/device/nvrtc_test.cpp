@@ -22,7 +22,7 @@ class NvrtcTest : public ::testing::Test {
 std::vector<FusedProgram> programs(DType dtype) {
   std::vector<FusedProgram> programs;
   for (int o = 0; o < kOpcodes; ++o) {
-    if (programs.empty() || static_cast<int32_t>(programs.back().steps.size()) == kMostFusedSteps) {
+    if (programs.empty() || static_cast<int32_t>(programs.back().steps.size()) == kMaxFusedSteps) {
       programs.emplace_back();
       programs.back().inputs = 3;
       programs.back().constants = {0.5, 20.0};

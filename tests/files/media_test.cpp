@@ -159,7 +159,7 @@ TEST(Media, FollowsNoReferences) {
 TEST(Media, BoundsWhatIsAskedFor) {
   TempFolder folder;
   const auto file = put_file(folder / "grey.y4m", grey_video({1, 2, 3}, 64, 48, 10));
-  EXPECT_THAT(user_error_of([&] { read_frames(file, {0}, kLargestPictureSide + 1, 8); }), HasSubstr("at most"));
+  EXPECT_THAT(user_error_of([&] { read_frames(file, {0}, kMaxPictureSide + 1, 8); }), HasSubstr("at most"));
   EXPECT_THAT(user_error_of([&] { read_frames(file, {0}, 8, 0); }), HasSubstr("at most"));
   EXPECT_THAT(user_error_of([&] { read_frames(file, std::vector<double>(60000), 8192, 8192); }), HasSubstr("at most"));
   EXPECT_TRUE(read_frames(file, {}, 8, 8).empty());

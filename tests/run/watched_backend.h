@@ -38,11 +38,11 @@ class WatchedBackend final : public Backend {
   std::string name() const override { return watched_.name(); }
   c10::Device device() const override { return watched_.device(); }
   c10::DispatchKeySet keys() const override { return watched_.keys(); }
-  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t most) override {
-    return watched_.allocate_arena(bytes, most);
+  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t max_bytes) override {
+    return watched_.allocate_arena(bytes, max_bytes);
   }
-  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t most) override {
-    return watched_.allocate_host_arena(bytes, most);
+  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t max_bytes) override {
+    return watched_.allocate_host_arena(bytes, max_bytes);
   }
   Place place(Arena& arena, int64_t offset, int64_t bytes) const override {
     return watched_.place(arena, offset, bytes);

@@ -47,7 +47,7 @@ TEST(RankAgreement, OneRankAgreesWithItself) {
   EXPECT_EQ(alone.rank(), 0);
   EXPECT_TRUE(alone.leads());
   PlanTarget target = budget_target(GiB, 5, 6);
-  alone.least_budget(target, true);
+  alone.agree_on_min_budget(target, true);
   EXPECT_EQ(target.budget, budget_target(GiB, 5, 6).budget);
   EXPECT_EQ(target.budget_reason, "of this device");
   EXPECT_TRUE(alone.same_choices({}));
@@ -109,7 +109,7 @@ TEST(RankAgreement, TheLeastBudgetOfEachMemoryCounts) {
     const auto targets = on_ranks<PlanTarget>(3, [&](const RankAgreement& agreement, int64_t rank) {
       const int64_t device[] = {3 * GiB, 2 * GiB, 4 * GiB}, host[] = {70, 80, 60}, disk[] = {5, 6, 7};
       PlanTarget target = budget_target(device[rank], host[rank], disk[rank]);
-      agreement.least_budget(target, stated);
+      agreement.agree_on_min_budget(target, stated);
       return target;
     });
     for (const PlanTarget& target : targets) {
@@ -125,7 +125,7 @@ TEST(RankAgreement, TheLeastBudgetOfEachMemoryCounts) {
 TEST(RankAgreement, BudgetsThatAreAlikeAndNoLimitStay) {
   for (const PlanTarget& target : on_ranks<PlanTarget>(2, [](const RankAgreement&agreement, int64_t) {
          PlanTarget own = budget_target(GiB, 0, 0);
-         agreement.least_budget(own, true);
+         agreement.agree_on_min_budget(own, true);
          return own;
        })) {
     EXPECT_EQ(target.budget.device, GiB);
@@ -133,7 +133,7 @@ TEST(RankAgreement, BudgetsThatAreAlikeAndNoLimitStay) {
   }
   for (const PlanTarget& target : on_ranks<PlanTarget>(2, [](const RankAgreement&agreement, int64_t) {
          PlanTarget own = budget_target(std::nullopt, 9, 9);
-         agreement.least_budget(own, false);
+         agreement.agree_on_min_budget(own, false);
          return own;
        }))
     EXPECT_EQ(target.budget.device, std::nullopt);

@@ -81,8 +81,8 @@ TEST(MambaWeights, EverySettingCounts) {
     return relative_error(logits_of(model, expected.tokens), expected.logits);
   };
   EXPECT_LE(changed([](MambaConfig& c) { c.chunk_size = 128; }), 1e-5);
-  EXPECT_GT(changed([](MambaConfig& c) { c.least_step = 0; }), 2e-5);
-  EXPECT_GT(changed([](MambaConfig& c) { c.most_step = 0.5; }), 2e-5);
+  EXPECT_GT(changed([](MambaConfig& c) { c.min_step = 0; }), 2e-5);
+  EXPECT_GT(changed([](MambaConfig& c) { c.max_step = 0.5; }), 2e-5);
   EXPECT_GT(changed([](MambaConfig& c) { c.norm_eps = 1e-2; }), 2e-5);
   EXPECT_GT(changed([](MambaConfig& c) { c.conv_bias = false; }), 2e-5);
   EXPECT_GT(changed([](MambaConfig& c) { c.projection_bias = false; }), 2e-5);
@@ -193,8 +193,8 @@ TEST(MambaLm, LearnsAndDoesNotDependOnTheBudget) {
   Job job = tiny_job(folder);
   job.model.type = "mamba";
   job.model.mamba = {.hidden_size = 16, .num_layers = 2, .state_size = 8, .head_dim = 8, .num_groups = 2};
-  job.model.mamba.least_step = 0.001;
-  job.model.mamba.most_step = 0.1;
+  job.model.mamba.min_step = 0.001;
+  job.model.mamba.max_step = 0.1;
   job.optimizer.learning_rate = 1e-2;
   job.max_steps = 20;
   job.seed = test_seed();

@@ -34,7 +34,7 @@ constexpr const char* kMonitorExamples =
     "/run/user/UID/plimsoll. $PLIMSOLL_RUNTIME_DIR, an absolute path, replaces all\n"
     "of them.\n";
 
-constexpr double kLeastInterval = 0.1, kMostInterval = 3600;
+constexpr double kMinInterval = 0.1, kMaxInterval = 3600;
 
 struct MonitorArguments {
   double interval = 1;
@@ -177,7 +177,7 @@ void add_monitor(CLI::App& app, Action& action) {
       app.add_subcommand("monitor", "watch runs: memory by role against the budget, throughput, devices");
   const auto arguments = std::make_shared<MonitorArguments>();
   command->add_option("--interval", arguments->interval, "seconds between two updates")
-      ->check(between(kLeastInterval, kMostInterval))
+      ->check(between(kMinInterval, kMaxInterval))
       ->capture_default_str();
   command->add_flag("--once", arguments->once, "print one screen and end");
   arguments->output.add_option_to(*command);

@@ -16,8 +16,9 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr size_t kWidestBar = 30, kNarrowestBar = 8;  ///< cells between the brackets
-constexpr double kLongestSilence = 10;  ///< seconds: a run publishes its status every half second, and after each step
+constexpr size_t kMaxBarWidth = 30, kMinBarWidth = 8;  ///< cells between the brackets
+constexpr double kMaxSilenceSeconds =
+    10;  ///< seconds: a run publishes its status every half second, and after each step
 
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -90,7 +91,7 @@ int64_t whole_of(const RunStatus& status) {
 // Returns the seconds since a run's last status, if it is overdue.
 std::optional<double> silence_of(const RunStatus& status) {
   const double silent = seconds_since_1970() - status.updated;
-  if (silent > kLongestSilence + 2 * status.step_seconds) return silent;
+  if (silent > kMaxSilenceSeconds + 2 * status.step_seconds) return silent;
   return std::nullopt;
 }
 
@@ -163,11 +164,11 @@ std::string text_of(const std::vector<Panel>& panels, const Screen& screen, bool
     }
   constexpr size_t beside = 5;  // gap after names, brackets, a space
   const size_t room = screen.columns > names + amounts + beside ? screen.columns - names - amounts - beside : 0;
-  const size_t cells = std::clamp(room, kNarrowestBar, kWidestBar);
+  const size_t cells = std::clamp(room, kMinBarWidth, kMaxBarWidth);
   std::string text;
   for (const Panel& panel : panels) {
     if (!text.empty()) text += "\n";
-    Table table({{""}, {.fit = Fit::fold, .least = 20}}, shorten_middle(panel.title, screen.columns));
+    Table table({{""}, {.fit = Fit::fold, .min_width = 20}}, shorten_middle(panel.title, screen.columns));
     for (const Fact& fact : panel.facts)
       table.add_row({fact.name + std::string(names - display_width(fact.name), ' '),
                      fact.has_bar ? bar(fact.part, fact.whole, cells) + " " + fact.text : fact.text});

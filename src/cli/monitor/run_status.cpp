@@ -20,10 +20,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLongestStatus = 1 << 20;
-constexpr size_t kMostRuns = 1000;
-constexpr size_t kMostRoles = 32;
-constexpr size_t kMostRanks = 1024;
+constexpr size_t kMaxStatusLength = 1 << 20;
+constexpr size_t kMaxRuns = 1000;
+constexpr size_t kMaxRoles = 32;
+constexpr size_t kMaxRanks = 1024;
 
 double finite(double value) {
   return std::isfinite(value) ? value : 0;
@@ -34,7 +34,7 @@ std::string text_of(const RunStatus& status) {
   for (const RoleBytes& each : status.roles) roles.push_back({{"role", each.role}, {"planned", each.planned}});
   Json ranks = Json::array();
   for (const RankStatus& each : status.ranks) {
-    if (ranks.size() == kMostRanks) break;
+    if (ranks.size() == kMaxRanks) break;
     ranks.push_back({{"host", each.host},
                      {"pid", each.pid},
                      {"planned_bytes", each.planned_bytes},
@@ -76,10 +76,10 @@ void read_field(const Json& json, const char* name, Value& value) {
 // Reads a status. Other programs of the same user can write into the folder, so nothing in the file is trusted.
 std::optional<RunStatus> status_in(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  std::string text(kLongestStatus + 1, '\0');
+  std::string text(kMaxStatusLength + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(stream.gcount()));
-  if (text.empty() || text.size() > kLongestStatus) return std::nullopt;
+  if (text.empty() || text.size() > kMaxStatusLength) return std::nullopt;
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   try {
@@ -106,12 +106,12 @@ std::optional<RunStatus> status_in(const std::filesystem::path& file) {
     read_field(json, "updated", status.updated);
     if (const auto roles = json.find("roles"); roles != json.end())
       for (const Json& role : *roles) {
-        if (status.roles.size() == kMostRoles) break;
+        if (status.roles.size() == kMaxRoles) break;
         status.roles.push_back({role.at("role"), role.at("planned")});
       }
     if (const auto ranks = json.find("ranks"); ranks != json.end())
       for (const Json& rank : *ranks) {
-        if (status.ranks.size() == kMostRanks) break;
+        if (status.ranks.size() == kMaxRanks) break;
         RankStatus& of = status.ranks.emplace_back();
         read_field(rank, "host", of.host);
         read_field(rank, "pid", of.pid);
@@ -153,7 +153,7 @@ std::vector<RunStatus> live_runs_in(const std::filesystem::path& folder) {
   std::vector<RunStatus> runs;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (runs.size() == kMostRuns) break;
+    if (runs.size() == kMaxRuns) break;
     const std::filesystem::path& file = entry.path();
     if (file.extension() != ".json" || !entry.is_regular_file(error)) continue;
     const auto status = status_in(file);

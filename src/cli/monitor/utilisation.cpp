@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr unsigned kMostGpus = 64;
+constexpr unsigned kMaxGpus = 64;
 constexpr int64_t kKiB = 1024;
 
 // Declares the required parts of nvml.h; its interface is stable by contract.
@@ -36,7 +36,7 @@ void add_nvidia(std::vector<GpuUse>& gpus) {
   static const bool ready = init() == 0;
   unsigned count = 0;
   if (!ready || count_of(&count) != 0) return;
-  for (unsigned i = 0; i < count && i < kMostGpus; ++i) {
+  for (unsigned i = 0; i < count && i < kMaxGpus; ++i) {
     NvmlDevice device = nullptr;
     NvmlMemory memory{};
     std::array<char, 96> name{};
@@ -69,7 +69,7 @@ void add_amd(std::vector<GpuUse>& gpus) {
   uint32_t count = 0;
   if (!ready || count_of(&count) != 0) return;
   constexpr int kVideoMemory = 0;  // RSMI_MEM_TYPE_VRAM
-  for (uint32_t i = 0; i < count && i < kMostGpus; ++i) {
+  for (uint32_t i = 0; i < count && i < kMaxGpus; ++i) {
     uint64_t total = 0, used = 0;
     std::array<char, 128> name{};
     if (total_of(i, kVideoMemory, &total) != 0 || used_of(i, kVideoMemory, &used) != 0) continue;

@@ -15,7 +15,7 @@ namespace plimsoll::cli {
 
 DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names,
                            const std::function<PlanTarget(const std::string&)>& target_for, const Screen& screen) {
-  Table table({{.name = "device", .fit = Fit::end, .least = 16},
+  Table table({{.name = "device", .fit = Fit::end, .min_width = 16},
                {"memory", Align::right},
                {"fits"},
                {"peak", Align::right},

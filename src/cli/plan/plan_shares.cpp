@@ -57,7 +57,7 @@ void add_shares(Json& json, const PlannedJob& planned) {
 }
 
 std::string modules_table(const Plan& plan, const Screen& screen) {
-  Table table({{.name = "module", .fit = Fit::middle, .least = 12},
+  Table table({{.name = "module", .fit = Fit::middle, .min_width = 12},
                {"parameters", Align::right},
                {"gradients", Align::right},
                {"state", Align::right},

@@ -100,20 +100,20 @@ bool offloads_any(const Plan& plan) {
 
 // Returns "embed.weight, layers.0.mlp.up.weight, … (64 in all)".
 std::string parameters_offloaded(const Plan& plan) {
-  constexpr int kMost = 4;
+  constexpr int kMaxLabels = 4;
   std::string text;
   int count = 0;
   for (const Buffer& buffer : plan.trace.buffers) {
     if (buffer.on_device() || buffer.role != Role::parameter || !buffer.persistent) continue;
-    if (++count <= kMost) text += (count > 1 ? ", " : "") + buffer.label;
+    if (++count <= kMaxLabels) text += (count > 1 ? ", " : "") + buffer.label;
   }
-  return count > kMost ? fmt::format("{}, … ({} in all)", text, count) : text;
+  return count > kMaxLabels ? fmt::format("{}, … ({} in all)", text, count) : text;
 }
 
 std::string step_table(const Job& job, const PlannedJob& planned, const Screen& screen) {
   const ResolvedSettings& settings = planned.settings;
   const int64_t accumulation = first_accumulation(settings);
-  Table table({{""}, {.fit = Fit::fold, .least = 20}}, "The step");
+  Table table({{""}, {.fit = Fit::fold, .min_width = 20}}, "The step");
   table.add_row({job.fine_tuning.any() ? "trainable parameters" : "parameters",
                  short_count(static_cast<double>(planned.settings.parameters))});
   table.add_row({"precision", std::string(name_of(planned.settings.precision))});
@@ -150,7 +150,7 @@ std::string frontier_table(const std::vector<FrontierPoint>& frontier, const Scr
   Table table({{"budget", Align::right},
                {"peak", Align::right},
                {"step", Align::right},
-               {.name = "choices", .fit = Fit::fold, .least = 20}},
+               {.name = "choices", .fit = Fit::fold, .min_width = 20}},
               "Memory against predicted step time");
   for (const FrontierPoint& point : frontier)
     table.add_row({format_bytes_up(point.budget_bytes), format_bytes(point.peak_bytes),

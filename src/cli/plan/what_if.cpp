@@ -51,7 +51,7 @@ WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>
 }
 
 std::string what_if_table(const Job& job, const WhatIf& found, const Screen& screen) {
-  Table table({{.name = "change", .fit = Fit::middle, .least = 20},
+  Table table({{.name = "change", .fit = Fit::middle, .min_width = 20},
                {.drop = 2},
                {"fits"},
                {.name = "parameters", .align = Align::right, .drop = 1},

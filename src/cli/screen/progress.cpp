@@ -17,8 +17,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kWidestBar = 30, kNarrowestBar = 8;  ///< cells between the brackets
-constexpr int64_t kPartGap = 2;                        ///< spaces between the parts of the line
+constexpr int64_t kMaxBarWidth = 30, kMinBarWidth = 8;  ///< cells between the brackets
+constexpr int64_t kPartGap = 2;                         ///< spaces between the parts of the line
 
 std::string join(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, std::string(kPartGap, ' ')));
@@ -47,8 +47,8 @@ ProgressOptions progress_on_standard_error() {
 }
 
 std::string format_duration(double seconds) {
-  constexpr double kLongest = 1e12;  // also for NaN, and for the prediction of a slow first step
-  if (!(seconds < kLongest)) return "very long";
+  constexpr double kMaxSeconds = 1e12;  // also for NaN, and for the prediction of a slow first step
+  if (!(seconds < kMaxSeconds)) return "very long";
   auto whole = static_cast<int64_t>(std::llround(std::max(seconds, 0.0)));
   int64_t minutes = whole / 60, hours = minutes / 60, days = hours / 24;
   if (days > 0) return fmt::format("{} d {:02}:{:02}:{:02}", days, hours % 24, minutes % 60, whole % 60);
@@ -114,8 +114,8 @@ std::string Progress::terminal_line() const {
     if (room >= 0 || fields.empty()) break;
     fields.pop_back();
   }
-  const int64_t cells = std::min(room - kPartGap - 2, kWidestBar);
-  if (total_ > 0 && cells >= kNarrowestBar) {
+  const int64_t cells = std::min(room - kPartGap - 2, kMaxBarWidth);
+  if (total_ > 0 && cells >= kMinBarWidth) {
     double done = std::clamp(static_cast<double>(step_) / static_cast<double>(total_), 0.0, 1.0);
     rest.insert(rest.begin(), bar(done, cells));
   }

@@ -55,10 +55,10 @@ std::vector<size_t> Table::natural_widths() const {
   return widths;
 }
 
-size_t Table::least_width(size_t column, size_t natural) const {
+size_t Table::min_width_of(size_t column, size_t natural) const {
   const Column& of = columns_[column];
   if (of.fit == Fit::whole || of.fit == Fit::below) return natural;
-  return std::min(natural, std::max({of.least, display_width(of.name), size_t{1}}));
+  return std::min(natural, std::max({of.min_width, display_width(of.name), size_t{1}}));
 }
 
 Table::Layout Table::layout(size_t columns) const {
@@ -70,7 +70,7 @@ Table::Layout Table::layout(size_t columns) const {
 
   const auto least_of_all = [&] {
     Layout least = layout;
-    for (size_t i = 0; i < columns_.size(); ++i) least.widths[i] = least_width(i, layout.widths[i]);
+    for (size_t i = 0; i < columns_.size(); ++i) least.widths[i] = min_width_of(i, layout.widths[i]);
     return least.total();
   };
   while (least_of_all() > columns) {
@@ -85,7 +85,7 @@ Table::Layout Table::layout(size_t columns) const {
   while (layout.total() > columns) {
     size_t widest = columns_.size();
     for (size_t i = 0; i < columns_.size(); ++i)
-      if (layout.widths[i] > least_width(i, layout.widths[i]) &&
+      if (layout.widths[i] > min_width_of(i, layout.widths[i]) &&
           (widest == columns_.size() || layout.widths[i] > layout.widths[widest]))
         widest = i;
     if (widest == columns_.size()) break;

@@ -33,8 +33,8 @@ struct Column {
   std::string name;  ///< cell of the header; if no column has a name, the table has no header
   Align align = Align::left;
   Fit fit = Fit::whole;
-  size_t least = 0;  ///< minimum width in columns when it gets narrower; its name always stays whole
-  int drop = 0;      ///< 0: always shown; of the others the largest is dropped first, if nothing else suffices
+  size_t min_width = 0;  ///< minimum width in columns when it gets narrower; its name always stays whole
+  int drop = 0;          ///< 0: always shown; of the others the largest is dropped first, if nothing else suffices
 };
 
 class Table {
@@ -65,7 +65,7 @@ class Table {
   };
   Layout layout(size_t columns) const;
   std::vector<size_t> natural_widths() const;
-  size_t least_width(size_t column, size_t natural) const;
+  size_t min_width_of(size_t column, size_t natural) const;
   std::string format_row(const Row& row, const Layout& layout, size_t columns) const;
   std::vector<std::string> lines_of(const std::string& cell, size_t column, size_t width) const;
 

@@ -19,14 +19,14 @@ std::string share_of(double seconds, double all) {
   return all > 0 ? fmt::format("{:.1f} %", 100 * seconds / all) : "-";
 }
 
-constexpr size_t kMostShown = 20, kFewestShown = 5;
-constexpr size_t kMostOfOperands = 96;  ///< an attention's operands fill several lines; the JSON has all of them
+constexpr size_t kMaxShown = 20, kMinShown = 5;
+constexpr size_t kMaxOperandsWidth = 96;  ///< an attention's operands fill several lines; the JSON has all of them
 
 // Returns the default number of rows: as many as a terminal shows at a time, in addition to `others` lines and its
 // prompt.
 size_t shown_on(const Screen& screen, size_t others) {
-  if (screen.lines < others + 1 + kFewestShown) return kFewestShown;
-  return std::min(kMostShown, screen.lines - others - 1);
+  if (screen.lines < others + 1 + kMinShown) return kMinShown;
+  return std::min(kMaxShown, screen.lines - others - 1);
 }
 
 bool on_this_machine(const CostModel& cost) {
@@ -72,15 +72,15 @@ Json hot_json(const HotOps& hot, const CostModel& cost) {
 std::string hot_text(const HotOps& hot, const CostModel& cost, const std::string& whole, int64_t count,
                      const Screen& screen) {
   const bool scrolls = screen.lines != kAnyWidth;  // each line under a row hides another row
-  Table table({{.name = "operator", .fit = Fit::middle, .least = 24},
+  Table table({{.name = "operator", .fit = Fit::middle, .min_width = 24},
                {"runs", Align::right},
                {"time", Align::right},
                {"share", Align::right},
                {.name = "floor", .align = Align::right, .drop = 2},
                {"ratio", Align::right},
                {.drop = 1},
-               {.name = "module", .fit = Fit::middle, .least = 18},
-               {.name = "operands", .fit = scrolls ? Fit::end : Fit::below, .least = 24, .drop = 3}},
+               {.name = "module", .fit = Fit::middle, .min_width = 18},
+               {.name = "operands", .fit = scrolls ? Fit::end : Fit::below, .min_width = 24, .drop = 3}},
               fmt::format("Ops of {} by time", whole));
   const std::string notes = fold(notes_of(hot, cost), screen.columns);
   const size_t others = 9 + static_cast<size_t>(std::ranges::count(notes, '\n'));  // titles, rules, the sum, the rest
@@ -90,7 +90,7 @@ std::string hot_text(const HotOps& hot, const CostModel& cost, const std::string
     const HotOp& op = hot.ops[i];
     table.add_row({op.name, std::to_string(op.runs), short_seconds(op.seconds), share_of(op.seconds, hot.seconds),
                    short_seconds(op.floor_seconds), ratio_of(op.seconds, op.floor_seconds), op.timed ? "" : "predicted",
-                   op.modules, shorten_end(op.operands, kMostOfOperands)});
+                   op.modules, shorten_end(op.operands, kMaxOperandsWidth)});
   }
   table.add_rule();
   int64_t runs = 0;

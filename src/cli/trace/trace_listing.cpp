@@ -143,7 +143,7 @@ class Listing {
   void buffers() {
     std::vector<Column> columns = {{"buffer"}, {"bytes", Align::right}, {"role"}, {"lives", Align::right}};
     if (!offsets_.empty()) columns.push_back({"offset", Align::right});
-    columns.push_back({.name = "label", .fit = Fit::middle, .least = 16});
+    columns.push_back({.name = "label", .fit = Fit::middle, .min_width = 16});
     Table table(columns, "Buffers");
     int64_t count = 0;
     for (size_t b = 0; b < trace_.buffers.size(); ++b) {
@@ -179,7 +179,7 @@ class Listing {
     std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) {
       return std::pair(a.second.flops, a.second.moved) > std::pair(b.second.flops, b.second.moved);
     });
-    Table table({{.name = "operator", .fit = Fit::middle, .least = 20},
+    Table table({{.name = "operator", .fit = Fit::middle, .min_width = 20},
                  {"calls", Align::right},
                  {"flops", Align::right},
                  {"moved", Align::right}},

@@ -16,9 +16,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kLongestLine = 64 * 1024;
-constexpr size_t kMostLines = 10'000'000;
-constexpr double kMostClips = 10'000'000;
+constexpr size_t kMaxLineLength = 64 * 1024;
+constexpr size_t kMaxLines = 10'000'000;
+constexpr double kMaxClips = 10'000'000;
 
 std::vector<std::string> fields_of(const std::string& line) {
   std::vector<std::string> fields(1);
@@ -75,8 +75,8 @@ std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list) {
   size_t number = 0;
   while (std::getline(stream, line)) {
     const std::string place = fmt::format("{}:{}", list.string(), ++number);
-    if (line.size() > kLongestLine || number > kMostLines)
-      throw UserError(fmt::format("{}: a list has at most {} lines of {} bytes", place, kMostLines, kLongestLine));
+    if (line.size() > kMaxLineLength || number > kMaxLines)
+      throw UserError(fmt::format("{}: a list has at most {} lines of {} bytes", place, kMaxLines, kMaxLineLength));
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty() || line.front() == '#') continue;
     std::vector<std::string> fields = fields_of(line);
@@ -166,11 +166,11 @@ std::vector<ClipTime> cut_clips(double start, double end, const ClipsConfig& con
   const double stride = adjacent ? config.clip_seconds : config.clip_stride;
   // The rounding of a sum of strides must not cost the last clip.
   const double count = std::floor((length - config.clip_seconds) / stride + 1e-6) + 1;
-  if (count > kMostClips)
+  if (count > kMaxClips)
     throw UserError(
         fmt::format("a video of {:.0f} s has {:.0f} clips, more than {:.0f}; make data.clip_seconds or "
                     "data.clip_stride longer",
-                    whole, count, kMostClips));
+                    whole, count, kMaxClips));
   for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
     const double from = begin + static_cast<double>(i) * stride;
     clips.push_back({from, std::min(from + config.clip_seconds, begin + length)});

@@ -76,7 +76,7 @@ void decode_clips(const VideoFile& video, const std::vector<CachedClip>& clips, 
   // Several clips in one pass over the video: a seek decodes from the key frame before it.
   const auto decoded = static_cast<int64_t>(std::min<double>(kDecodedAtOnce, data_memory_left()));
   const auto at_once =
-      static_cast<size_t>(std::clamp<int64_t>(std::min(decoded / clip_bytes, kMostPictures / frames), 1, 1024));
+      static_cast<size_t>(std::clamp<int64_t>(std::min(decoded / clip_bytes, kMaxPictures / frames), 1, 1024));
   for (size_t first = 0; first < missing.size(); first += at_once) {
     const std::span group = std::span(missing).subspan(first, std::min(at_once, missing.size() - first));
     std::vector<double> seconds;

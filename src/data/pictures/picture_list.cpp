@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostTasks = 10'000'000;
-constexpr size_t kLongestLine = size_t{1} << 20;
+constexpr size_t kMaxTasks = 10'000'000;
+constexpr size_t kMaxLineLength = size_t{1} << 20;
 constexpr std::string_view kColumns[] = {"image", "mask", "structure", "value", "prompt", "answer", "split"};
 
 bool is_picture(const fs::path& file) {
@@ -106,7 +106,7 @@ class Tasks {
 
  private:
   void add(PictureTask task) {
-    if (tasks_.size() == kMostTasks) throw UserError(fmt::format("there are more than {} samples", kMostTasks));
+    if (tasks_.size() == kMaxTasks) throw UserError(fmt::format("there are more than {} samples", kMaxTasks));
     tasks_.push_back(std::move(task));
   }
   bool asked_for(const std::string& name) const {
@@ -197,7 +197,7 @@ class Tasks {
     for (int64_t number = 1; std::getline(stream, line); ++number) {
       if (trimmed(line).empty()) continue;
       const std::string place = fmt::format("{}:{}", list.string(), number);
-      if (line.size() > kLongestLine) throw UserError(place + ": the line is longer than any list's");
+      if (line.size() > kMaxLineLength) throw UserError(place + ": the line is longer than any list's");
       std::map<std::string, std::string> fields;
       const nlohmann::json object = parse_json_object(line, place);
       for (const auto& [name, value] : object.items()) {

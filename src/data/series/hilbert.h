@@ -8,10 +8,10 @@
 namespace plimsoll {
 
 /// Maximum number of coordinates x bits of an index.
-constexpr int64_t kMostHilbertBits = 64;
+constexpr int64_t kMaxHilbertBits = 64;
 
 /// Returns the position of the point on the curve through [0, 2^bits)^n, from 0 to 2^(n x bits) - 1. n is point.size();
-/// n x bits is at most kMostHilbertBits and bits at most 31. `point` is overwritten.
+/// n x bits is at most kMaxHilbertBits and bits at most 31. `point` is overwritten.
 inline uint64_t hilbert_index(std::span<uint32_t> point, int64_t bits) {
   const uint32_t top = uint32_t{1} << (bits - 1);
   // Undo the rotations and reflections of the sub-cubes, from the largest down.

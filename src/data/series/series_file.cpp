@@ -54,7 +54,7 @@ TsFile from_arrays(const NpyArray& vectors, const std::string& name, const NpyAr
   if (lengths) length = whole_numbers(*lengths, count, name + ": lengths", "lengths");
   std::map<int64_t, int64_t> index;
   for (const int64_t number : classes) index.emplace(number, 0);
-  if (index.size() > kMostClasses) refuse(labels_name, fmt::format("has more than {} classes", kMostClasses));
+  if (index.size() > kMaxClasses) refuse(labels_name, fmt::format("has more than {} classes", kMaxClasses));
   for (auto& [number, at] : index) {
     at = std::ssize(file.classes);
     file.classes.push_back(std::to_string(number));

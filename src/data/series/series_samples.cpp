@@ -36,7 +36,7 @@ constexpr int64_t kFilledUpFloor = GiB, kFilledUpFactor = 64;
 
 struct Statistics {
   double mean = 0, deviation = 1;
-  float least = 0, most = 0;  // after normalization
+  float min = 0, max = 0;  // after normalization
 };
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -283,8 +283,8 @@ class SeriesSamples final : public SampleSource {
     for (const Series& series : train_)
       for (size_t i = 0; i < series.values.size(); ++i) {
         Statistics& s = statistics_[i % statistics_.size()];
-        s.least = std::min(s.least, series.values[i]);
-        s.most = std::max(s.most, series.values[i]);
+        s.min = std::min(s.min, series.values[i]);
+        s.max = std::max(s.max, series.values[i]);
       }
   }
 
@@ -300,7 +300,7 @@ class SeriesSamples final : public SampleSource {
       if (axis >= 0) {
         const Statistics& s = statistics_[static_cast<size_t>(axis)];
         const float value = series.values[static_cast<size_t>(t * shape_.channels + axis)];
-        within = s.most > s.least ? (double{value} - s.least) / (double{s.most} - s.least) : 0;
+        within = s.max > s.min ? (double{value} - s.min) / (double{s.max} - s.min) : 0;
       }
       return static_cast<uint32_t>(std::clamp(std::floor(within * steps), 0.0, steps - 1));
     };

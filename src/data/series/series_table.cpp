@@ -135,7 +135,7 @@ class Reader {
     }
     const auto [found, is_new] = class_index_.emplace(label_text_, std::ssize(result_.classes));
     if (is_new) {
-      if (result_.classes.size() == kMostClasses) refuse(fmt::format("there are more than {} classes", kMostClasses));
+      if (result_.classes.size() == kMaxClasses) refuse(fmt::format("there are more than {} classes", kMaxClasses));
       result_.classes.push_back(label_text_);
     }
     series.label = found->second;

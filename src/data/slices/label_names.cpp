@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kGreatestFile = size_t{1} << 24;
+constexpr size_t kMaxFileBytes = size_t{1} << 24;
 
 std::string read_text(const std::filesystem::path& file) {
   std::error_code error;
@@ -25,10 +25,10 @@ std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw_file_error("read", file, errno);
   const uintmax_t size = std::filesystem::file_size(file, error);
-  std::string text(error ? kGreatestFile + 1 : static_cast<size_t>(std::min<uintmax_t>(size, kGreatestFile)) + 1, '\0');
+  std::string text(error ? kMaxFileBytes + 1 : static_cast<size_t>(std::min<uintmax_t>(size, kMaxFileBytes)) + 1, '\0');
   stream.read(text.data(), std::ssize(text));
   text.resize(static_cast<size_t>(stream.gcount()));
-  if (text.size() > kGreatestFile)
+  if (text.size() > kMaxFileBytes)
     throw UserError(fmt::format("{}: is too large for a list of names; allowed: lines such as '37 left hippocampus'",
                                 file.string()));
   return text;

@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 // Structures take 16 bits a voxel; one value means "none".
-constexpr size_t kMostStructures = std::numeric_limits<uint16_t>::max() - 1;
+constexpr size_t kMaxStructures = std::numeric_limits<uint16_t>::max() - 1;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UserError(what, UserError::Kind::failure);
@@ -54,11 +54,11 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
                                const std::unordered_map<int64_t, int64_t>& structures, int axis)
     : axis_(axis), columns_(axis == 0 ? 1 : 0), rows_(axis == 2 ? 1 : 2) {
   check(axis >= 0 && axis < 3, "an axis is 0, 1 or 2");
-  if (structures.size() > kMostStructures)
+  if (structures.size() > kMaxStructures)
     throw UserError(
         fmt::format("data.structures takes {} names of data.label_names; at most {} can be told apart: ask "
                     "for fewer",
-                    structures.size(), kMostStructures));
+                    structures.size(), kMaxStructures));
   image_ = read_nifti(image);
   const int64_t voxels = image_.voxels();
   const double image_bytes = static_cast<double>(image_.bytes.size());

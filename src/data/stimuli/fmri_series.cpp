@@ -29,7 +29,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMaxTableCells = int64_t{1} << 20;  // cells of a line
-constexpr int64_t kMostVoxels = int64_t{1} << 26;     // voxels of a volume: 406 x 406 x 406
+constexpr int64_t kMaxVoxels = int64_t{1} << 26;      // voxels of a volume: 406 x 406 x 406
 
 std::vector<std::string_view> cells_of(std::string_view line) {
   constexpr std::string_view blanks = " \t\r";
@@ -191,11 +191,11 @@ FmriSeries read_array(const std::filesystem::path& path, const std::filesystem::
 
 FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::path& mask) {
   NiftiSeries scan(path);
-  if (scan.layout().voxels() > kMostVoxels)
+  if (scan.layout().voxels() > kMaxVoxels)
     throw bad_file(path, fmt::format("a volume of it has {} voxels; at most {} are read",
-                                     scan.layout().describe_sizes(), kMostVoxels));
+                                     scan.layout().describe_sizes(), kMaxVoxels));
   const bool masked = !mask.empty();
-  std::vector<uint32_t> chosen;  // has room for kMostVoxels
+  std::vector<uint32_t> chosen;  // has room for kMaxVoxels
   if (masked) chosen = chosen_by(mask, path, scan.layout());
   FmriSeries series;
   series.repetition_time = scan.repetition_time();

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kWindow = kMelSampleRate / 40;  // 25 ms
 constexpr int64_t kHop = kMelSampleRate / 100;    // 10 ms
-constexpr size_t kShortestTransform = 512;
-constexpr double kHighest = kMelSampleRate / 2.0;
+constexpr size_t kMinTransformLength = 512;
+constexpr double kMaxFrequency = kMelSampleRate / 2.0;
 constexpr double kFloor = 1e-8;
 
 // Converts by Slaney's scale: linear below 1 kHz, logarithmic above.
@@ -53,9 +53,9 @@ void transform(std::vector<std::complex<double>>& values) {
 class Bands {
  public:
   explicit Bands(int64_t count) {
-    const double step = mel_of(kHighest) / static_cast<double>(count + 1);
+    const double step = mel_of(kMaxFrequency) / static_cast<double>(count + 1);
     // The lowest bands are the narrowest; each of their slopes has at least one bin.
-    size_ = kShortestTransform;
+    size_ = kMinTransformLength;
     while (kMelSampleRate / static_cast<double>(size_) > hertz_of(step)) size_ *= 2;
     for (int64_t i = 0; i < count + 2; ++i) edges_.push_back(hertz_of(step * static_cast<double>(i)));
   }

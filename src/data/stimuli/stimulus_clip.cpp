@@ -23,7 +23,7 @@ constexpr const char *kFrames = "frames", *kMel = "mel", *kSeconds = "plimsoll.s
 // content_hash of mel and of frames; the last tensor, because a header's checksums come before pictures that are still
 // to be decoded.
 constexpr const char* kHashes = "hashes";
-constexpr int64_t kMostGridPlaces = int64_t{1} << 24;
+constexpr int64_t kMaxGridPlaces = int64_t{1} << 24;
 constexpr int64_t kPicturesAtATime = 256;
 
 // Raised whenever the same file gets other pictures or sound for a reason that no number of the grid shows.
@@ -31,7 +31,7 @@ constexpr int kCacheFormat = 2;
 
 /// Returns the number of whole steps of the grid within the file, at least one.
 int64_t places(double seconds, double step) {
-  return std::max<int64_t>(1, static_cast<int64_t>(std::min(seconds / step, static_cast<double>(kMostGridPlaces))));
+  return std::max<int64_t>(1, static_cast<int64_t>(std::min(seconds / step, static_cast<double>(kMaxGridPlaces))));
 }
 
 std::filesystem::path cache_file(const std::filesystem::path& file, const ClipGrid& grid,
@@ -50,7 +50,7 @@ void decode(const std::filesystem::path& file, const ClipGrid& grid, const std::
     throw UserError(fmt::format("{} does not say how long it is", file.string()), UserError::Kind::failure);
   const int64_t frames = places(info.seconds, grid.seconds_per_frame),
                 mels = places(info.seconds, grid.seconds_per_mel);
-  if (frames == kMostGridPlaces || mels == kMostGridPlaces)
+  if (frames == kMaxGridPlaces || mels == kMaxGridPlaces)
     throw UserError(fmt::format("{} is {:.0f} seconds long, too long for a picture or a mel frame every {:.2g} seconds",
                                 file.string(), info.seconds, std::min(grid.seconds_per_frame, grid.seconds_per_mel)),
                     UserError::Kind::failure);

@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMaxCountedTokens = int64_t{4} << 20;  // a fraction of a second to read
-constexpr int64_t kMostForPairs = 1024;
+constexpr int64_t kMaxPairVocabulary = 1024;
 
 /// Calls each(token, next token) for each token of these windows.
 template <typename Each>
@@ -28,7 +28,7 @@ void for_windows(const TextDataset& dataset, Split split, const std::vector<int6
 TextBaselines text_baselines(const TextDataset& dataset, const std::vector<int64_t>& held_out) {
   check(!held_out.empty(), "there are held-out windows");
   const int64_t vocabulary = dataset.vocab_size();
-  const bool with_pairs = vocabulary <= kMostForPairs;
+  const bool with_pairs = vocabulary <= kMaxPairVocabulary;
   std::vector<int64_t> count(static_cast<size_t>(vocabulary), 0);
   std::vector<int32_t> pairs(with_pairs ? static_cast<size_t>(vocabulary * vocabulary) : 0, 0);
   const auto pair = [&](int64_t before, int64_t token) -> int32_t& {

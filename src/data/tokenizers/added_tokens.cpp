@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kMostAdded = size_t{1} << 17;
+constexpr size_t kMaxAdded = size_t{1} << 17;
 
 /// Returns the last character of a text that is not empty.
 Character last_character(std::string_view text) {
@@ -30,16 +30,16 @@ bool starts_with_word(std::string_view text) {
 std::vector<AddedToken> read_added_tokens(const nlohmann::json& json, const std::string& name) {
   std::vector<AddedToken> tokens;
   if (json.is_null()) return tokens;
-  if (!json.is_array() || json.size() > kMostAdded)
-    throw UserError(fmt::format("{}: added_tokens must be a list of at most {}", name, kMostAdded),
+  if (!json.is_array() || json.size() > kMaxAdded)
+    throw UserError(fmt::format("{}: added_tokens must be a list of at most {}", name, kMaxAdded),
                     UserError::Kind::failure);
   for (const nlohmann::json& each : json) {
     const JsonFields fields(each, name + ": added_tokens");
     AddedToken token;
     token.id = static_cast<int32_t>(fields.integer("id", 0, kMaxVocabularyTokens - 1));
     token.content = fields.text("content");
-    if (token.content.size() > kLongestAdded)
-      fields.refuse(fmt::format("token {} has {} bytes; at most {}", token.id, token.content.size(), kLongestAdded));
+    if (token.content.size() > kMaxAddedLength)
+      fields.refuse(fmt::format("token {} has {} bytes; at most {}", token.id, token.content.size(), kMaxAddedLength));
     token.single_word = fields.boolean("single_word", false);
     token.lstrip = fields.boolean("lstrip", false);
     token.rstrip = fields.boolean("rstrip", false);

@@ -16,7 +16,7 @@
 
 namespace plimsoll {
 
-constexpr size_t kLongestAdded = 256;  ///< bytes of a token, as written and as normalized
+constexpr size_t kMaxAddedLength = 256;  ///< bytes of a token, as written and as normalized
 
 struct AddedToken {
   int32_t id = 0;

@@ -69,8 +69,8 @@ Line parse_line(std::string_view text, int64_t number, const std::string& name) 
   if (space == std::string_view::npos) throw fail("there is no space");
   std::optional<std::string> token = decode_base64(text.substr(0, space));
   if (!token) throw fail("the token is not base64");
-  if (token->size() > BpeRanks::kLongestToken)
-    throw fail(fmt::format("the token has {} bytes, at most {} are allowed", token->size(), BpeRanks::kLongestToken));
+  if (token->size() > BpeRanks::kMaxTokenLength)
+    throw fail(fmt::format("the token has {} bytes, at most {} are allowed", token->size(), BpeRanks::kMaxTokenLength));
   const std::string_view digits = text.substr(space + 1);
   int64_t rank = -1;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
@@ -167,9 +167,10 @@ BpeRanks BpeRanks::of_tokens(std::vector<std::string> tokens, const std::string&
   ranks.fingerprint_ = hash_bytes({});
   for (std::size_t rank = 0; rank < ranks.tokens_.size(); ++rank) {
     const std::string& token = ranks.tokens_[rank];
-    if (token.size() > kLongestToken)
-      throw UserError(fmt::format("{}: the token {} has {} bytes; at most {}", name, rank, token.size(), kLongestToken),
-                      UserError::Kind::failure);
+    if (token.size() > kMaxTokenLength)
+      throw UserError(
+          fmt::format("{}: the token {} has {} bytes; at most {}", name, rank, token.size(), kMaxTokenLength),
+          UserError::Kind::failure);
     if (!token.empty() && !ranks.ranks_.emplace(token, static_cast<int32_t>(rank)).second)
       throw UserError(fmt::format("{}: the token {} comes twice", name, rank));
     ranks.fingerprint_ = hash_bytes(fmt::format("{}:", token.size()), ranks.fingerprint_);
@@ -191,7 +192,7 @@ void BpeRanks::merge(std::string_view piece, std::vector<int32_t>& out) const {
   const auto propose = [&](std::size_t left) {
     const std::size_t middle = end[left];
     if (middle == size) return;
-    if (end[middle] - left > kLongestToken) return;
+    if (end[middle] - left > kMaxTokenLength) return;
     const int32_t merged = rank(piece.substr(left, end[middle] - left));
     if (merged >= 0) candidates.push({merged, left, end[middle]});
   };

@@ -17,7 +17,8 @@ namespace plimsoll {
 
 class BpeRanks {
  public:
-  static constexpr std::size_t kLongestToken = 1024;  ///< bytes; longer tokens make merging slow, and no model has one
+  static constexpr std::size_t kMaxTokenLength =
+      1024;  ///< bytes; longer tokens make merging slow, and no model has one
 
   BpeRanks(BpeRanks&&) = default;
   BpeRanks& operator=(BpeRanks&&) = default;

@@ -109,7 +109,7 @@ struct Gpt2Tokenizer::Impl {
 
   void encode_piece(std::string_view piece, std::vector<int32_t>& out) {
     if (const int32_t whole = ranks.rank(piece); whole >= 0) return out.push_back(whole);
-    if (piece.size() > kLongestCachedPiece) return merge(piece, out);
+    if (piece.size() > kMaxCachedPieceLength) return merge(piece, out);
     auto found = cache.find(piece);
     if (found == cache.end()) {
       if (cache.size() >= kCachedPieces) cache.clear();

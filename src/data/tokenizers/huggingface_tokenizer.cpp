@@ -24,9 +24,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kJsonBytesOfByte = 64;         // upper bound of the memory for a byte of the file, in bytes
-                                             // (huggingface_tokenizer.h)
-constexpr int64_t kLargestFile = 128 * MiB;  // the largest known file, Gemma's, has 33 MiB
+constexpr int kJsonBytesOfByte = 64;          // upper bound of the memory for a byte of the file, in bytes
+                                              // (huggingface_tokenizer.h)
+constexpr int64_t kMaxFileBytes = 128 * MiB;  // the largest known file, Gemma's, has 33 MiB
 
 /// Returns true if U+2581 follows another character in a token: tokens then cross spaces.
 bool crosses_words(const std::string& token) {
@@ -131,9 +131,9 @@ class HuggingFaceTokenizer final : public Tokenizer {
   std::string normalized(const AddedToken& token, const std::string& name) const {
     NormalizedRoom room(token.content.size());
     std::string made = normalizer_(valid_utf8(token.content), room);
-    if (made.size() > kLongestAdded)
+    if (made.size() > kMaxAddedLength)
       throw UserError(fmt::format("{}: added_tokens: the normalized token {} has {} bytes; at most {}", name, token.id,
-                                  made.size(), kLongestAdded),
+                                  made.size(), kMaxAddedLength),
                       UserError::Kind::failure);
     return made;
   }
@@ -154,7 +154,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   }
 
   void encode_piece(std::string_view piece, std::vector<int32_t>& tokens) const {
-    if (piece.size() > kLongestCachedPiece) return model_->encode(piece, tokens);
+    if (piece.size() > kMaxCachedPieceLength) return model_->encode(piece, tokens);
     auto found = cache_.find(piece);
     if (found == cache_.end()) {
       if (cache_.size() >= kCachedPieces) cache_.clear();
@@ -203,7 +203,7 @@ std::unique_ptr<Tokenizer> open_huggingface_tokenizer(const std::filesystem::pat
   if (const auto bytes = std::filesystem::file_size(path, error); !error)
     require_data_memory(path.string(), fmt::format("has {} bytes, which take at most {} each", bytes, kJsonBytesOfByte),
                         kJsonBytesOfByte * static_cast<double>(bytes));
-  const nlohmann::json json = read_json_file(path, kLargestFile);
+  const nlohmann::json json = read_json_file(path, kMaxFileBytes);
   const MappedFile file = MappedFile::open(path);
   const uint64_t hash = hash_bytes({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},
                                    hash_bytes("huggingface"));

@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-constexpr size_t kLongestCachedPiece = 64;  ///< bytes: words; longer pieces rarely come twice
-constexpr size_t kCachedPieces = 1 << 16;   ///< about 10 MiB when full
+constexpr size_t kMaxCachedPieceLength = 64;  ///< bytes: words; longer pieces rarely come twice
+constexpr size_t kCachedPieces = 1 << 16;     ///< about 10 MiB when full
 
 /// A hash of a std::string and a std::string_view alike, so that a look-up copies no text.
 struct PieceHash {

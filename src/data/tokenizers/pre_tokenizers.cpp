@@ -243,14 +243,14 @@ struct StepsSeen {
 PreTokenizer read_pre_tokenizer_step(const nlohmann::json& json, const std::string& name, StepTraits& traits,
                                      StepsSeen& seen, int depth) {
   const JsonFields fields(json, name + ": pre_tokenizer");
-  if (++seen.steps > kMostSteps) fields.refuse(fmt::format("it has more than {} steps", kMostSteps));
+  if (++seen.steps > kMaxTextSteps) fields.refuse(fmt::format("it has more than {} steps", kMaxTextSteps));
   const std::string type = fields.text("type");
   // Each of the two makes a text longer. A second one would not find the characters of the original text.
   if ((type == "ByteLevel" && seen.byte_level++ > 0) || (type == "Metaspace" && seen.metaspace++ > 0))
     fields.refuse(fmt::format("it has more than one {}", type));
   if (type == "Sequence" && depth < 8) {
     std::vector<PreTokenizer> all;
-    for (const nlohmann::json& each : fields.list("pretokenizers", kMostSteps))
+    for (const nlohmann::json& each : fields.list("pretokenizers", kMaxTextSteps))
       all.push_back(read_pre_tokenizer_step(each, name, traits, seen, depth + 1));
     return in_order(std::move(all));
   }

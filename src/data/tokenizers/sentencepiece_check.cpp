@@ -18,7 +18,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "numbers of the wire format are little endian");
 
 constexpr size_t kMaxPieces = size_t{1} << 20;  // Gemma has 2^18
-constexpr size_t kLongestPiece = 1024;
+constexpr size_t kMaxPieceLength = 1024;
 constexpr size_t kMaxNestedSymbols = 64;  // room of libsentencepiece's PrefixMatcher
 constexpr size_t kMaxSelfTestBytes = size_t{1} << 16;
 
@@ -114,8 +114,8 @@ class ModelCheck {
       if (field.number == 3 && field.type == Field::varint) type = field.whole;
     }
     const auto fault = [&](const std::string& what) { throw Problem{fmt::format("piece {} {}", pieces_ - 1, what)}; };
-    if (text.empty() || text.size() > kLongestPiece)
-      fault(fmt::format("has {} bytes; allowed are 1 to {}", text.size(), kLongestPiece));
+    if (text.empty() || text.size() > kMaxPieceLength)
+      fault(fmt::format("has {} bytes; allowed are 1 to {}", text.size(), kMaxPieceLength));
     if (!std::isfinite(score)) fault("has a score that is not finite");
     if (type < 1 || type > kLastType) fault(fmt::format("is of the type {}; allowed are 1 to {}", type, kLastType));
     for (std::string_view rest = text; !rest.empty();) {

@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kLongestPattern = 16384;
+constexpr size_t kMaxPatternLength = 16384;
 constexpr uint32_t kMaxSteps = 10'000'000;    // steps of any attempt; a run of n spaces takes up to n in Llama 3's
                                               // pattern
 constexpr uint32_t kMaxHeapKib = 256 * 1024;  // heap of the interpreter
@@ -128,8 +128,8 @@ struct SplitPattern::Compiled {
 
 SplitPattern::SplitPattern(const std::string& pattern, std::string name)
     : name_(std::move(name)), compiled_(std::make_unique<Compiled>()) {
-  if (pattern.empty() || pattern.size() > kLongestPattern)
-    throw refused(name_, fmt::format("a pattern has {} bytes; allowed are 1 to {}", pattern.size(), kLongestPattern));
+  if (pattern.empty() || pattern.size() > kMaxPatternLength)
+    throw refused(name_, fmt::format("a pattern has {} bytes; allowed are 1 to {}", pattern.size(), kMaxPatternLength));
   const std::string words = in_pcre2_words(pattern, name_);
   Compiled& compiled = *compiled_;
   compiled.shown = in_quotes(pattern);

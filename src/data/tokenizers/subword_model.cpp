@@ -15,17 +15,17 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kMostMerges = size_t{1} << 24;
-constexpr size_t kMostParts = size_t{1} << 31;  // parts of a piece: positions are numbers of 32 bits
-constexpr int64_t kLongestWord = 1000;  // characters of a word that WordPiece encodes: its effort grows with their
-                                        // square
-constexpr size_t kLongestMark = 64;     // bytes of the mark of a token's position in a word: each character may get one
+constexpr size_t kMaxMerges = size_t{1} << 24;
+constexpr size_t kMaxParts = size_t{1} << 31;  // parts of a piece: positions are numbers of 32 bits
+constexpr int64_t kMaxWordLength = 1000;  // characters of a word that WordPiece encodes: its effort grows with their
+                                          // square
+constexpr size_t kMaxMarkLength = 64;  // bytes of the mark of a token's position in a word: each character may get one
 
 /// Reads the mark `key` of a model, such as "##" or "</w>".
 std::string mark(const JsonFields& fields, const char* key, const char* fallback) {
   std::string text = fields.text(key, fallback);
-  if (text.size() > kLongestMark)
-    fields.refuse(fmt::format("{} has {} bytes; at most {}", key, text.size(), kLongestMark));
+  if (text.size() > kMaxMarkLength)
+    fields.refuse(fmt::format("{} has {} bytes; at most {}", key, text.size(), kMaxMarkLength));
   return text;
 }
 
@@ -105,7 +105,7 @@ class BytePairs final : public SubwordModel {
   }
 
   void read_merges(const JsonFields& fields) {
-    const nlohmann::json& list = fields.list("merges", kMostMerges);
+    const nlohmann::json& list = fields.list("merges", kMaxMerges);
     merges_.reserve(list.size());
     int32_t rank = 0;
     for (const nlohmann::json& each : list) {
@@ -148,9 +148,9 @@ class BytePairs final : public SubwordModel {
       int32_t a, b;  // the two parts of the pair; stale if the parts are others now
       bool operator>(const Candidate& other) const { return std::tie(rank, left) > std::tie(other.rank, other.left); }
     };
-    if (parts.size() > kMostParts)
+    if (parts.size() > kMaxParts)
       throw UserError(fmt::format("a text has {} bytes without a place to split it; at most {}; use another tokenizer",
-                                  parts.size(), kMostParts),
+                                  parts.size(), kMaxParts),
                       UserError::Kind::failure);
     const auto size = static_cast<uint32_t>(parts.size());
     std::vector<uint32_t> next(size), previous(size);
@@ -196,7 +196,7 @@ class WordPieces final : public SubwordModel {
     prefix_ = mark(fields, "continuing_subword_prefix", "##");
     longest_ = fields.at("max_input_chars_per_word").is_null()
                    ? 100
-                   : fields.integer("max_input_chars_per_word", 1, kLongestWord);
+                   : fields.integer("max_input_chars_per_word", 1, kMaxWordLength);
     unknown_ = vocabulary_.id(fields.text("unk_token", "[UNK]"));
     if (unknown_ < 0) fields.refuse("its unk_token is not in the vocabulary");
     std::vector<TokenTrie::Entry> first, later;

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kLongestText = 4096;  // maximum bytes of inserted or searched text
+constexpr size_t kMaxTextLength = 4096;  // maximum bytes of inserted or searched text
 constexpr int32_t kTab = '\t', kLineFeed = '\n', kReturn = '\r', kReplacement = 0xfffd;
 
 template <typename Visit>
@@ -128,8 +128,8 @@ class Replacement {
 
 std::string bounded(const JsonFields& fields, const char* key) {
   std::string text = fields.text(key);
-  if (text.size() > kLongestText)
-    fields.refuse(fmt::format("{} has {} bytes; at most {}", key, text.size(), kLongestText));
+  if (text.size() > kMaxTextLength)
+    fields.refuse(fmt::format("{} has {} bytes; at most {}", key, text.size(), kMaxTextLength));
   return text;
 }
 
@@ -164,9 +164,9 @@ class NormalizerReader {
 
   Normalizer read(const nlohmann::json& json, int depth = 0) {
     const JsonFields fields(json, name_);
-    if (++steps_ > kMostSteps) fields.refuse(fmt::format("it has more than {} steps", kMostSteps));
+    if (++steps_ > kMaxTextSteps) fields.refuse(fmt::format("it has more than {} steps", kMaxTextSteps));
     const std::string type = fields.text("type"), step = fmt::format("{} {}", name_, one_line(type));
-    if (type == "Sequence" && depth < kDeepestSequence) return sequence(fields, depth);
+    if (type == "Sequence" && depth < kMaxSequenceDepth) return sequence(fields, depth);
     if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
       // A character that is compatible with a space becomes a space, and joins the spaces next to it.
       if (type.starts_with("NFK") && traits_.replaces_spaces) traits_.can_be_cut = false;
@@ -195,11 +195,11 @@ class NormalizerReader {
   }
 
  private:
-  static constexpr int kDeepestSequence = 8;
+  static constexpr int kMaxSequenceDepth = 8;
 
   Normalizer sequence(const JsonFields& fields, int depth) {
     std::vector<Normalizer> all;
-    for (const nlohmann::json& each : fields.list("normalizers", kMostSteps)) all.push_back(read(each, depth + 1));
+    for (const nlohmann::json& each : fields.list("normalizers", kMaxTextSteps)) all.push_back(read(each, depth + 1));
     return [all](std::string text, NormalizedRoom& room) {
       for (const Normalizer& each : all) text = each(std::move(text), room);
       return text;

@@ -17,7 +17,7 @@
 
 namespace plimsoll {
 
-constexpr size_t kMostSteps = 64;                      ///< for the normalizers of a file, and for its pre-tokenizers
+constexpr size_t kMaxTextSteps = 64;                   ///< for the normalizers of a file, and for its pre-tokenizers
 constexpr std::string_view kLowLine = "\xe2\x96\x81";  ///< U+2581, which represents a space
 
 /// Properties of all steps together, for cutting long texts (Tokenizer::last_cut).

@@ -28,7 +28,8 @@ int64_t rounded(int64_t bytes, int64_t piece) {
 
 }  // namespace
 
-CudaArena::CudaArena(int device, cudaStream_t stream, int64_t bytes, int64_t most) : device_(device), stream_(stream) {
+CudaArena::CudaArena(int device, cudaStream_t stream, int64_t bytes, int64_t max_bytes)
+    : device_(device), stream_(stream) {
   int supported = 0;
   if (driver().attribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) != CUDA_SUCCESS ||
       supported == 0)
@@ -42,7 +43,7 @@ CudaArena::CudaArena(int device, cudaStream_t stream, int64_t bytes, int64_t mos
   piece_ = static_cast<int64_t>(piece);
   size_t free = 0, total = 0;
   require(cudaMemGetInfo(&free, &total), "asking the device for its memory");
-  reserved_ = rounded(std::max({bytes, most, static_cast<int64_t>(total)}), piece_);
+  reserved_ = rounded(std::max({bytes, max_bytes, static_cast<int64_t>(total)}), piece_);
   CUdeviceptr address = 0;
   if (driver().address_reserve(&address, static_cast<size_t>(reserved_), 0, 0, 0) != CUDA_SUCCESS)
     throw MemoryUnavailable(fmt::format("the device has no address space for an arena of {}", format_bytes(bytes)),

@@ -17,7 +17,7 @@ class CudaArena final : public Arena {
  public:
   /// Throws MemoryUnavailable if the device does not have `bytes`. Throws UserError (failure) if it has no virtual
   /// memory management (before Pascal, some virtual machines).
-  CudaArena(int device, cudaStream_t stream, int64_t bytes, int64_t most = 0);
+  CudaArena(int device, cudaStream_t stream, int64_t bytes, int64_t max_bytes = 0);
   ~CudaArena() override;
   CudaArena(const CudaArena&) = delete;
   CudaArena& operator=(const CudaArena&) = delete;

@@ -136,11 +136,11 @@ class CudaBackend final : public Backend {
   c10::Device device() const override { return {c10::kCUDA, static_cast<c10::DeviceIndex>(device_)}; }
   c10::DispatchKeySet keys() const override { return c10::DispatchKeySet(c10::DispatchKey::CUDA); }
 
-  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t most) override {
-    return std::make_unique<CudaArena>(device_, stream_, bytes, most);
+  std::unique_ptr<Arena> allocate_arena(int64_t bytes, int64_t max_bytes) override {
+    return std::make_unique<CudaArena>(device_, stream_, bytes, max_bytes);
   }
-  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t most) override {
-    return std::make_unique<PinnedArena>(bytes, most);
+  std::unique_ptr<Arena> allocate_host_arena(int64_t bytes, int64_t max_bytes) override {
+    return std::make_unique<PinnedArena>(bytes, max_bytes);
   }
   Place place(Arena& arena, int64_t offset, int64_t bytes) const override {
     return {c10::Storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),

@@ -31,15 +31,15 @@ struct Kernel {
   cudaKernel_t wide = nullptr;  // null if operands are not dense
   cudaKernel_t single = nullptr;
   int64_t width = 1;
-  int64_t most_blocks = 0;
+  int64_t max_blocks = 0;
 };
 
 // Arguments of a kernel over several dimensions, as its source declares them.
 struct Strides {
-  long long sizes[kMostFusedDimensions] = {};
-  long long strides[kMostFusedInputs + kMostFusedOutputs][kMostFusedDimensions] = {};
+  long long sizes[kMaxFusedDimensions] = {};
+  long long strides[kMaxFusedInputs + kMaxFusedOutputs][kMaxFusedDimensions] = {};
 };
-static_assert(kMostFusedDimensions == 6 && kMostFusedInputs + kMostFusedOutputs == 18);
+static_assert(kMaxFusedDimensions == 6 && kMaxFusedInputs + kMaxFusedOutputs == 18);
 
 // Everything that a kernel's source depends on, and the device.
 using Key = std::vector<int64_t>;
@@ -81,7 +81,7 @@ Kernel compiled(const FusedProgram& program, const FusedLayout& layout, int devi
   if (layout.dimensions == 1)
     require(cudaLibraryGetKernel(&kernel.wide, library, "plimsoll_fused_wide"), "finding a fused kernel");
   kernel.width = ops::fused_vector_width(layout);
-  kernel.most_blocks = kBlocksAProcessor * attribute(cudaDevAttrMultiProcessorCount, device);
+  kernel.max_blocks = kBlocksAProcessor * attribute(cudaDevAttrMultiProcessorCount, device);
   return kernel;
 }
 
@@ -134,7 +134,7 @@ void fused_cuda(at::TensorList inputs, at::TensorList outputs, at::IntArrayRef c
   const bool wide = kernel.wide != nullptr && aligned;
   const int64_t items = wide ? (elements + kernel.width - 1) / kernel.width : elements;
   const auto blocks =
-      static_cast<unsigned>(std::clamp((items + kThreads - 1) / kThreads, int64_t{1}, kernel.most_blocks));
+      static_cast<unsigned>(std::clamp((items + kThreads - 1) / kThreads, int64_t{1}, kernel.max_blocks));
   require(cudaLaunchKernel(reinterpret_cast<const void*>(wide ? kernel.wide : kernel.single), dim3(blocks),
                            dim3(kThreads), arguments.data(), 0, on.stream()),
           "running a fused kernel");

@@ -9,7 +9,7 @@
 
 namespace plimsoll::cuda {
 
-PinnedArena::PinnedArena(int64_t bytes, int64_t most) : arena_(bytes, most) {
+PinnedArena::PinnedArena(int64_t bytes, int64_t max_bytes) : arena_(bytes, max_bytes) {
   lock_pages();
 }
 

@@ -9,7 +9,7 @@ namespace plimsoll::cuda {
 class PinnedArena final : public Arena {
  public:
   /// Throws MemoryUnavailable if the machine does not have `bytes`, or if it refuses to lock them.
-  explicit PinnedArena(int64_t bytes, int64_t most = 0);
+  explicit PinnedArena(int64_t bytes, int64_t max_bytes = 0);
   ~PinnedArena() override;
   PinnedArena(const PinnedArena&) = delete;
   PinnedArena& operator=(const PinnedArena&) = delete;

@@ -44,8 +44,8 @@ Resampler make_resampler(const AVFrame& frame, int sample_rate) {
 void append(SwrContext& context, const AVFrame* frame, std::vector<float>& samples) {
   const int room = swr_get_out_samples(&context, frame == nullptr ? 0 : frame->nb_samples);
   if (room <= 0) return;
-  if (std::ssize(samples) + room > kMostAudioSamples)
-    throw MediaError("has more than " + std::to_string(kMostAudioSamples) + " samples of sound; cut it into parts");
+  if (std::ssize(samples) + room > kMaxAudioSamples)
+    throw MediaError("has more than " + std::to_string(kMaxAudioSamples) + " samples of sound; cut it into parts");
   const size_t before = samples.size();
   samples.resize(before + static_cast<size_t>(room));
   auto* out = reinterpret_cast<uint8_t*>(samples.data() + before);

@@ -21,7 +21,7 @@ Frame decoded(const std::vector<uint8_t>& bytes, AVCodecID id) {
   if (!codec || !packet || av_new_packet(packet.get(), static_cast<int>(bytes.size())) < 0) throw std::bad_alloc();
   std::memcpy(packet->data, bytes.data(), bytes.size());
   codec->thread_count = 1;  // several threads already read files
-  codec->max_pixels = kMostPicturePixels;
+  codec->max_pixels = kMaxPicturePixels;
   // Many JPEG files have an invalid segment next to a valid picture.
   if (id == AV_CODEC_ID_PNG) codec->err_recognition = AV_EF_CRCCHECK | AV_EF_EXPLODE;
   int error = avcodec_open2(codec.get(), decoder, nullptr);

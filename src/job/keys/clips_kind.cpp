@@ -14,7 +14,7 @@ namespace plimsoll {
 int64_t frames_of_clip(const ClipsConfig& config) {
   if (config.max_frames) return *config.max_frames;
   const double all = std::ceil(std::max(0.0, config.clip_seconds) * kClipFrameRate);
-  return static_cast<int64_t>(std::clamp(all, 1.0, static_cast<double>(kMostClipFrames)));
+  return static_cast<int64_t>(std::clamp(all, 1.0, static_cast<double>(kMaxClipFrames)));
 }
 
 namespace job {
@@ -31,9 +31,9 @@ DataKind clips_kind() {
            "instead of data.files: a file with lines of video, tab, caption and, for a part of the video, tab, start, "
            "tab, end in seconds; a tab and train or validation at the end of a line give the whole video a split, and "
            "data.validation_fraction divides the others; videos are relative to the list"),
-      number("data.clip_seconds", &C::clip_seconds, {.least = 0, .least_open = true, .most = 86400},
+      number("data.clip_seconds", &C::clip_seconds, {.min = 0, .min_open = true, .max = 86400},
              "length of a clip in seconds"),
-      number("data.clip_stride", &C::clip_stride, {.least = 0, .most = 86400},
+      number("data.clip_stride", &C::clip_stride, {.min = 0, .max = 86400},
              "seconds from the start of a clip to that of the next; 0: clip_seconds. Held-out clips do not overlap"),
       {{"data.prompt", "text", "Describe the video: ", "prompt before the caption; not trained on"},
        [](const Value& value, Job& job) { job.data.clips.prompt = read_text(value, "text, or \"\" for none"); }},

@@ -59,7 +59,7 @@ void check_heads(const DecoderConfig& model, const std::string& section, const P
 std::vector<Key> decoder_keys(const std::string& section, const std::function<DecoderConfig&(Job&)>& place) {
   using D = DecoderConfig;
   constexpr IntegerRange words{1, model::kMaxVocabulary};
-  constexpr NumberRange not_negative{.least = 0}, positive_or_none{.least = 0, .none = true}, factor{.least = 1};
+  constexpr NumberRange not_negative{.min = 0}, positive_or_none{.min = 0, .none = true}, factor{.min = 1};
   const auto scaling = [=](Job& job) -> RopeScaling& { return place(job).rope_scaling; };
   return {
       {{section + ".vocab_size", "auto | " + words.text(), "auto",
@@ -110,20 +110,19 @@ std::vector<Key> decoder_keys(const std::string& section, const std::function<De
                     "positions that a token attends to, itself included; 0: all"),
       integer_at<D>(section + ".sliding_window_every", place, &D::sliding_window_every, {1, model::kMaxLayers},
                     "n: the first of every n layers uses the window, the others attend to all positions"),
-      number_at<D>(section + ".dropout", place, &D::dropout, {.least = 0, .most = 1, .most_open = true, .none = true},
+      number_at<D>(section + ".dropout", place, &D::dropout, {.min = 0, .max = 1, .max_open = true, .none = true},
                    "dropout rate of the outputs of attention and feed-forward"),
-      number_at<D>(section + ".norm_eps", place, &D::norm_eps,
-                   {.least = 0, .least_open = true, .most = 1, .most_open = true},
+      number_at<D>(section + ".norm_eps", place, &D::norm_eps, {.min = 0, .min_open = true, .max = 1, .max_open = true},
                    "value added to the variance in norms"),
-      number_at<D>(section + ".rope_theta", place, &D::rope_theta, {.least = 1}, "base of the rotary frequencies"),
+      number_at<D>(section + ".rope_theta", place, &D::rope_theta, {.min = 1}, "base of the rotary frequencies"),
       number_at<RopeScaling>(section + ".rope_scaling.factor", scaling, &RopeScaling::factor, factor,
                              "divisor of slow rotary frequencies, as in Llama 3.1; 1: no scaling"),
       number_at<RopeScaling>(section + ".rope_scaling.low_frequency_factor", scaling,
-                             &RopeScaling::low_frequency_factor, {.least = 0, .least_open = true},
+                             &RopeScaling::low_frequency_factor, {.min = 0, .min_open = true},
                              "limit of slow frequencies: wavelengths above original_length / this value"),
       number_at<RopeScaling>(
           section + ".rope_scaling.high_frequency_factor", scaling, &RopeScaling::high_frequency_factor,
-          {.least = 0, .least_open = true},
+          {.min = 0, .min_open = true},
           "limit of fast frequencies, which are not scaled: wavelengths below original_length / this value"),
       integer_at<RopeScaling>(section + ".rope_scaling.original_length", scaling, &RopeScaling::original_length,
                               {1, int64_t{1} << 32}, "context length in tokens of the model's first training"),
@@ -222,7 +221,7 @@ ModelKind decoder_kind() {
   kind.check = [](const Job& job, const Places& places) {
     check_decoder(job.model.decoder, "model", job.data.sequence_length, job.micro_batch_size.value_or(*job.batch_size),
                   places);
-    const double tokens = static_cast<double>(job.max_steps) * static_cast<double>(kLargestBatch) *
+    const double tokens = static_cast<double>(job.max_steps) * static_cast<double>(kMaxBatch) *
                           static_cast<double>(job.data.sequence_length);
     if (tokens > kCountable)
       refuse(places.of({"max_steps", "data.sequence_length"}),

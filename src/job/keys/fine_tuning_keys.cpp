@@ -37,7 +37,7 @@ std::vector<Key> fine_tuning_keys() {
           "optimizer state"),
       integer("lora.rank", &L::rank, {1, model::kMaxWidth},
               "rank of the adapters; each has rank x (in + out) trainable parameters"),
-      number("lora.alpha", &L::alpha, {.least = 0, .least_open = true},
+      number("lora.alpha", &L::alpha, {.min = 0, .min_open = true},
              "scale of the adapters: their output is multiplied by alpha / rank"),
       number("lora.dropout", &L::dropout, kBelowOneOrNone,
              "dropout rate of the adapters' input; above 0 a second copy of the input is kept for the backward pass"),

@@ -70,9 +70,9 @@ std::vector<Key> fmri_keys() {
   keys.push_back(loss_weight("audio", &FmriLossConfig::audio, "weight of the mel frames' reconstruction loss"));
   keys.push_back(loss_weight("text", &FmriLossConfig::text, "weight of the text embeddings' reconstruction loss"));
   keys.push_back(loss_weight("agreement", &FmriLossConfig::agreement, "weight of the distance of the two bottlenecks"));
-  keys.push_back(number("model.dropout", &F::dropout, {.least = 0, .most = 1, .most_open = true, .none = true},
+  keys.push_back(number("model.dropout", &F::dropout, {.min = 0, .max = 1, .max_open = true, .none = true},
                         "dropout rate of the output of every block"));
-  keys.push_back(number("model.norm_eps", &F::norm_eps, {.least = 0, .least_open = true, .most = 1, .most_open = true},
+  keys.push_back(number("model.norm_eps", &F::norm_eps, {.min = 0, .min_open = true, .max = 1, .max_open = true},
                         "value added to the variance in norms"));
   return keys;
 }

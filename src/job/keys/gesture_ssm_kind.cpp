@@ -47,8 +47,8 @@ Key pooling_scales() {
             }
             const std::vector<const Node*>& items = value.node->items;
             const bool of_all = !items.empty() && value.with(items.front()).is("1");
-            if (static_cast<int64_t>(items.size()) - (of_all ? 1 : 0) >= kScales.most)
-              value.refuse(fmt::format("a list of fewer than {} integers", kScales.most));
+            if (static_cast<int64_t>(items.size()) - (of_all ? 1 : 0) >= kScales.max)
+              value.refuse(fmt::format("a list of fewer than {} integers", kScales.max));
             std::vector<int64_t> listed;
             for (const Node* item : items)
               listed.push_back(of_all && item == items.front() ? 1 : read_integer(value.with(item), kScale));
@@ -83,7 +83,7 @@ Key use_checkpoint() {
 }
 
 Key ratio() {
-  constexpr NumberRange range{.least = 0, .least_open = true, .most = 1};
+  constexpr NumberRange range{.min = 0, .min_open = true, .max = 1};
   return number("data.train_ratio_of_vectors", &SeriesConfig::train_ratio_of_vectors, range,
                 "fraction of a gesture's vectors in a sample: drawn again each time in training, evenly spaced in "
                 "evaluation; activations shrink with it");
@@ -109,9 +109,9 @@ std::vector<Key> gesture_keys() {
       share_weights(),
       pooling_scales(),
       use_checkpoint(),
-      number("model.dropout", &G::dropout, {.least = 0, .most = 1, .most_open = true, .none = true},
+      number("model.dropout", &G::dropout, {.min = 0, .max = 1, .max_open = true, .none = true},
              "dropout rate of the output of every layer"),
-      number("model.norm_eps", &G::norm_eps, {.least = 0, .least_open = true, .most = 1, .most_open = true},
+      number("model.norm_eps", &G::norm_eps, {.min = 0, .min_open = true, .max = 1, .max_open = true},
              "value added to the variance in norms"),
       integer("data.length", &SeriesConfig::length, {1, model::kMaxSequence}, "vectors of a gesture"),
       ratio(),

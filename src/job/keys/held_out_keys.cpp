@@ -10,7 +10,7 @@ namespace plimsoll::job {
 std::vector<Key> held_out_keys() {
   using D = DataConfig;
   return {
-      number("data.test_fraction", &D::test_fraction, {.least = 0, .most = 0.5, .none = true},
+      number("data.test_fraction", &D::test_fraction, {.min = 0, .max = 0.5, .none = true},
              "fraction of the data that is held out for a final test, separate from data.validation_fraction: not used "
              "for training or for the choice of settings"),
       word("data.evaluate_on", &D::evaluate_on, {"validation", "test"},

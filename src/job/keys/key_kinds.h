@@ -190,9 +190,9 @@ inline std::vector<std::string> read_patterns(const Value& value, std::string_vi
     const Value one = value.with(item);
     std::string text = read_text(one, allowed);
     if (text.empty()) one.refuse(allowed);
-    if (text.size() > kLongestPattern)
+    if (text.size() > kMaxPatternLength)
       one.refuse_since(
-          fmt::format("has a pattern of {} letters; at most {} are allowed", text.size(), kLongestPattern));
+          fmt::format("has a pattern of {} letters; at most {} are allowed", text.size(), kMaxPatternLength));
     patterns.push_back(std::move(text));
   }
   return patterns;

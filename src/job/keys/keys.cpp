@@ -20,10 +20,10 @@ namespace plimsoll::job {
 namespace {
 
 // Ranges of single numbers, by their meaning.
-constexpr NumberRange kShare{.least = 0, .most = 1};
-constexpr IntegerRange kSteps{1, kMostSteps};
-constexpr IntegerRange kStepsOrNever{0, kMostSteps, /*none=*/true};
-constexpr IntegerRange kBatch{1, kLargestBatch};
+constexpr NumberRange kShare{.min = 0, .max = 1};
+constexpr IntegerRange kSteps{1, kMaxSteps};
+constexpr IntegerRange kStepsOrNever{0, kMaxSteps, /*none=*/true};
+constexpr IntegerRange kBatch{1, kMaxBatch};
 
 Key resume() {
   return {{"checkpoint.resume", "auto | never | path", "auto",
@@ -76,7 +76,7 @@ Key gradient_accumulation_steps() {
                 const Node epoch{Node::Kind::scalar, entry.key, {}, {}, entry.line, entry.column};
                 const Value as_epoch{&epoch, "an epoch of " + value.key, value.source};
                 const Value as_steps{entry.value, value.key + ", epoch " + entry.key, value.source};
-                const int64_t from = read_integer(as_epoch, {0, kMostSteps});
+                const int64_t from = read_integer(as_epoch, {0, kMaxSteps});
                 const int64_t steps = read_integer(as_steps, kBatch);
                 if (!schedule.emplace(from, steps).second)
                   value.refuse_since(fmt::format("names epoch {} twice", from));
@@ -273,7 +273,7 @@ std::vector<Key> data_keys() {
   return {
       word("data.type", &D::type, types_of(data_kinds()), meanings_of(data_kinds())),
       path("data.root", &D::root, "(the job file's folder)", "folder that relative paths of data.* start from"),
-      number("data.validation_fraction", &D::validation_fraction, {.least = 0, .most = 0.5, .none = true},
+      number("data.validation_fraction", &D::validation_fraction, {.min = 0, .max = 0.5, .none = true},
              "fraction of the data, at its end, that is held out for evaluation"),
       boolean("data.shuffle", &D::shuffle, "draw a new order of samples from the seed in every epoch"),
       integer("data.num_workers", &D::num_workers, {1, 256},
@@ -311,7 +311,7 @@ std::vector<Key> training_keys() {
               "batches in an evaluation, each with the sequences of one step of the first epoch"),
       word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"},
            "device to train on; a job can be planned for each of them on any machine"),
-      integer("devices", &Job::devices, {1, kMostDevices},
+      integer("devices", &Job::devices, {1, kMaxDevices},
               "devices that train together, one process each: plimsoll train starts that many on this machine; a "
               "launcher such as torchrun sets it. The effective batch is that of one device times devices, unless "
               "micro_batch_size is set"),

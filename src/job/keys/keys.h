@@ -42,8 +42,8 @@ const Key* find_key(std::string_view name);
 const std::vector<std::string>& sections();
 
 // Upper bounds of a job's numbers; those of its model's sizes are in model/size_limits.h.
-constexpr int64_t kLargestBatch = int64_t{1} << 20;  ///< sequences for each step
-constexpr int64_t kMostDevices = int64_t{1} << 16;
-constexpr int64_t kMostSteps = 1'000'000'000;
+constexpr int64_t kMaxBatch = int64_t{1} << 20;  ///< sequences for each step
+constexpr int64_t kMaxDevices = int64_t{1} << 16;
+constexpr int64_t kMaxSteps = 1'000'000'000;
 
 }  // namespace plimsoll::job

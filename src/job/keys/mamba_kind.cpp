@@ -15,20 +15,20 @@ namespace {
 
 using M = MambaConfig;
 constexpr IntegerRange kWords{1, model::kMaxVocabulary};
-constexpr NumberRange kStep{.least = 0};
+constexpr NumberRange kStep{.min = 0};
 
 Key time_step_limit() {
   const std::string type = "none | list of 2 numbers, rising from 0 or more";
   return {{"model.time_step_limit", type, "none", "lower and upper limit of the scan's time steps; none: no limits"},
           [=](const Value& value, Job& job) {
             MambaConfig& config = job.model.mamba;
-            config.least_step = MambaConfig{}.least_step;
-            config.most_step = MambaConfig{}.most_step;
+            config.min_step = MambaConfig{}.min_step;
+            config.max_step = MambaConfig{}.max_step;
             if (value.is("none")) return;
             if (value.node->kind != Node::Kind::list || value.node->items.size() != 2)
               value.refuse(fmt::format("{}: [0.001, 0.1]", type));
-            config.least_step = read_number(value.with(value.node->items[0]), kStep);
-            config.most_step = read_number(value.with(value.node->items[1]), kStep);
+            config.min_step = read_number(value.with(value.node->items[0]), kStep);
+            config.max_step = read_number(value.with(value.node->items[1]), kStep);
           }};
 }
 
@@ -50,7 +50,7 @@ std::vector<Key> mamba_keys() {
               "channels of a head of the scan; must divide expand x hidden_size"),
       integer("model.num_groups", &M::num_groups, {1, model::kMaxHeads},
               "groups of heads with one B and C, and one norm; must divide the heads"),
-      integer("model.conv_width", &M::conv_width, {1, model::kMostConvTaps},
+      integer("model.conv_width", &M::conv_width, {1, model::kMaxConvTaps},
               "taps of the causal convolution before the scan"),
       boolean("model.conv_bias", &M::conv_bias, "a bias on the causal convolution"),
       boolean("model.projection_bias", &M::projection_bias, "biases on the mixer's projections in and out"),
@@ -59,7 +59,7 @@ std::vector<Key> mamba_keys() {
       time_step_limit(),
       boolean("model.tie_embeddings", &M::tie_embeddings,
               "use the embedding's weight in the head: vocab_size x hidden_size fewer parameters"),
-      number("model.norm_eps", &M::norm_eps, {.least = 0, .least_open = true, .most = 1, .most_open = true},
+      number("model.norm_eps", &M::norm_eps, {.min = 0, .min_open = true, .max = 1, .max_open = true},
              "value added to the variance in norms"),
       path("model.config", &ModelConfig::config, "(none)",
            "config.json of transformers (mamba2), or its folder, which sets the model's other keys; none: the one next "
@@ -86,7 +86,7 @@ void check_mamba(const Job& job, const Places& places) {
            fmt::format("data.sequence_length {} with {} sequences at a time needs about {:.0e} bytes, more than can be "
                        "counted; make one of them smaller",
                        job.data.sequence_length, at_a_time, bytes));
-  const double all = static_cast<double>(job.max_steps) * static_cast<double>(kLargestBatch) * tokens;
+  const double all = static_cast<double>(job.max_steps) * static_cast<double>(kMaxBatch) * tokens;
   if (all > kCountable)
     refuse(places.of({"max_steps", "data.sequence_length"}),
            fmt::format("max_steps {} with data.sequence_length {} are more tokens than can be counted", job.max_steps,
@@ -100,7 +100,7 @@ std::map<std::string, std::string> origin_of_mamba(const Job& job) {
           {"model.num_layers", text(model.num_layers)},
           {"model.head_dim", text(model.head_dim)},
           {"model.num_groups", text(model.num_groups)},
-          {"model.time_step_limit", fmt::format("{} {}", model.least_step, model.most_step)},
+          {"model.time_step_limit", fmt::format("{} {}", model.min_step, model.max_step)},
           {"model.tie_embeddings", text(model.tie_embeddings)},
           {"model.norm_eps", text(model.norm_eps)},
           {"data.sequence_length", text(job.data.sequence_length)}};

@@ -58,7 +58,7 @@ std::vector<Key> optimizer_keys() {
   return {
       optimizer_name(),
       number("optimizer.learning_rate", &O::learning_rate, kPositive, "learning rate after the warm-up"),
-      integer_or("none", "optimizer.reference_batch_size", &O::reference_batch_size, {1, kLargestBatch},
+      integer_or("none", "optimizer.reference_batch_size", &O::reference_batch_size, {1, kMaxBatch},
                  "sequences in the step that learning_rate was chosen for; if the step of this job is another, plan "
                  "and train print the learning rate of the usual scaling rules and change nothing"),
       number("optimizer.weight_decay", &O::weight_decay, kPositiveOrNone,

@@ -64,12 +64,12 @@ void check_series(const Job& job, const Places& places) {
              fmt::format("data.hilbert_axes has channel {}; model.channels is {}, so the last is {}", axis, channels,
                          channels - 1));
   const int64_t axes = series.hilbert_axes.empty() ? channels + 1 : static_cast<int64_t>(series.hilbert_axes.size());
-  if (axes * series.hilbert_bits > kMostHilbertBits)
+  if (axes * series.hilbert_bits > kMaxHilbertBits)
     refuse(
         places.of({"data.hilbert_bits", "data.hilbert_axes", "data.order"}),
         fmt::format("the Hilbert curve has {} axes of {} bits; together they may have {}: lower data.hilbert_bits, or "
                     "name fewer data.hilbert_axes",
-                    axes, series.hilbert_bits, kMostHilbertBits));
+                    axes, series.hilbert_bits, kMaxHilbertBits));
 }
 
 std::map<std::string, std::string> origin_of_series(const Job& job) {

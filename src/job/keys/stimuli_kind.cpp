@@ -12,7 +12,7 @@
 namespace plimsoll::job {
 namespace {
 
-constexpr NumberRange kSeconds{.least = 0, .most = 3600};
+constexpr NumberRange kSeconds{.min = 0, .max = 3600};
 constexpr IntegerRange kDelay{0, 1000};
 
 void check_stimuli(const Job& job, const Places& places) {

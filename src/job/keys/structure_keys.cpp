@@ -34,7 +34,7 @@ std::vector<Key> structure_keys() {
       integer("data.min_pixels", &S::min_pixels, {1, int64_t{1} << 28},
               "minimum of pixels of a structure in a slice or picture, at model.image_size, to be a sample"),
       number(
-          "data.augment", &S::augment, {.least = 0, .most = 0.5, .none = true},
+          "data.augment", &S::augment, {.min = 0, .max = 0.5, .none = true},
           "strength of augmentation of training samples: shift by up to this fraction of the image's side, rotation by "
           "up to this number of radians, size and contrast by up to this fraction, drawn again each time; 0: none"),
       text("data.prompt", &S::prompt,

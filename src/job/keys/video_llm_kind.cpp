@@ -14,7 +14,7 @@ namespace plimsoll::job {
 namespace {
 
 constexpr IntegerRange kCells{1, int64_t{1} << 16};
-constexpr IntegerRange kFrames{1, kMostClipFrames};
+constexpr IntegerRange kFrames{1, kMaxClipFrames};
 
 DecoderConfig& llm_of(Job& job) {
   return job.model.video_llm.llm;
@@ -52,8 +52,7 @@ std::vector<Key> video_llm_keys() {
       integer_at("model.vision.intermediate_size", vision, &V::intermediate_size, {0, model::kMaxFeedForward},
                  "width of the encoder's feed-forward; 0: 4 x model.vision.width"),
       word_at("model.vision.norm", vision, &V::norm, {"rmsnorm", "layernorm"}, "type of the norms in the encoder"),
-      number_at("model.vision.norm_eps", vision, &V::norm_eps,
-                {.least = 0, .least_open = true, .most = 1, .most_open = true},
+      number_at("model.vision.norm_eps", vision, &V::norm_eps, {.min = 0, .min_open = true, .max = 1, .max_open = true},
                 "value added to the variance in norms of the encoder"),
       word_at("model.vision.activation", vision, &V::activation, {"gelu", "gelu_tanh", "quick_gelu"},
               "activation of the encoder's feed-forward; quick_gelu: x sigmoid(1.702 x), as in CLIP, which keeps one "
@@ -66,10 +65,10 @@ std::vector<Key> video_llm_keys() {
       boolean_at("model.vision.final_norm", vision, &V::final_norm,
                  "a norm after the last block; default with model.vision.weights: that of the model family, and false "
                  "if model.vision.depth is smaller than the number of blocks in the file"),
-      colours("model.vision.image_mean", &V::image_mean, {.least = 0, .most = 1},
+      colours("model.vision.image_mean", &V::image_mean, {.min = 0, .max = 1},
               "mean of red, green and blue in [0, 1], which is subtracted; default with model.vision.weights: that of "
               "preprocessor_config.json"),
-      colours("model.vision.image_std", &V::image_std, {.least = 0, .least_open = true},
+      colours("model.vision.image_std", &V::image_std, {.min = 0, .min_open = true},
               "deviation of red, green and blue, by which colors are divided; default with model.vision.weights: that "
               "of preprocessor_config.json"),
       path("model.vision.weights", &ModelConfig::vision_weights, "(none)",

@@ -19,7 +19,7 @@
 namespace plimsoll::job {
 namespace {
 
-constexpr size_t kDeepest = 32;
+constexpr size_t kMaxDepth = 32;
 
 /// A builder of the tree from the parser's events. The parser recurses once for each level, so refusing a level here
 /// also bounds its stack.
@@ -96,7 +96,7 @@ class Builder : public YAML::EventHandler {
   }
 
   void open(const YAML::Mark& mark, Node::Kind kind, YAML::anchor_t anchor) {
-    if (open_.size() == kDeepest) refuse(mark, fmt::format("more than {} levels of nesting", kDeepest));
+    if (open_.size() == kMaxDepth) refuse(mark, fmt::format("more than {} levels of nesting", kMaxDepth));
     Node* node = add(mark, kind, anchor);
     open_.push_back({node, false, {}});
   }
@@ -171,8 +171,8 @@ std::string Source::at(int line, int column) const {
 }
 
 Document load_document(const std::string& text, const Source& source) {
-  if (text.size() > kLongestDocument)
-    throw UserError(fmt::format("{}: longer than {} bytes: this is not a job file", source.name, kLongestDocument));
+  if (text.size() > kMaxDocumentLength)
+    throw UserError(fmt::format("{}: longer than {} bytes: this is not a job file", source.name, kMaxDocumentLength));
   if (const std::string why = not_text(text); !why.empty())
     throw UserError(fmt::format("{}: {}; a job file is text, YAML", source.name, why));
   Document document;

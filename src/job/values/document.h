@@ -51,6 +51,6 @@ struct Source {
 Document load_document(const std::string& text, const Source& source);
 
 /// Largest number of bytes that load_document accepts.
-constexpr size_t kLongestDocument = size_t{1} << 20;
+constexpr size_t kMaxDocumentLength = size_t{1} << 20;
 
 }  // namespace plimsoll::job

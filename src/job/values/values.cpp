@@ -63,13 +63,13 @@ bool Value::is(std::string_view word) const {
 }
 
 std::string IntegerRange::text() const {
-  return fmt::format("integer from {} to {}{}", least, most, none ? " or none" : "");
+  return fmt::format("integer from {} to {}{}", min, max, none ? " or none" : "");
 }
 
 std::string NumberRange::text() const {
   const char* const word = none ? " or none" : "";
-  if (std::isinf(most)) return fmt::format("number {} {}{}", least_open ? ">" : ">=", least, word);
-  return fmt::format("number in {}{}, {}{}{}", least_open ? "(" : "[", least, most, most_open ? ")" : "]", word);
+  if (std::isinf(max)) return fmt::format("number {} {}{}", min_open ? ">" : ">=", min, word);
+  return fmt::format("number in {}{}, {}{}{}", min_open ? "(" : "[", min, max, max_open ? ")" : "]", word);
 }
 
 std::string joined(const std::vector<std::string>& words, std::string_view separator) {
@@ -80,13 +80,13 @@ int64_t read_integer(const Value& value, const IntegerRange& range, std::string_
   if (range.none && value.is("none")) return 0;
   if (value.node->kind == Node::Kind::scalar) {
     const std::optional<int64_t> number = number_in<int64_t>(value.node->text);
-    if (number && *number >= range.least && *number <= range.most) return *number;
+    if (number && *number >= range.min && *number <= range.max) return *number;
   }
   std::string advice;
   if (value.node->kind == Node::Kind::scalar)
     if (const std::optional<double> meant = parse_informal_number(value.node->text);
-        meant && std::trunc(*meant) == *meant && *meant >= static_cast<double>(range.least) &&
-        *meant <= static_cast<double>(range.most))
+        meant && std::trunc(*meant) == *meant && *meant >= static_cast<double>(range.min) &&
+        *meant <= static_cast<double>(range.max))
       advice = fmt::format("; did you mean {:.0f}?", *meant);
   value.refuse(also.empty() ? range.text() : fmt::format("{}, {}", also, range.text()), advice);
 }
@@ -94,8 +94,8 @@ int64_t read_integer(const Value& value, const IntegerRange& range, std::string_
 double read_number(const Value& value, const NumberRange& range) {
   if (range.none && value.is("none")) return 0;
   const auto allowed = [&](double number) {
-    return std::isfinite(number) && (range.least_open ? number > range.least : number >= range.least) &&
-           (range.most_open ? number < range.most : number <= range.most);
+    return std::isfinite(number) && (range.min_open ? number > range.min : number >= range.min) &&
+           (range.max_open ? number < range.max : number <= range.max);
   };
   std::string advice;
   if (value.node->kind == Node::Kind::scalar) {

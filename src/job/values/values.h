@@ -28,20 +28,20 @@ struct Value {
   bool is(std::string_view word) const;
 };
 
-/// A range of whole numbers from `least` to `most`, both included.
+/// A range of whole numbers from `min` to `max`, both included.
 struct IntegerRange {
-  int64_t least;
-  int64_t most;
+  int64_t min;
+  int64_t max;
   bool none = false;         ///< true: 0 means none, and may be written so too
   std::string text() const;  ///< returns "integer from 1 to 4096", "integer from 0 to 10 or none"
 };
 
 /// A range of finite numbers between two bounds, each included unless it is open.
 struct NumberRange {
-  double least = 0;
-  bool least_open = false;
-  double most = std::numeric_limits<double>::infinity();
-  bool most_open = false;
+  double min = 0;
+  bool min_open = false;
+  double max = std::numeric_limits<double>::infinity();
+  bool max_open = false;
   bool none = false;         ///< true: 0 means none, and may be written so too
   std::string text() const;  ///< returns "number > 0", "number in [0, 1)", "number >= 0 or none"
 };

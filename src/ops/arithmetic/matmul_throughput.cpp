@@ -45,8 +45,8 @@ constexpr double kConvolutionFlops = 2.0 * 2 * kSide * kSide * kChannels * kChan
 
 // Maximum rounds. Each round tries every kind once, so that the tries of one kind are not adjacent, until two of its
 // tries agree. A type without instructions takes 50 ms a try. On a busy machine the tries may never agree.
-constexpr int kMostRounds = 60;
-constexpr double kMostSeconds = 1;
+constexpr int kMaxRounds = 60;
+constexpr double kMaxSeconds = 1;
 // Seconds after which speeds whose tries did not agree are measured again: one day.
 constexpr int64_t kSecondsOfUnsure = 24 * 3600;
 
@@ -75,11 +75,11 @@ void products_into(Tensor& out, Tensor& gradient, const Tensor& x, const Tensor&
   }
 }
 
-// Returns true if all tries agreed. No try begins after kMostSeconds; a kind that never ran gets the rate of the
+// Returns true if all tries agreed. No try begins after kMaxSeconds; a kind that never ran gets the rate of the
 // slowest.
 bool measure(std::vector<Work>& all) {
   const double start = seconds_now();
-  const auto is_over = [&] { return seconds_now() - start > kMostSeconds; };
+  const auto is_over = [&] { return seconds_now() - start > kMaxSeconds; };
   const auto timed = [](Work& each) {
     const double begin = seconds_now();
     each.run();
@@ -88,7 +88,7 @@ bool measure(std::vector<Work>& all) {
   std::vector<double> first(all.size(), 0);  // seconds; the first run creates kernels and maps pages
   for (size_t i = 0; i < all.size() && !is_over(); ++i) first[i] = timed(all[i]);
   bool agreed = false;
-  for (int round = 0; round < kMostRounds && !agreed && !is_over(); ++round) {
+  for (int round = 0; round < kMaxRounds && !agreed && !is_over(); ++round) {
     agreed = true;
     for (Work& each : all) {
       if (each.tries.converged()) continue;

@@ -98,19 +98,19 @@ class Scratch {
         wide_(like.options().dtype(accumulator(like.scalar_type()))),
         rows_(cut.kv_heads * shape.group() * cut.rows),
         width_(shape.width),
-        most_keys_(cut.most_keys) {}
+        max_keys_(cut.max_keys) {}
   Tensor queries() const { return at::empty({rows_ * width_}, options_); }
-  Tensor scores() const { return at::empty({rows_ * most_keys_}, wide_); }
+  Tensor scores() const { return at::empty({rows_ * max_keys_}, wide_); }
   /// Returns the buffer for values computed from scores, in the operands' type: the scores' own memory if that is their
   /// type.
   Tensor narrow_scores(const Tensor& scores) const {
-    return options_.dtype() == wide_.dtype() ? scores : at::empty({rows_ * most_keys_}, options_);
+    return options_.dtype() == wide_.dtype() ? scores : at::empty({rows_ * max_keys_}, options_);
   }
   Tensor sums(int64_t heads, int64_t keys) const { return at::empty({heads, keys, width_}, wide_); }
 
  private:
   at::TensorOptions options_, wide_;
-  int64_t rows_, width_, most_keys_;
+  int64_t rows_, width_, max_keys_;
 };
 
 }  // namespace

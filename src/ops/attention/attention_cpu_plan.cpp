@@ -9,7 +9,7 @@ int64_t wide(int64_t element_bytes) {
 
 /// Maximum elements of a thread's sums of key gradients, and of value gradients: 4 MiB each in float32. The bound keeps
 /// the scratch of many threads on a long sequence small compared with the gradients.
-constexpr int64_t kMostGradientNumbers = int64_t{1} << 20;
+constexpr int64_t kMaxGradientNumbers = int64_t{1} << 20;
 
 /// An allocator that returns consecutive offsets in bytes.
 struct Places {
@@ -28,12 +28,11 @@ BackwardCut backward_cut(const AttentionShape& shape, int threads) {
   BackwardCut cut{.together = true, .key_chunk = shape.keys, .chunks = 1, .key_tasks = units, .query_tasks = 0};
   // Compares the busiest thread's share relative to the mean share with 7 matmuls relative to 5.
   const int64_t columns = attention_lanes(shape.width);
-  const int64_t most_keys =
-      std::max(kAttentionBlock, kMostGradientNumbers / columns / kAttentionBlock * kAttentionBlock);
-  if (shape.keys <= most_keys && 5 * div_up(units, threads) * threads <= 7 * units) return cut;
+  const int64_t max_keys = std::max(kAttentionBlock, kMaxGradientNumbers / columns / kAttentionBlock * kAttentionBlock);
+  if (shape.keys <= max_keys && 5 * div_up(units, threads) * threads <= 7 * units) return cut;
   cut.together = false;
   const int64_t wanted = div_up(4 * threads, units);  // four tasks a thread even out their different durations
-  cut.key_chunk = std::min({shape.keys, most_keys, div_up(attention_blocks(shape.keys), wanted) * kAttentionBlock});
+  cut.key_chunk = std::min({shape.keys, max_keys, div_up(attention_blocks(shape.keys), wanted) * kAttentionBlock});
   cut.chunks = div_up(shape.keys, cut.key_chunk);
   cut.key_tasks = units * cut.chunks;
   cut.query_tasks = forward_tasks(shape);
@@ -88,7 +87,7 @@ int64_t attention_forward_scratch(const AttentionShape& shape, int64_t element_b
 
 int64_t attention_backward_scratch(const AttentionShape& shape, int64_t element_bytes, int threads) {
   const BackwardCut cut = backward_cut(shape, threads);
-  return std::min<int64_t>(threads, cut.most_tasks()) * backward_tiles(shape, cut, element_bytes).total;
+  return std::min<int64_t>(threads, cut.max_tasks()) * backward_tiles(shape, cut, element_bytes).total;
 }
 
 }  // namespace plimsoll::ops

@@ -47,7 +47,7 @@ struct BackwardCut {
   int64_t key_tasks;
   int64_t query_tasks;  ///< 0 with `together`
 
-  int64_t most_tasks() const { return std::max(key_tasks, query_tasks); }
+  int64_t max_tasks() const { return std::max(key_tasks, query_tasks); }
 };
 BackwardCut backward_cut(const AttentionShape& shape, int threads);
 

@@ -8,7 +8,7 @@
 namespace plimsoll::ops {
 namespace {
 
-constexpr int kMostMultiprocessors = 192;  // more than any GPU from sm_80 to sm_120 has (RTX PRO 6000: 188)
+constexpr int kMaxMultiprocessors = 192;  // more than any GPU from sm_80 to sm_120 has (RTX PRO 6000: 188)
 
 int64_t rounded(int64_t bytes, int64_t alignment) {
   return div_up(bytes, alignment) * alignment;
@@ -62,7 +62,7 @@ int64_t flash_forward_scratch(const AttentionShape& shape, int multiprocessors, 
   const int64_t key_blocks = div_up(shape.keys, key_block);
   int64_t splits = 1;
   const int least = multiprocessors > 0 ? multiprocessors : 16;
-  const int most = multiprocessors > 0 ? multiprocessors : kMostMultiprocessors;
+  const int most = multiprocessors > 0 ? multiprocessors : kMaxMultiprocessors;
   for (int count = least; count <= most; ++count) splits = std::max(splits, splits_of(blocks, 2 * count, key_blocks));
   if (splits == 1) return always;
   const int64_t rows = splits * shape.batch * shape.query_heads * shape.queries;
@@ -71,7 +71,7 @@ int64_t flash_forward_scratch(const AttentionShape& shape, int multiprocessors, 
 
 int64_t flash_backward_scratch(const AttentionShape& shape, int multiprocessors, int64_t alignment) {
   const int64_t units = shape.batch * shape.query_heads, queries = rounded(shape.queries, 128);
-  const int64_t shares = div_up(multiprocessors > 0 ? multiprocessors : kMostMultiprocessors, units);
+  const int64_t shares = div_up(multiprocessors > 0 ? multiprocessors : kMaxMultiprocessors, units);
   int64_t total = rounded(units * queries * 4, alignment) +
                   rounded(shares * units * queries * rounded_width(shape.width) * 4, alignment);
   if (shape.group() > 1) total += 2 * rounded(units * shape.keys * shape.width * 2, alignment);
@@ -79,14 +79,14 @@ int64_t flash_backward_scratch(const AttentionShape& shape, int multiprocessors,
 }
 
 ScoreBlocks score_blocks(const AttentionShape& shape) {
-  constexpr int64_t kMost = 64 * MiB / 4;
+  constexpr int64_t kMaxNumbers = 64 * MiB / 4;
   ScoreBlocks cut{};
   for (cut.rows = std::min<int64_t>(256, shape.queries);; cut.rows = div_up(cut.rows, 2)) {
     cut.blocks = query_blocks(shape, cut.rows);
-    cut.most_keys = most_keys(cut.blocks);
-    const int64_t one_head = shape.group() * cut.rows * cut.most_keys;
-    cut.kv_heads = std::clamp<int64_t>(kMost / one_head, 1, shape.kv_heads);
-    if (one_head <= kMost || cut.rows <= 16) return cut;
+    cut.max_keys = max_keys(cut.blocks);
+    const int64_t one_head = shape.group() * cut.rows * cut.max_keys;
+    cut.kv_heads = std::clamp<int64_t>(kMaxNumbers / one_head, 1, shape.kv_heads);
+    if (one_head <= kMaxNumbers || cut.rows <= 16) return cut;
   }
 }
 

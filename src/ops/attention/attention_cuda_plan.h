@@ -35,8 +35,8 @@ int64_t flash_backward_scratch(const AttentionShape& shape, int multiprocessors,
 struct ScoreBlocks {
   int64_t kv_heads;
   std::vector<QueryBlock> blocks;
-  int64_t rows;       ///< queries of the largest block
-  int64_t most_keys;  ///< maximum of one block
+  int64_t rows;      ///< queries of the largest block
+  int64_t max_keys;  ///< maximum of one block
 };
 /// Returns blocks whose scores take at most 64 MiB in float32 per call, or more if the scores of 16 queries take more.
 ScoreBlocks score_blocks(const AttentionShape& shape);

@@ -14,7 +14,7 @@ std::vector<QueryBlock> query_blocks(const AttentionShape& shape, int64_t rows) 
   return blocks;
 }
 
-int64_t most_keys(const std::vector<QueryBlock>& blocks) {
+int64_t max_keys(const std::vector<QueryBlock>& blocks) {
   return std::ranges::max_element(blocks, {}, &QueryBlock::keys)->keys;
 }
 

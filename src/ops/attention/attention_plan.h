@@ -21,8 +21,8 @@ struct QueryBlock {
 };
 
 /// Returns blocks of `rows` queries whose scores are held, with the keys [first_key, first_key + keys) of each.
-/// most_keys() returns the largest `keys` of a block.
+/// max_keys() returns the largest `keys` of a block.
 std::vector<QueryBlock> query_blocks(const AttentionShape& shape, int64_t rows);
-int64_t most_keys(const std::vector<QueryBlock>& blocks);
+int64_t max_keys(const std::vector<QueryBlock>& blocks);
 
 }  // namespace plimsoll::ops

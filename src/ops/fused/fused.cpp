@@ -64,7 +64,7 @@ FusedCall fused_call(const FusedSchedule& schedule, at::TensorList inputs, at::T
           "a program for ", program.inputs, " inputs and ", program.outputs.size(), " outputs was given ",
           inputs.size(), " and ", outputs.size());
   const at::IntArrayRef sizes = outputs[0].sizes();
-  require(sizes.size() <= static_cast<size_t>(kMostFusedDimensions), kFused, "more than ", kMostFusedDimensions,
+  require(sizes.size() <= static_cast<size_t>(kMaxFusedDimensions), kFused, "more than ", kMaxFusedDimensions,
           " dimensions");
   FusedCall call;
   call.schedule = &schedule;

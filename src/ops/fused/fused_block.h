@@ -11,7 +11,7 @@ struct FusedBlockStep {
   Opcode opcode = Opcode::cast;
   DType dtype = DType::float32;  ///< the dtype that the results are rounded to
   float* to = nullptr;
-  const float* from[kMostOperands] = {};
+  const float* from[kMaxOperands] = {};
 };
 
 /// Runs the step on `count` elements. Does not access elements behind them.

@@ -11,7 +11,7 @@ namespace {
 
 // Floats of all registers together: 64 KiB of stack, of which a usual program uses a few blocks.
 constexpr int64_t kScratch = 16384;
-constexpr int64_t kMostBlock = 1024;
+constexpr int64_t kMaxBlock = 1024;
 constexpr int64_t kBlockUnit = 64;
 
 // The position of element `index` of the loop, as coordinates.
@@ -37,7 +37,7 @@ struct Position {
       ++at[--d];
     }
   }
-  std::array<int64_t, kMostFusedDimensions> at{};
+  std::array<int64_t, kMaxFusedDimensions> at{};
 };
 
 // Calls `visit(address, done, count)` for each contiguous run among `count` elements from `begin` on.
@@ -114,13 +114,13 @@ void fused_range(const FusedCall& call, int64_t begin, int64_t end) {
   const FusedSchedule& schedule = *call.schedule;
   const FusedProgram& program = schedule.program;
   const int32_t first_step = program.first_step();
-  const int64_t block = std::min(kMostBlock, kScratch / std::max(schedule.count, 1) / kBlockUnit * kBlockUnit);
+  const int64_t block = std::min(kMaxBlock, kScratch / std::max(schedule.count, 1) / kBlockUnit * kBlockUnit);
   const auto register_of = [&](int32_t value) { return scratch + schedule.registers[value] * block; };
   for (size_t c = 0; c < program.constants.size(); ++c)
     std::fill_n(register_of(program.inputs + static_cast<int32_t>(c)), std::min(block, end - begin),
                 static_cast<float>(program.constants[c]));
-  constexpr int32_t kMostValues = kMostFusedInputs + kMostFusedSteps * (kMostOperands + 1);
-  std::array<float*, kMostValues> places;  // addresses in the current block, by value
+  constexpr int32_t kMaxValues = kMaxFusedInputs + kMaxFusedSteps * (kMaxOperands + 1);
+  std::array<float*, kMaxValues> places;  // addresses in the current block, by value
   const auto in_place = [&](const FusedTensor& tensor) {
     return tensor.dtype == DType::float32 && (call.dimensions == 0 || (call.dimensions == 1 && tensor.strides[0] == 1));
   };

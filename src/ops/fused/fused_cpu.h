@@ -26,15 +26,15 @@ FusedSchedule schedule_fused(FusedProgram program);
 struct FusedTensor {
   void* data = nullptr;
   DType dtype = DType::float32;
-  std::array<int64_t, kMostFusedDimensions> strides{};  ///< strides in elements; 0: broadcast
+  std::array<int64_t, kMaxFusedDimensions> strides{};  ///< strides in elements; 0: broadcast
 };
 
 struct FusedCall {
   const FusedSchedule* schedule = nullptr;
   int dimensions = 0;
-  std::array<int64_t, kMostFusedDimensions> sizes{};  ///< sizes, outermost first
-  std::array<FusedTensor, kMostFusedInputs> inputs;
-  std::array<FusedTensor, kMostFusedOutputs> outputs;
+  std::array<int64_t, kMaxFusedDimensions> sizes{};  ///< sizes, outermost first
+  std::array<FusedTensor, kMaxFusedInputs> inputs;
+  std::array<FusedTensor, kMaxFusedOutputs> outputs;
 
   /// Returns true if the tensor is one contiguous run, or one element that is repeated.
   bool dense(const FusedTensor& tensor) const { return dimensions == 0 || (dimensions == 1 && tensor.strides[0] <= 1); }

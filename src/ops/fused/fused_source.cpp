@@ -187,7 +187,7 @@ class Writer {
     std::string text;
     for (size_t s = 0; s < program_.steps.size(); ++s) {
       const FusedProgram::Step& step = program_.steps[s];
-      std::array<std::string, kMostOperands> names;
+      std::array<std::string, kMaxOperands> names;
       for (int i = 0; i < operands_of(step.opcode); ++i) names[i] = value_name(step.operands[i]);
       text +=
           fmt::format("{}const float {} = {};\n", indent, value_name(program_.first_step() + static_cast<int32_t>(s)),

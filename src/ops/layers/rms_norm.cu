@@ -45,7 +45,7 @@ void forward(const Source& x, const ops::RmsNorm& args, DType weight_dtype, int6
 
 // Bytes of shared memory of a block on every device from compute capability 7.5 on, less the space of sums over its
 // threads.
-constexpr size_t kMostShared = size_t{63} << 10;
+constexpr size_t kMaxShared = size_t{63} << 10;
 
 template <typename X, typename Y, int pack, typename Target>
 void backward(const Target& dx, const ops::RmsNormBackward& args, DType weight_dtype, int64_t rows, void* partials,
@@ -53,10 +53,10 @@ void backward(const Target& dx, const ops::RmsNormBackward& args, DType weight_d
   const size_t sums = static_cast<size_t>(args.width) * sizeof(Accumulate<X>);  // bytes of a row's sums
   // The sums of warps are only in shared memory. Rows that are wide in bytes therefore belong to a block, as rows with
   // many elements do.
-  const Shape shape = shape_of(args.width, pack, args.width <= kWarpWidth && sums * kWarpsInBlock <= kMostShared);
+  const Shape shape = shape_of(args.width, pack, args.width <= kWarpWidth && sums * kWarpsInBlock <= kMaxShared);
   const int64_t block_rows = ops::cuda_norm_block_rows(rows);
   const size_t shared = sums * shape.block.y;
-  const bool in_shared = shared <= kMostShared;
+  const bool in_shared = shared <= kMaxShared;
   const auto kernel =
       shape.by_warp ? &rms_norm_backward<X, Y, pack, true, Target> : &rms_norm_backward<X, Y, pack, false, Target>;
   launch(kernel, dim3(static_cast<unsigned>(ops::div_up(rows, block_rows))), shape.block, in_shared ? shared : 0,

@@ -25,10 +25,10 @@ constexpr int64_t cuda_loss_chunk_bytes(int64_t vocabulary) {
   return std::clamp<int64_t>(1024 * 2 * vocabulary, 64 * MiB, 256 * MiB);
 }
 
-/// Returns chunks whose logits take at most `most_bytes`, but have at least 64 tokens, evenly split. They are whole
+/// Returns chunks whose logits take at most `max_bytes`, but have at least 64 tokens, evenly split. They are whole
 /// blocks of 64 tokens if 256 or more fit, else multiples of sixteen tokens.
-inline LossChunks loss_chunks(int64_t tokens, int64_t vocabulary, int64_t element_bytes, int64_t most_bytes) {
-  const int64_t room = std::max<int64_t>(64, most_bytes / std::max<int64_t>(1, vocabulary * element_bytes));
+inline LossChunks loss_chunks(int64_t tokens, int64_t vocabulary, int64_t element_bytes, int64_t max_bytes) {
+  const int64_t room = std::max<int64_t>(64, max_bytes / std::max<int64_t>(1, vocabulary * element_bytes));
   const int64_t whole = room >= 256 ? 64 : 16, most = room / whole * whole;
   const int64_t count = std::max<int64_t>(1, div_up(tokens, most));
   const int64_t rows = std::max<int64_t>(1, std::min(tokens, div_up(div_up(tokens, count), whole) * whole));

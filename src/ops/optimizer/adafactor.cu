@@ -5,7 +5,7 @@ namespace plimsoll::cuda {
 void launch_adafactor(const UpdateTarget& target, const ops::MatrixShape& shape, float* row_means, float* column_means,
                       const StepPointers& scalars, const RuleNumbers& numbers, void* scratch, cudaStream_t stream) {
   constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-  constexpr int64_t kMostBlocks = AdafactorTiles::kSquareParts;
+  constexpr int64_t kMaxBlocks = AdafactorTiles::kSquareParts;
   if (target.count == 0) return;
   const AdafactorTiles tiles(shape);
   AdafactorScratch cut;
@@ -29,11 +29,10 @@ void launch_adafactor(const UpdateTarget& target, const ops::MatrixShape& shape,
                      target.seed,
                      target.stochastic_parameter,
                      cut};
-  const auto of_tiles = static_cast<unsigned>(div_up_blocks(tiles.down * tiles.across, kWarps, kMostBlocks));
+  const auto of_tiles = static_cast<unsigned>(div_up_blocks(tiles.down * tiles.across, kWarps, kMaxBlocks));
   launch(adafactor_sums, of_tiles, kThreads, 0, stream, in);
-  launch(adafactor_rows, static_cast<unsigned>(div_up_blocks(shape.rows, kWarps, kMostBlocks)), kThreads, 0, stream,
-         in);
-  launch(adafactor_columns, static_cast<unsigned>(div_up_blocks(shape.columns, kThreads, kMostBlocks)), kThreads, 0,
+  launch(adafactor_rows, static_cast<unsigned>(div_up_blocks(shape.rows, kWarps, kMaxBlocks)), kThreads, 0, stream, in);
+  launch(adafactor_columns, static_cast<unsigned>(div_up_blocks(shape.columns, kThreads, kMaxBlocks)), kThreads, 0,
          stream, in);
   launch(adafactor_length, of_tiles, kThreads, 0, stream, in);
   launch(adafactor_step, 1, kThreads, 0, stream, in, static_cast<int64_t>(of_tiles));

@@ -4,12 +4,12 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 2048;  ///< enough for any current GPU; each block computes the step's numbers once
+constexpr int64_t kMaxBlocks = 2048;  ///< enough for any current GPU; each block computes the step's numbers once
 
 /// Returns the number of blocks, each of which processes 2048 elements at a time.
 unsigned blocks_for(int64_t count) {
   constexpr int64_t kAtATime = int64_t{kThreads} / kLanesOfBlock * ops::kDrawnAtATime;
-  return static_cast<unsigned>(div_up_blocks(count, kAtATime, kMostBlocks));
+  return static_cast<unsigned>(div_up_blocks(count, kAtATime, kMaxBlocks));
 }
 
 template <template <typename> typename Rule>
@@ -73,7 +73,7 @@ void launch_updates(ElementRule rule, const UpdateTarget* targets, int64_t count
     table.targets[table.count] = targets[i];
     table.first_block[table.count++] = blocks;
     blocks += blocks_for(targets[i].count);
-    if (table.count == kMostTargets) run();
+    if (table.count == kMaxTargets) run();
   }
   run();
 }

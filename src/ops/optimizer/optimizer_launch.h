@@ -27,10 +27,10 @@ struct UpdateTarget {
 
 /// Maximum number of parameters that one launch updates. With the launch's other arguments the table fits into 4 KiB,
 /// the limit of all devices. UpdateTable::first_block is the first block of the launch for each parameter.
-constexpr int kMostTargets = 32;
+constexpr int kMaxTargets = 32;
 struct UpdateTable {
-  UpdateTarget targets[kMostTargets];
-  uint32_t first_block[kMostTargets] = {};
+  UpdateTarget targets[kMaxTargets];
+  uint32_t first_block[kMaxTargets] = {};
   int32_t count = 0;
 };
 
@@ -43,17 +43,17 @@ struct StepPointers {
 };
 
 enum class ElementRule : uint8_t { adamw, lion, sgd, momentum_sgd };
-constexpr int kMostNumbers = 4;
+constexpr int kMaxNumbers = 4;
 /// The numbers of an operator, in its schema's order.
 struct RuleNumbers {
-  double values[kMostNumbers] = {};
+  double values[kMaxNumbers] = {};
 };
 static_assert(sizeof(UpdateTable) + sizeof(StepPointers) + sizeof(RuleNumbers) <= 4096);
 
 void launch_update(ElementRule rule, const UpdateTarget& target, const StepPointers& scalars,
                    const RuleNumbers& numbers, cudaStream_t stream);
 
-/// Updates `count` targets, all float64 or none, at most kMostTargets per launch.
+/// Updates `count` targets, all float64 or none, at most kMaxTargets per launch.
 void launch_updates(ElementRule rule, const UpdateTarget* targets, int64_t count, const StepPointers& scalars,
                     const RuleNumbers& numbers, cudaStream_t stream);
 

@@ -10,12 +10,12 @@ namespace plimsoll::cuda {
 constexpr int64_t kNormParts = 256;
 
 /// A division of Adafactor's matrix into tiles, one per warp. A tile is kTileColumns wide, and high enough that a
-/// column has at most kMostRowParts sums.
+/// column has at most kMaxRowParts sums.
 struct AdafactorTiles {
-  static constexpr int64_t kTileColumns = 128, kMostRowParts = 128, kFewestRows = 16, kSquareParts = 1024;
+  static constexpr int64_t kTileColumns = 128, kMaxRowParts = 128, kMinRows = 16, kSquareParts = 1024;
 
   explicit AdafactorTiles(const ops::MatrixShape& shape)
-      : rows_of_tile(std::max(kFewestRows, ops::div_up(shape.rows, kMostRowParts))),
+      : rows_of_tile(std::max(kMinRows, ops::div_up(shape.rows, kMaxRowParts))),
         down(ops::div_up(shape.rows, rows_of_tile)),
         across(ops::div_up(shape.columns, kTileColumns)) {}
   int64_t rows_of_tile, down, across;

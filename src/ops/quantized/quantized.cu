@@ -6,7 +6,7 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 11;
+constexpr int64_t kMaxBlocks = 1 << 11;
 
 }  // namespace
 
@@ -15,7 +15,7 @@ void launch_quantize(const ops::ConstRows& weight, int64_t rows, int64_t width, 
   const int64_t warps = rows * ops::quantized_blocks(width);
   if (warps == 0) return;
   with_type(weight.dtype, [&]<typename T>() {
-    launch(quantize_blocks<T>, static_cast<unsigned>(div_up_blocks(warps, kThreads / kWarp, kMostBlocks)), kThreads, 0,
+    launch(quantize_blocks<T>, static_cast<unsigned>(div_up_blocks(warps, kThreads / kWarp, kMaxBlocks)), kThreads, 0,
            stream, static_cast<const T*>(weight.data), weight.stride, rows, width, four_bits, codes, scales);
   });
 }
@@ -36,7 +36,7 @@ void launch_dequantize(const ops::QuantizedWeight& weight, const ops::Rows& out,
     const bool packed = weight.width % 8 == 0 && count % 8 == 0 && packs(out.data, out.stride, sizeof(T), 8) &&
                         packs(weight.codes, row_bytes, 1, weight.four_bits ? 4 : 8);
     const auto kernel = weight.four_bits ? dequantize_pieces<T, true> : dequantize_pieces<T, false>;
-    launch(kernel, static_cast<unsigned>(div_up_blocks(pieces, kThreads, kMostBlocks)), kThreads, 0, stream, weight,
+    launch(kernel, static_cast<unsigned>(div_up_blocks(pieces, kThreads, kMaxBlocks)), kThreads, 0, stream, weight,
            static_cast<T*>(out.data), out.stride, first, count, begin, end, packed);
   });
 }

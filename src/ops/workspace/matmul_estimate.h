@@ -22,7 +22,7 @@ ops::LibraryMatmul product_part(const ops::LibraryMatmul& product, int64_t size)
 
 /// The sizes of the smaller matmuls, the largest first.
 constexpr std::array<int64_t, 5> kEstimateSizes{4096, 2048, 1024, 512, 256};
-constexpr int64_t kSmallestEstimateSize = kEstimateSizes.back();
+constexpr int64_t kMinEstimateSize = kEstimateSizes.back();
 
 /// Returns the estimate with sizes m, k and n cut down to about `size`, one of kEstimateSizes; nullopt if no size is
 /// larger. `measure` returns the scratch of a smaller matmul, or nullopt if it may not run; the estimate is then

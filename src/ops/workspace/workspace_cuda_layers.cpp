@@ -63,8 +63,8 @@ int64_t attention_blocks(const AttentionShape& shape, const View& k, const View&
   const int64_t rows = cut.kv_heads * shape.group() * cut.rows, bytes = element_bytes(k.dtype),
                 wide = accumulator_bytes(k.dtype);
   return matrices_copy(k) + matrices_copy(v) + queries * kScratch.rounded(rows * shape.width * bytes) +
-         scores * (kScratch.rounded(rows * cut.most_keys * wide) +
-                   (bytes == 2 ? kScratch.rounded(rows * cut.most_keys * bytes) : 0)) +
+         scores * (kScratch.rounded(rows * cut.max_keys * wide) +
+                   (bytes == 2 ? kScratch.rounded(rows * cut.max_keys * bytes) : 0)) +
          sums * kScratch.rounded(cut.kv_heads * shape.keys * shape.width * wide);
 }
 

@@ -39,7 +39,7 @@ std::string milliseconds(int64_t picoseconds) {
 }  // namespace
 
 std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGraph& graph, const KeptValues& kept,
-                                          size_t most) {
+                                          size_t max_reasons) {
   std::map<int32_t, int64_t> again;  // recomputed steps and their picoseconds
   for (const RecomputePoint& point : recompute_points(graph, kept))
     for (int32_t step : point.steps) again[step] = graph.steps[step].cost;
@@ -67,7 +67,7 @@ std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGrap
   int64_t rest_bytes = 0, rest_cost = 0;
   size_t rest = 0;
   for (const auto& [name, kind] : order) {
-    if (reasons.size() < most) {
+    if (reasons.size() < max_reasons) {
       const std::string each = kind.count > 1 ? fmt::format("{} values, ", kind.count) : "";
       reasons.push_back({"recompute: " + name,
                          fmt::format("{}{}, unused for {:.0f} % of the step's ops; recomputing takes {}", each,

@@ -11,7 +11,7 @@ namespace plimsoll {
 /// Returns one reason for each kind of recomputed value, those with most bytes first. Values with the same name in
 /// different blocks are one kind. At most `most` reasons; the last one has the sum of all remaining kinds.
 std::vector<Reason> explain_recomputation(const Trace& trace, const TrainingGraph& graph, const KeptValues& kept,
-                                          size_t most);
+                                          size_t max_reasons);
 
 /// Returns the reasons why saved values (`offloaded`, by value) and state are in host memory under `plan`. The times
 /// and bytes of `plan` must be set.

@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 // Largest time of one op that is counted. Sums must stay below 2^60 picoseconds, which are 13 days.
-constexpr double kMostSeconds = 20;
+constexpr double kMaxSeconds = 20;
 
 void insert_once(std::vector<int32_t>& list, int32_t value) {
   const auto at = std::lower_bound(list.begin(), list.end(), value);
@@ -87,7 +87,7 @@ class GraphBuilder {
     ForwardOp step;
     step.op = index;
     // A larger time would only matter for the order of ops, and the sum of thousands must stay in range.
-    const double seconds = std::min(std::max(seconds_of(cost_, op), 0.0), kMostSeconds);
+    const double seconds = std::min(std::max(seconds_of(cost_, op), 0.0), kMaxSeconds);
     step.cost = std::llround(seconds * 1e12);
     for_each_view(op, [&](const View& view, bool written) {
       if (!written) return;

@@ -132,16 +132,16 @@ bool FusedGroup::join(const PointwiseNode& node) {
   }
   next.steps_.push_back(std::move(step));
   next.nodes_.push_back(node);
-  if (static_cast<int32_t>(next.inputs_.size()) > kMostFusedInputs ||
-      static_cast<int32_t>(next.written_.size()) > kMostFusedOutputs ||
-      static_cast<int32_t>(next.steps_.size()) > kMostFusedSteps)
+  if (static_cast<int32_t>(next.inputs_.size()) > kMaxFusedInputs ||
+      static_cast<int32_t>(next.written_.size()) > kMaxFusedOutputs ||
+      static_cast<int32_t>(next.steps_.size()) > kMaxFusedSteps)
     return false;
   const std::vector<Walk> walks = next.walks();
   // Kernels read contiguous runs.
   if (std::ranges::any_of(walks, [](const Walk& walk) { return !walk.strides.empty() && walk.strides.back() > 1; }))
     return false;
   const auto sizes = common_sizes(walks, next.elements_);
-  if (!sizes || static_cast<int32_t>(sizes->size()) > kMostFusedDimensions) return false;
+  if (!sizes || static_cast<int32_t>(sizes->size()) > kMaxFusedDimensions) return false;
   // The bits of a series depend on an element's position in its piece, so the pieces must be those of the single op.
   const bool series = std::ranges::any_of(next.steps_, [](const Step& each) { return is_series(each.opcode); });
   if (series && !std::ranges::all_of(walks, [](const Walk& walk) { return walk.dense(); })) return false;

@@ -82,7 +82,7 @@ TreeSearch::Outcome TreeSearch::search(int64_t height, int64_t* work_left) {
   int64_t patience = 4 * work_per_descent() + 1000;
   for (uint64_t round = 0; *work_left > 0; ++round) {
     for (const Rule rule :
-         {Rule::forced_then_lowest, Rule::lowest_box, Rule::fewest_choices, Rule::lowest_section, Rule::least_slack}) {
+         {Rule::forced_then_lowest, Rule::lowest_box, Rule::fewest_choices, Rule::lowest_section, Rule::min_slack}) {
       for (int which = 0; which < std::max(parameters_.orders, 1); ++which) {
         if (*work_left <= 0) break;
         rule_ = rule;
@@ -211,7 +211,7 @@ bool TreeSearch::branch_until_placed(Span part) {
 }
 
 /// Returns the smallest top of a remaining box that `box` can be placed on, if it is not on its floor.
-int32_t TreeSearch::least_support(int box) const {
+int32_t TreeSearch::min_support(int box) const {
   int32_t least = kPlaced;
   for (size_t k = met_begin_[box]; k < met_begin_[box + 1]; ++k) {
     const int32_t j = met_[k];
@@ -228,7 +228,7 @@ bool TreeSearch::raise_waiting(Span part) {
       const int32_t i = pool_[k];
       if (low_[i] == floor_[i]) continue;
       work_ += static_cast<int64_t>(met_begin_[i + 1] - met_begin_[i]) / kStepsOfWork;
-      const int32_t support = least_support(i);
+      const int32_t support = min_support(i);
       if (std::max(support, low_[i]) + size_[i] > height_) return false;
       if (support > low_[i]) {
         set(&low_[i], support);
@@ -274,7 +274,7 @@ int TreeSearch::choose(Span part, int32_t begin, int32_t end) {
       case Rule::lowest_section:
         key = {lowest_[s], count};
         break;
-      case Rule::least_slack:
+      case Rule::min_slack:
         key = {slack, count};
         break;
       case Rule::lowest_box:
@@ -374,7 +374,7 @@ bool TreeSearch::reject_floor(Span part, int box) {
   for (size_t k = part.begin; k < part.end; ++k) {
     const int32_t i = pool_[k];
     if (twins_[i] != twins_[box] || low_[i] != floor || floor_[i] != floor) continue;
-    const int32_t support = least_support(i);
+    const int32_t support = min_support(i);
     if (support >= kPlaced) return false;
     set(&low_[i], std::max(support, floor + 1));
   }

@@ -50,7 +50,7 @@ class TreeSearch {
 
  private:
   /// Rule by which the search chooses the section at whose next box it branches.
-  enum class Rule : uint8_t { forced_then_lowest, lowest_box, fewest_choices, lowest_section, least_slack };
+  enum class Rule : uint8_t { forced_then_lowest, lowest_box, fewest_choices, lowest_section, min_slack };
   struct Change {
     int32_t* where;
     int32_t before;
@@ -70,7 +70,7 @@ class TreeSearch {
   bool stack(int box);
   bool place_rest(Span part, int box);
   bool reject_floor(Span part, int box);
-  int32_t least_support(int box) const;
+  int32_t min_support(int box) const;
   uint64_t fingerprint(Span part) const;
   void set(int32_t* where, int32_t value);
   void undo(size_t mark);

@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 // Bound of all prices together: sums of prices and costs stay below MinCut::kNever.
-constexpr double kMostPriced = static_cast<double>(MinCut::kNever >> 4);
+constexpr double kMaxPriced = static_cast<double>(MinCut::kNever >> 4);
 
 // A run of forward steps in one block: its first step, and whether it is a block of the model.
 struct BlockRun {
@@ -51,7 +51,7 @@ class CutProblem {
     for (int32_t v : own_) value_node[v] = cut.add_node();
     for (int32_t s = begin_; s < end_; ++s) step_node[s - begin_] = cut.add_node();
     const auto priced = [&](int64_t bytes) {
-      return std::llround(std::min(price * static_cast<double>(bytes), kMostPriced));
+      return std::llround(std::min(price * static_cast<double>(bytes), kMaxPriced));
     };
     for (int32_t v : own_) {
       const ForwardValue& value = graph_.values[v];
@@ -121,7 +121,7 @@ constexpr double kFree = 0;
 double dearest(const TrainingGraph& graph) {
   double bytes = 1;
   for (const ForwardValue& value : graph.values) bytes += static_cast<double>(value.bytes);
-  return kMostPriced / bytes;
+  return kMaxPriced / bytes;
 }
 
 void find_between(const CutProblem& problem, const RegionChoice& more, const RegionChoice& less, size_t max_choices,

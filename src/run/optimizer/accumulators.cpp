@@ -27,7 +27,7 @@ void Accumulators::add(size_t index, const at::Tensor& parameter) {
       return at::empty_like(parameter.detach(), parameter.options().dtype(type).requires_grad(false));
     };
     // Tensors of few elements keep float32: their blocks would not pay off.
-    const bool small = gradient.numel() < optimizer::kFewestShrunk;
+    const bool small = gradient.numel() < optimizer::kMinShrunk;
     switch (dtype_) {
       case AccumulatorDtype::bits8:
         if (!small) {

@@ -89,7 +89,7 @@ class StateMaker {
     const int64_t count = value().numel();
     StateDtype dtype = config_.state_dtype;
     const bool shrunk = dtype == StateDtype::bits8 || dtype == StateDtype::bits4 || dtype == StateDtype::bfloat16;
-    if (shrunk && count < kFewestShrunk) dtype = StateDtype::float32;
+    if (shrunk && count < kMinShrunk) dtype = StateDtype::float32;
     if (dtype == StateDtype::bits8 || dtype == StateDtype::bits4) {
       const bool eight = dtype == StateDtype::bits8;
       const auto scales = [&](int64_t elements) {

@@ -45,7 +45,7 @@ namespace optimizer {
 enum class Kind : uint8_t { adamw, lion, sgd, adafactor, muon };
 
 /// Number of elements below which a tensor keeps float32 state, even if state_dtype is 8bit, 4bit or bfloat16.
-constexpr int64_t kFewestShrunk = 4096;
+constexpr int64_t kMinShrunk = 4096;
 
 struct ParameterState {
   Kind kind = Kind::adamw;

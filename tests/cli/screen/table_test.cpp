@@ -94,10 +94,10 @@ TEST(Table, CellsCannotBreakTheTable) {
 // One table on screens of decreasing width: adjacent columns move below, optional columns disappear, the widest of the
 // columns that can be shortened is shortened.
 TEST(Table, FitsTheScreen) {
-  Table table({{.name = "operator", .fit = Fit::end, .least = 8},
+  Table table({{.name = "operator", .fit = Fit::end, .min_width = 8},
                {"time", Align::right},
                {.name = "floor", .align = Align::right, .drop = 1},
-               {.name = "module", .fit = Fit::middle, .least = 8},
+               {.name = "module", .fit = Fit::middle, .min_width = 8},
                {.name = "settings", .fit = Fit::below}},
               "Ops by time");
   table.add_row({"plimsoll::attention", "1.0 ms", "0.5 ms", "layers.0.attention", "32-true, micro batch 8 x 2"});
@@ -132,7 +132,7 @@ TEST(Table, FitsTheScreen) {
 }
 
 TEST(Table, FoldsProse) {
-  Table table({{""}, {.fit = Fit::fold, .least = 5}});
+  Table table({{""}, {.fit = Fit::fold, .min_width = 5}});
   table.add_row({"optimizer", "adamw, state 8bit, weights stochastic"});
   table.add_row({"step", "3 ms"});
   EXPECT_EQ(table.to_string(Screen{.columns = 30}),

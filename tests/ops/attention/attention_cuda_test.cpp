@@ -21,7 +21,7 @@ Tensor heads(int64_t batch, int64_t count, int64_t tokens, int64_t width, at::Sc
 
 // If a query sees one key, gradients of q and k are differences of equal numbers. Each side computes its sums in its
 // own order.
-constexpr double kLeastScale = 0.05;
+constexpr double kMinScale = 0.05;
 
 void expect_attention(const Case& c, at::ScalarType type, double softcap, bool scratch) {
   const Tensor q = heads(c.batch, c.query_heads, c.queries, c.width, type),
@@ -34,7 +34,7 @@ void expect_attention(const Case& c, at::ScalarType type, double softcap, bool s
     expect_as_on_cpu("plimsoll::attention_backward",
                      {heads(c.batch, c.query_heads, c.queries, c.width, type), q, k, v, forward[0], forward[1],
                       c.causal, c.window, scale, softcap},
-                     close, scratch, kLeastScale);
+                     close, scratch, kMinScale);
   }
 }
 
@@ -142,13 +142,13 @@ TEST(CudaAttentionPlan, ScoresAreBounded) {
                                       {4, 64, 1, 32768, 32768, 128, true, 0},
                                       {2, 16, 16, 100, 100, 64, true, 20}}) {
     const ScoreBlocks cut = score_blocks(shape);
-    const int64_t scores = cut.kv_heads * shape.group() * cut.rows * cut.most_keys * 4;
+    const int64_t scores = cut.kv_heads * shape.group() * cut.rows * cut.max_keys * 4;
     EXPECT_TRUE(scores <= int64_t{64} << 20 || cut.rows <= 16) << scores;
     int64_t queries = 0;
     for (const QueryBlock& block : cut.blocks) {
       EXPECT_EQ(block.begin, queries);
       queries += block.count;
-      EXPECT_LE(block.keys, cut.most_keys);
+      EXPECT_LE(block.keys, cut.max_keys);
       EXPECT_LE(block.first_key + block.keys, shape.keys);
     }
     EXPECT_EQ(queries, shape.queries);

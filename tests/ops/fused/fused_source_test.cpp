@@ -153,8 +153,8 @@ TEST_F(FusedSource, ComputesWhatTheCpuDoes) {
       opcodes.push_back(opcode);
   }
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
-    for (size_t first = 0; first < opcodes.size(); first += kMostFusedOutputs) {
-      const size_t last = std::min(opcodes.size(), first + kMostFusedOutputs);
+    for (size_t first = 0; first < opcodes.size(); first += kMaxFusedOutputs) {
+      const size_t last = std::min(opcodes.size(), first + kMaxFusedOutputs);
       const Tensor x = at::randn({1003}).to(type), y = (at::randn({1003}) * 2).to(type);
       FusedProgram program;
       program.inputs = 2;
