@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "job/values/places.h"
+#include "job/values/key_locations.h"
 #include "plimsoll/job.h"
 #include "plimsoll/models.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "job/values/places.h"
+#include "job/values/key_locations.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll::job {

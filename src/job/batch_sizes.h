@@ -1,7 +1,7 @@
 // Resolves batch_size, micro_batch_size and gradient_accumulation_steps: one equation between three keys.
 #pragma once
 
-#include "job/values/places.h"
+#include "job/values/key_locations.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll::job {

@@ -1,7 +1,7 @@
 // Declares checks between keys. Ranges of single values are in the table of keys.
 #pragma once
 
-#include "job/values/places.h"
+#include "job/values/key_locations.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll::job {

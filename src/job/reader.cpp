@@ -31,7 +31,7 @@
 #include "job/values/aliases.h"
 #include "job/values/distributed_keys.h"
 #include "job/values/document.h"
-#include "job/values/places.h"
+#include "job/values/key_locations.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "job/keys/keys.h"
-#include "job/values/places.h"
+#include "job/values/key_locations.h"
 
 namespace plimsoll::job {
 
