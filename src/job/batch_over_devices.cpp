@@ -20,12 +20,12 @@ struct Unit {
 
 /// Returns the unit for the numbers that hold together with the batch size. The command line has priority over the
 /// file: a smaller batch_size there drops the file's micro batch, and a dropped micro batch is ignored.
-Unit batch_unit_of(const Job& job, const Places& places) {
+Unit batch_unit_of(const Job& job, const KeyLocations& locations) {
   const int64_t devices = job.devices;
   const auto with = [&](const char* key, int64_t number) {
     return Unit{devices * number, fmt::format("{} devices x {} {} = {}", devices, key, number, devices * number)};
   };
-  const bool dropped = places.overridden("batch_size") && !places.overridden("micro_batch_size") &&
+  const bool dropped = locations.overridden("batch_size") && !locations.overridden("micro_batch_size") &&
                        job.micro_batch_size && *job.batch_size / devices < *job.micro_batch_size;
   if (job.micro_batch_size && !dropped) return with("micro_batch_size", *job.micro_batch_size);
   if (job.gradient_accumulation_steps && !dropped)
@@ -35,16 +35,16 @@ Unit batch_unit_of(const Job& job, const Places& places) {
 
 }  // namespace
 
-bool divide_over_devices(Job& job, const Places& places, const std::string& whole_word) {
+bool divide_over_devices(Job& job, const KeyLocations& locations, const std::string& whole_word) {
   if (job.devices == 1 || !job.batch_size) return false;
-  const bool new_batch = places.overridden("batch_size"), new_micro = places.overridden("micro_batch_size"),
-             new_steps = places.overridden("gradient_accumulation_steps");
+  const bool new_batch = locations.overridden("batch_size"), new_micro = locations.overridden("micro_batch_size"),
+             new_steps = locations.overridden("gradient_accumulation_steps");
   // With two numbers on the command line, the file's third number is ignored.
-  const bool micro_counts = places.given("micro_batch_size") && !(new_batch && new_steps && !new_micro);
+  const bool micro_counts = locations.given("micro_batch_size") && !(new_batch && new_steps && !new_micro);
   const bool batch_counts = !(new_micro && job.micro_batch_size && new_steps && !new_batch);
-  if (!batch_counts || !(micro_counts || places.word("batch_size") == whole_word)) return false;
+  if (!batch_counts || !(micro_counts || locations.word("batch_size") == whole_word)) return false;
   const int64_t batch = *job.batch_size;
-  const Unit unit = batch_unit_of(job, places);
+  const Unit unit = batch_unit_of(job, locations);
   if (batch % unit.samples != 0) {
     std::vector<int64_t> near;
     for (const int64_t multiple : {batch / unit.samples * unit.samples, (batch / unit.samples + 1) * unit.samples})
@@ -52,19 +52,19 @@ bool divide_over_devices(Job& job, const Places& places, const std::string& whol
     throw UserError(
         fmt::format("{}: batch_size is {} over all devices; it must be a multiple of {}, because every device has the "
                     "same micro batches{}",
-                    places.of({"batch_size"}), batch, unit.words, for_example(near)));
+                    locations.of({"batch_size"}), batch, unit.words, for_example(near)));
   }
   job.batch_size = batch / job.devices;
   return true;
 }
 
-std::string larger_batch_note(const Job& job, const Places& places, bool batch_given) {
+std::string larger_batch_note(const Job& job, const KeyLocations& locations, bool batch_given) {
   const int64_t devices = job.devices, batch = *job.batch_size;
   const bool has_parts = job.micro_batch_size.has_value();
   const int64_t steps = has_parts ? job.gradient_accumulation_steps->at(0) : 1;
   const bool scheduled = has_parts && job.gradient_accumulation_steps->size() > 1;
   const char* const key =
-      !batch_given && places.given("micro_batch_size") && has_parts ? "micro_batch_size" : "batch_size";
+      !batch_given && locations.given("micro_batch_size") && has_parts ? "micro_batch_size" : "batch_size";
   const int64_t value = has_parts ? *job.micro_batch_size : batch;
   std::string keeps;
   if (value % devices == 0)
@@ -75,7 +75,7 @@ std::string larger_batch_note(const Job& job, const Places& places, bool batch_g
     keeps = fmt::format("{}: {} with gradient_accumulation_steps: 1 keeps it", key, batch / devices);
   else
     keeps = fmt::format("{} cannot be divided by {}", scheduled ? value : batch, devices);
-  return fmt::format("{}: {} devices make the effective batch {} instead of {}; {}", places.of({"devices"}), devices,
+  return fmt::format("{}: {} devices make the effective batch {} instead of {}; {}", locations.of({"devices"}), devices,
                      batch * devices, batch, keeps);
 }
 

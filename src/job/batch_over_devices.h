@@ -14,10 +14,10 @@ namespace plimsoll::job {
 /// device. Every device has the same micro batches of the same size: throws UserError, with near numbers that work, if
 /// batch_size is no multiple of devices x micro_batch_size (or x gradient_accumulation_steps, if the micro batch is
 /// open). Numbers of the file that the command line replaces are ignored.
-bool divide_over_devices(Job& job, const Places& places, const std::string& whole_word);
+bool divide_over_devices(Job& job, const KeyLocations& locations, const std::string& whole_word);
 
 /// Returns the note that several devices make the effective batch larger, and how to keep it. `batch_given`: by its
 /// key. Batch sizes are complete, and those of one device.
-std::string larger_batch_note(const Job& job, const Places& places, bool batch_given);
+std::string larger_batch_note(const Job& job, const KeyLocations& locations, bool batch_given);
 
 }  // namespace plimsoll::job

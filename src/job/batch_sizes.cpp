@@ -60,21 +60,22 @@ std::optional<int64_t> part_of(int64_t batch, const AccumulationSchedule& steps)
 
 /// Returns the micro batch of a batch that is divided into `steps.at(0)` of them. Throws an error that proposes a batch
 /// size.
-int64_t micro_batch_for(int64_t batch, bool batch_given, const AccumulationSchedule& steps, const Places& places) {
+int64_t micro_batch_for(int64_t batch, bool batch_given, const AccumulationSchedule& steps,
+                        const KeyLocations& locations) {
   if (const auto micro = part_of(batch, steps)) return *micro;
   const int64_t count = steps.at(0);
   const bool scheduled = is_schedule(steps);
   if (!batch_given)
     throw UserError(fmt::format(
         "{}: {} is {}, but batch_size is not set and its default, {}, {}; set batch_size or micro_batch_size",
-        places.of({kStepsKey}), kStepsKey, count, batch,
+        locations.of({kStepsKey}), kStepsKey, count, batch,
         scheduled ? fmt::format("is no multiple of {}", count)
                   : fmt::format("cannot be divided into {} micro batches of which only the last is smaller", count)));
   std::vector<int64_t> multiples;
   for (int64_t multiple : {batch / count * count, (batch / count + 1) * count})
     if (multiple > 0 && multiple <= kMaxBatch) multiples.push_back(multiple);
   throw UserError(fmt::format(
-      "{}: batch_size is {}; {} {} {}{}{}", places.of({kBatchKey}), batch,
+      "{}: batch_size is {}; {} {} {}{}{}", locations.of({kBatchKey}), batch,
       scheduled ? "it must be a multiple of" : "it does not fit", kStepsKey, count,
       scheduled ? ", because all micro batches of a schedule have the same size"
                 : fmt::format(": it cannot be divided into {} micro batches of which only the last is smaller", count),
@@ -82,15 +83,15 @@ int64_t micro_batch_for(int64_t batch, bool batch_given, const AccumulationSched
 }
 
 /// Replaces numbers of the file by those of the command line, and drops numbers of the file that contradict them.
-void put_command_line_first(Job& job, const Places& places, bool& micro_said) {
+void put_command_line_first(Job& job, const KeyLocations& locations, bool& micro_said) {
   std::optional<int64_t>&batch = job.batch_size, &micro = job.micro_batch_size;
   std::optional<AccumulationSchedule>& steps = job.gradient_accumulation_steps;
-  const bool new_batch = batch && places.overridden(kBatchKey);
-  const bool new_micro = micro && places.overridden(kMicroKey);
-  const bool new_steps = steps && places.overridden(kStepsKey);
+  const bool new_batch = batch && locations.overridden(kBatchKey);
+  const bool new_micro = micro && locations.overridden(kMicroKey);
+  const bool new_steps = steps && locations.overridden(kStepsKey);
   const bool plain = !steps || !is_schedule(*steps);
   if (new_batch + new_micro + new_steps > 1) {
-    if (!new_micro && !places.overridden(kMicroKey)) {
+    if (!new_micro && !locations.overridden(kMicroKey)) {
       micro.reset();
       micro_said = false;
     }
@@ -99,8 +100,8 @@ void put_command_line_first(Job& job, const Places& places, bool& micro_said) {
     return;
   }
   // One number. If the file sets the micro batch, batch_size is the whole step, and the accumulation follows.
-  if (!(new_batch || new_micro) || !batch || !micro || !plain || !places.in_file(kMicroKey)) return;
-  const std::string& place = places.of({new_batch ? kBatchKey : kMicroKey});
+  if (!(new_batch || new_micro) || !batch || !micro || !plain || !locations.in_file(kMicroKey)) return;
+  const std::string& place = locations.of({new_batch ? kBatchKey : kMicroKey});
   if (new_batch && *batch < *micro) {
     job.notes.push_back(
         fmt::format("{}: the file's micro_batch_size: {} is more than the whole step; the planner "
@@ -119,7 +120,7 @@ void put_command_line_first(Job& job, const Places& places, bool& micro_said) {
 
 /// Adds the note "16 x 2 = 32 samples an optimizer step": the meaning of batch_size with an accumulation, and how to
 /// write the other meaning.
-void note_product(Job& job, const Places& places, bool batch_given) {
+void note_product(Job& job, const KeyLocations& locations, bool batch_given) {
   const int64_t micro = *job.micro_batch_size;
   const AccumulationSchedule& steps = *job.gradient_accumulation_steps;
   const std::string given =
@@ -127,7 +128,7 @@ void note_product(Job& job, const Places& places, bool batch_given) {
           ? fmt::format("batch_size: {} with gradient_accumulation_steps: {}", micro, describe_accumulation(steps))
           : fmt::format("gradient_accumulation_steps: {} without a batch_size", describe_accumulation(steps));
   std::string note =
-      fmt::format("{}: {} is {} x {} = {} {}{}", places.of({kBatchKey, kStepsKey}), given, micro, steps.at(0),
+      fmt::format("{}: {} is {} x {} = {} {}{}", locations.of({kBatchKey, kStepsKey}), given, micro, steps.at(0),
                   micro * steps.at(0), kProductWords, is_schedule(steps) ? " in epoch 0" : "");
   const int64_t devices = job.devices;
   if (devices > 1) note += fmt::format(" on each of {} devices", devices);
@@ -139,15 +140,15 @@ void note_product(Job& job, const Places& places, bool batch_given) {
 }
 
 /// Returns the location of the last of the three keys.
-const std::string& place_of_last(const Places& places) {
+const std::string& place_of_last(const KeyLocations& locations) {
   for (const char* key : {kBatchKey, kMicroKey, kStepsKey})
-    if (places.overridden(key)) return places.of({key});
-  return places.of({kBatchKey});
+    if (locations.overridden(key)) return locations.of({key});
+  return locations.of({kBatchKey});
 }
 
 /// Throws UserError if the three numbers contradict each other; the message has a valid value for each. `devices`:
 /// number of devices that a given batch_size is the whole of.
-void require_agreement(const Job& job, const Places& places, int64_t devices) {
+void require_agreement(const Job& job, const KeyLocations& locations, int64_t devices) {
   const int64_t batch = *job.batch_size, micro = *job.micro_batch_size;
   const AccumulationSchedule& steps = *job.gradient_accumulation_steps;
   const int64_t count = steps.at(0), product = micro * count;
@@ -160,7 +161,7 @@ void require_agreement(const Job& job, const Places& places, int64_t devices) {
   throw UserError(fmt::format(
       "{}: batch_size {}, micro_batch_size {} and gradient_accumulation_steps {} do not agree: {} x {}{} = {}{}, not "
       "{}; remove batch_size, or set {}",
-      place_of_last(places), batch * devices, micro, describe_accumulation(steps), micro, count,
+      place_of_last(locations), batch * devices, micro, describe_accumulation(steps), micro, count,
       devices > 1 ? fmt::format(" x {} devices", devices) : "", product * devices,
       scheduled         ? " in epoch 0"
       : least < product ? fmt::format(" (at least {}, if the last micro batch is smaller)", least)
@@ -170,68 +171,68 @@ void require_agreement(const Job& job, const Places& places, int64_t devices) {
 
 /// Completes the batch sizes of one device. `devices`: number of devices that a given batch_size was the whole of,
 /// before it was divided.
-void complete_one_device(Job& job, const Places& places, int64_t devices) {
+void complete_one_device(Job& job, const KeyLocations& locations, int64_t devices) {
   std::optional<int64_t>& batch = job.batch_size;
   std::optional<int64_t>& micro = job.micro_batch_size;
   std::optional<AccumulationSchedule>& steps = job.gradient_accumulation_steps;
 
-  bool micro_said = places.given(kMicroKey);
-  put_command_line_first(job, places, micro_said);
+  bool micro_said = locations.given(kMicroKey);
+  put_command_line_first(job, locations, micro_said);
   const bool batch_given = batch.has_value();
 
-  const bool whole = micro_said || places.word(kBatchKey) == kWholeWord;
+  const bool whole = micro_said || locations.word(kBatchKey) == kWholeWord;
   if (steps && !micro && !whole) {
     micro = batch.value_or(kDefaultBatch);
     batch = *micro * steps->at(0);
-    if (steps->at(0) > 1) note_product(job, places, batch_given);
+    if (steps->at(0) > 1) note_product(job, locations, batch_given);
   }
   if (micro && !steps) {
     if (batch && *batch < *micro)
       throw UserError(fmt::format("{}: batch_size is {}; it must be at least micro_batch_size, {}",
-                                  places.of({kBatchKey}), *batch, *micro));
+                                  locations.of({kBatchKey}), *batch, *micro));
     steps = AccumulationSchedule{{0, batch ? rounded_up(*batch, *micro) : 1}};
   }
   if (steps && !micro) {
     batch = batch.value_or(kDefaultBatch);
-    micro = micro_batch_for(*batch, batch_given, *steps, places);
+    micro = micro_batch_for(*batch, batch_given, *steps, locations);
   }
   if (!micro) {
     batch = batch.value_or(kDefaultBatch);
     return;
   }
-  if (batch) require_agreement(job, places, devices);
+  if (batch) require_agreement(job, locations, devices);
   batch = batch.value_or(*micro * steps->at(0));
   const int64_t most = std::ranges::max_element(*steps, {}, [](const auto& entry) { return entry.second; })->second;
   if ((is_schedule(*steps) ? *micro * most : *batch) > kMaxBatch)
     throw UserError(
         fmt::format("{}: {} {} x gradient_accumulation_steps {} is more than {}, the largest step in samples; "
                     "set a smaller number",
-                    places.of({kStepsKey, kMicroKey}), batch_size_is_micro_batch(job) ? kBatchKey : kMicroKey, *micro,
-                    most, kMaxBatch));
+                    locations.of({kStepsKey, kMicroKey}), batch_size_is_micro_batch(job) ? kBatchKey : kMicroKey,
+                    *micro, most, kMaxBatch));
   // The file alone means the product; a micro batch on the command line makes its batch_size the whole.
-  if (places.overridden(kMicroKey) && !places.in_file(kMicroKey) && batch_given && steps->at(0) > 1 &&
-      places.in_file(kBatchKey) && places.in_file(kStepsKey) && !places.overridden(kBatchKey) &&
-      !places.overridden(kStepsKey) && places.word(kBatchKey) != kWholeWord)
+  if (locations.overridden(kMicroKey) && !locations.in_file(kMicroKey) && batch_given && steps->at(0) > 1 &&
+      locations.in_file(kBatchKey) && locations.in_file(kStepsKey) && !locations.overridden(kBatchKey) &&
+      !locations.overridden(kStepsKey) && locations.word(kBatchKey) != kWholeWord)
     job.notes.push_back(
         fmt::format("{}: beside it the file's batch_size: {} is the whole step; without it, with "
                     "gradient_accumulation_steps: {}, {} x {} = {} samples",
-                    places.of({kMicroKey}), *batch * devices, describe_accumulation(*steps), *batch * devices,
+                    locations.of({kMicroKey}), *batch * devices, describe_accumulation(*steps), *batch * devices,
                     steps->at(0), *batch * devices * steps->at(0)));
 }
 
 }  // namespace
 
-void resolve_batch_sizes(Job& job, const Places& places) {
+void resolve_batch_sizes(Job& job, const KeyLocations& locations) {
   const bool batch_given = job.batch_size.has_value();
-  const bool divided = divide_over_devices(job, places, kWholeWord);
-  complete_one_device(job, places, divided ? job.devices : 1);
+  const bool divided = divide_over_devices(job, locations, kWholeWord);
+  complete_one_device(job, locations, divided ? job.devices : 1);
   if (job.devices == 1) return;
   if (*job.batch_size > kMaxBatch / job.devices)
     throw UserError(
         fmt::format("{}: batch_size {} x {} devices is more than {}, the largest step in samples; set a "
                     "smaller number",
-                    places.of({kBatchKey, "devices"}), *job.batch_size, job.devices, kMaxBatch));
-  if (!divided) job.notes.push_back(larger_batch_note(job, places, batch_given));
+                    locations.of({kBatchKey, "devices"}), *job.batch_size, job.devices, kMaxBatch));
+  if (!divided) job.notes.push_back(larger_batch_note(job, locations, batch_given));
 }
 
 bool batch_size_is_micro_batch(const Job& job) {

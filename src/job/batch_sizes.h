@@ -43,7 +43,7 @@ namespace plimsoll::job {
 /// or an earlier Plimsoll, would read the keys differently.
 /// Throws UserError if the three disagree, a schedule's quotient is not whole, or a step has more than kMaxBatch
 /// sequences.
-void resolve_batch_sizes(Job& job, const Places& places);
+void resolve_batch_sizes(Job& job, const KeyLocations& locations);
 
 /// Returns true if the reader took batch_size for the micro batch. The job has no field for it; the function reads its
 /// notes.

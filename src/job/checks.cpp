@@ -12,52 +12,52 @@
 namespace plimsoll::job {
 namespace {
 
-void check_data(const Job& job, const Places& places) {
+void check_data(const Job& job, const KeyLocations& locations) {
   const std::string& type = job.data.type;
   const std::vector<std::string>& allowed = model_kind(job.model.type).data_types;
   if (type != "synthetic" && std::ranges::find(allowed, type) == allowed.end())
-    refuse(places.of({"data.type", "model.type"}),
+    refuse(locations.of({"data.type", "model.type"}),
            fmt::format("data.type is '{}'; a model of type {} takes data.type: {} | synthetic", type, job.model.type,
                        joined(allowed, " | ")));
-  if (const DataKind& kind = data_kind(type); kind.check) kind.check(job, places);
+  if (const DataKind& kind = data_kind(type); kind.check) kind.check(job, locations);
 }
 
-void check_checkpoint(const Job& job, const Places& places) {
+void check_checkpoint(const Job& job, const KeyLocations& locations) {
   if (job.checkpoint.every_n_steps > 0 && job.checkpoint.directory.empty())
-    refuse(places.of({"checkpoint.every_n_steps"}),
+    refuse(locations.of({"checkpoint.every_n_steps"}),
            fmt::format("checkpoint.every_n_steps is {}, but there is no checkpoint.directory to write to",
                        job.checkpoint.every_n_steps));
 }
 
-void check_dtype(const Job& job, const Places& places) {
+void check_dtype(const Job& job, const KeyLocations& locations) {
   if (!job.model.dtype) return;
   const DType dtype = *job.model.dtype;
   if (dtype == DType::float16 && job.precision != Precision::fp16_mixed)
-    refuse(places.of({"model.dtype"}),
+    refuse(locations.of({"model.dtype"}),
            "model.dtype is float16, whose small gradients need loss scaling; set precision: 16-mixed, or model.dtype: "
            "bfloat16");
   if (job.precision == Precision::bf16_true && dtype != DType::bfloat16)
-    refuse(places.of({"model.dtype"}),
+    refuse(locations.of({"model.dtype"}),
            fmt::format(
                "model.dtype is {}; with precision bf16-true weights are bfloat16: leave it auto, or set precision: "
                "bf16-mixed",
                name_of(dtype)));
   if (!job.precision)
     refuse(
-        places.of({"model.dtype"}),
+        locations.of({"model.dtype"}),
         fmt::format("model.dtype is {}, and precision is auto, which chooses the weights' type too; name a precision",
                     name_of(dtype)));
 }
 
-void check_fine_tuning(const FineTuning& tuning, const Places& places) {
+void check_fine_tuning(const FineTuning& tuning, const KeyLocations& locations) {
   const LoraConfig &lora = tuning.lora, usual;
   const QuantizeConfig &quantize = tuning.quantize, plain;
   // Refuses keys that need modules if there are none. An empty list in the file accepts keys with default values; an
   // empty list on the command line accepts all.
   const auto needs_modules = [&](const char* key, bool changed, const std::string& section, const char* example) {
     const std::string modules = section + ".modules";
-    if (!places.given(key) || places.overridden(modules) || (!changed && places.given(modules))) return;
-    refuse(places.of({key}),
+    if (!locations.given(key) || locations.overridden(modules) || (!changed && locations.given(modules))) return;
+    refuse(locations.of({key}),
            fmt::format("{} is given, but {} names no layers; for example modules: ['{}']", key, modules, example));
   };
   if (lora.modules.empty()) {
@@ -73,26 +73,26 @@ void check_fine_tuning(const FineTuning& tuning, const Places& places) {
 
 /// Refuses keys of another type of model or data, because they would have no effect. Keys of a type that the command
 /// line has replaced are accepted: `data.type=synthetic` tries a job without its text.
-void check_types(const Job& job, const Places& places) {
+void check_types(const Job& job, const KeyLocations& locations) {
   for (const Key& key : keys()) {
     const std::string& name = key.help.key;
-    if (belongs_to(key, job) || !places.given(name)) continue;
-    if (places.overridden(key.type_key) && !places.overridden(name)) continue;
-    refuse(places.of({name}), fmt::format("{} is given; it belongs to {}: {}, and this job's is {}", name, key.type_key,
-                                          joined(key.types, " | "), type_of(job, key.type_key)));
+    if (belongs_to(key, job) || !locations.given(name)) continue;
+    if (locations.overridden(key.type_key) && !locations.overridden(name)) continue;
+    refuse(locations.of({name}), fmt::format("{} is given; it belongs to {}: {}, and this job's is {}", name,
+                                             key.type_key, joined(key.types, " | "), type_of(job, key.type_key)));
   }
 }
 
 }  // namespace
 
-void resolve_optimizer_name(Job& job, const Places& places) {
+void resolve_optimizer_name(Job& job, const KeyLocations& locations) {
   std::string& name = job.optimizer.name;
   const size_t cut = name.find('_');
   if (cut == std::string::npos) return;
   const StateDtype dtype = name.substr(cut) == "_8bit" ? StateDtype::bits8 : StateDtype::bits4;
-  if (places.given("optimizer.state_dtype") && job.optimizer.state_dtype != dtype)
-    refuse(places.overridden("optimizer.state_dtype") ? places.of({"optimizer.state_dtype"})
-                                                      : places.of({"optimizer.name"}),
+  if (locations.given("optimizer.state_dtype") && job.optimizer.state_dtype != dtype)
+    refuse(locations.overridden("optimizer.state_dtype") ? locations.of({"optimizer.state_dtype"})
+                                                         : locations.of({"optimizer.name"}),
            fmt::format("optimizer.name is {}, and optimizer.state_dtype is {}; leave one of them out, or set "
                        "optimizer.state_dtype: {} or optimizer.name: {}",
                        name, name_of(job.optimizer.state_dtype), name_of(dtype), name.substr(0, cut)));
@@ -100,13 +100,13 @@ void resolve_optimizer_name(Job& job, const Places& places) {
   name.resize(cut);
 }
 
-void check_keys_together(const Job& job, const Places& places) {
-  model_kind(job.model.type).check(job, places);
-  check_dtype(job, places);
-  check_fine_tuning(job.fine_tuning, places);
-  check_data(job, places);
-  check_types(job, places);
-  check_checkpoint(job, places);
+void check_keys_together(const Job& job, const KeyLocations& locations) {
+  model_kind(job.model.type).check(job, locations);
+  check_dtype(job, locations);
+  check_fine_tuning(job.fine_tuning, locations);
+  check_data(job, locations);
+  check_types(job, locations);
+  check_checkpoint(job, locations);
 }
 
 }  // namespace plimsoll::job

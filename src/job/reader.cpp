@@ -118,10 +118,10 @@ class Assignments {
   const std::vector<Value>& values() const { return values_; }
   const std::vector<std::string>& notes() const { return notes_; }
   /// Records the location of a key, and the name by which it was given.
-  void note_conversions(const Value& value, Places& places) const {
-    places.set(value.key, value.source->at(value.node->line), value.source->command_line);
-    if (in_file_.contains(value.key)) places.set_in_file(value.key);
-    if (const auto word = words_.find(value.key); word != words_.end()) places.set_word(value.key, word->second);
+  void note_conversions(const Value& value, KeyLocations& locations) const {
+    locations.set(value.key, value.source->at(value.node->line), value.source->command_line);
+    if (in_file_.contains(value.key)) locations.set_in_file(value.key);
+    if (const auto word = words_.find(value.key); word != words_.end()) locations.set_word(value.key, word->second);
   }
 
   /// Returns names of sections in our spelling: "MODEL.hidden_dim" and "MODEL" become "model.hidden_dim" and "model".
@@ -345,17 +345,17 @@ Job job_of(const std::string& yaml, const std::string& name, const std::filesyst
   assignments.settle();
   Job job;
   job.notes = assignments.notes();
-  Places places(name);
+  KeyLocations locations(name);
   infer_types(assignments.values(), job);  // first, because the type decides how other keys are read
   for (const Value& value : assignments.values()) {
     read_as(*find_key(value.key), value, job);
-    assignments.note_conversions(value, places);
+    assignments.note_conversions(value, locations);
     if (const auto note = missing_unit_note(value)) job.notes.push_back(*note);
   }
-  resolve_optimizer_name(job, places);
-  resolve_batch_sizes(job, places);
-  apply_architecture(job, places, directory);
-  check_keys_together(job, places);
+  resolve_optimizer_name(job, locations);
+  resolve_batch_sizes(job, locations);
+  apply_architecture(job, locations, directory);
+  check_keys_together(job, locations);
   make_relative_to(directory, job);
   if (const auto note = learning_rate_note(job)) job.notes.push_back(*note);
   return job;

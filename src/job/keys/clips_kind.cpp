@@ -41,18 +41,19 @@ DataKind clips_kind() {
            "folder of cached decoded frames, relative to the job file"),
   };
   std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
-  kind.check = [](const Job& job, const Places& places) {
+  kind.check = [](const Job& job, const KeyLocations& locations) {
     const C& clips = job.data.clips;
     if (job.data.files.empty() && clips.list.empty())
-      refuse(places.of({"data.type"}),
+      refuse(locations.of({"data.type"}),
              "data.files is missing; name videos (files: [cockatoo.mp4]), or a list of them with captions (data.list)");
     if (!job.data.files.empty() && !clips.list.empty())
-      refuse(places.of({"data.list", "data.files"}), "data.list and data.files are both given; leave one of them out");
+      refuse(locations.of({"data.list", "data.files"}),
+             "data.list and data.files are both given; leave one of them out");
     if (clips.clip_stride > 0 && clips.clip_stride < clips.clip_seconds / 1000)
-      refuse(places.of({"data.clip_stride"}),
+      refuse(locations.of({"data.clip_stride"}),
              fmt::format("data.clip_stride is {}; it must be at least a thousandth of data.clip_seconds {}",
                          clips.clip_stride, clips.clip_seconds));
-    check_tokenizer(job, places);
+    check_tokenizer(job, locations);
   };
   kind.paths = [](Job& job) { return std::vector<std::filesystem::path*>{&job.data.clips.list}; };
   kind.origin = [](const Job& job) {

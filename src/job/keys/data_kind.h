@@ -13,10 +13,10 @@
 namespace plimsoll::job {
 
 struct DataKind {
-  std::string type;                                    ///< value of `data.type`
-  std::string meaning;                                 ///< help text for `--help`
-  std::vector<Key> keys;                               ///< data.*; another kind may have a key of the same name
-  void (*check)(const Job&, const Places&) = nullptr;  ///< nullptr: nothing to check
+  std::string type;                                          ///< value of `data.type`
+  std::string meaning;                                       ///< help text for `--help`
+  std::vector<Key> keys;                                     ///< data.*; another kind may have a key of the same name
+  void (*check)(const Job&, const KeyLocations&) = nullptr;  ///< nullptr: nothing to check
   /// Returns the paths of the job that are relative to its file; nullptr: none except data.files.
   std::vector<std::filesystem::path*> (*paths)(Job&) = nullptr;
   /// Returns the settings that a checkpoint stores: all that change the set of samples or their contents.

@@ -16,7 +16,7 @@ int64_t head_dim_of(const DecoderConfig& model) {
   return model.head_dim > 0 ? model.head_dim : model.hidden_size / model.num_heads;
 }
 
-void check_heads(const DecoderConfig& model, const std::string& section, const Places& places) {
+void check_heads(const DecoderConfig& model, const std::string& section, const KeyLocations& locations) {
   const bool rope = model.positions == "rope";
   const auto key = [&](const char* name) { return section + "." + name; };
   const auto better_heads = [&] {
@@ -25,31 +25,31 @@ void check_heads(const DecoderConfig& model, const std::string& section, const P
     }));
   };
   if (model.head_dim == 0 && model.hidden_size % model.num_heads != 0)
-    refuse(places.of({key("num_heads"), key("hidden_size")}),
+    refuse(locations.of({key("num_heads"), key("hidden_size")}),
            fmt::format("{}.num_heads is {}; it must divide hidden_size {}{}", section, model.num_heads,
                        model.hidden_size, better_heads()));
   if (model.num_kv_heads > 0 && model.num_heads % model.num_kv_heads != 0)
-    refuse(places.of({key("num_kv_heads"), key("num_heads")}),
+    refuse(locations.of({key("num_kv_heads"), key("num_heads")}),
            fmt::format("{}.num_kv_heads is {}; it must divide num_heads {}{}", section, model.num_kv_heads,
                        model.num_heads,
                        for_example(near_divisors(model.num_kv_heads, model.num_heads, [](int64_t) { return true; }))));
   const int64_t head_dim = head_dim_of(model);
   if (rope && model.head_dim % 2 != 0)
-    refuse(places.of({key("head_dim")}),
+    refuse(locations.of({key("head_dim")}),
            fmt::format("{}.head_dim is {}; it must be even where positions are 'rope' (for example {})", section,
                        head_dim, head_dim + 1));
   if (rope && head_dim % 2 != 0)
-    refuse(places.of({key("num_heads"), key("hidden_size"), key("positions")}),
+    refuse(locations.of({key("num_heads"), key("hidden_size"), key("positions")}),
            fmt::format("{}.num_heads is {}; where positions are 'rope', hidden_size {} / num_heads must be even{}",
                        section, model.num_heads, model.hidden_size, better_heads()));
   const RopeScaling& scaling = model.rope_scaling;
   if (scaling.factor > 1 && scaling.high_frequency_factor <= scaling.low_frequency_factor)
-    refuse(places.of({key("rope_scaling.high_frequency_factor"), key("rope_scaling.low_frequency_factor"),
-                      key("rope_scaling.factor")}),
+    refuse(locations.of({key("rope_scaling.high_frequency_factor"), key("rope_scaling.low_frequency_factor"),
+                         key("rope_scaling.factor")}),
            fmt::format("{0}.rope_scaling.high_frequency_factor is {1}; it must be above low_frequency_factor {2}",
                        section, scaling.high_frequency_factor, scaling.low_frequency_factor));
   if (model.num_heads * head_dim > model::kMaxWidth)
-    refuse(places.of({key("head_dim"), key("num_heads")}),
+    refuse(locations.of({key("head_dim"), key("num_heads")}),
            fmt::format("{}.head_dim {} x num_heads {} is {}; it must not exceed {}", section, head_dim, model.num_heads,
                        model.num_heads * head_dim, model::kMaxWidth));
 }
@@ -143,10 +143,10 @@ std::vector<Key> language_model_keys(const std::function<DecoderConfig&(Job&)>& 
 
 // Checks upper bounds of everything that is later multiplied in int64_t, in floating point, which cannot overflow.
 void check_decoder(const DecoderConfig& model, const std::string& section, int64_t sequence, int64_t at_a_time,
-                   const Places& places) {
-  check_heads(model, section, places);
+                   const KeyLocations& locations) {
+  check_heads(model, section, locations);
   if (model.positions == "learned" && model.max_positions > 0 && model.max_positions < sequence)
-    refuse(places.of({section + ".max_positions", "data.sequence_length"}),
+    refuse(locations.of({section + ".max_positions", "data.sequence_length"}),
            fmt::format("{}.max_positions is {}; data.sequence_length {} must not exceed it", section,
                        model.max_positions, sequence));
   const auto tokens = static_cast<double>(sequence);
@@ -162,7 +162,7 @@ void check_decoder(const DecoderConfig& model, const std::string& section, int64
   const double bytes =
       4 * static_cast<double>(at_a_time) * tokens * (static_cast<double>(model.num_layers) * layer + 4 * words);
   if (bytes > kCountable)
-    refuse(places.of({"data.sequence_length", "micro_batch_size", "batch_size", section + ".num_layers"}),
+    refuse(locations.of({"data.sequence_length", "micro_batch_size", "batch_size", section + ".num_layers"}),
            fmt::format("data.sequence_length {} with {} sequences at a time needs about {:.0e} bytes, more than can be "
                        "counted; make one of them smaller",
                        sequence, at_a_time, bytes));
@@ -218,13 +218,13 @@ ModelKind decoder_kind() {
                            "keys; none: the one next to model.weights, if any"));
   kind.keys.push_back(integer("data.sequence_length", &DataConfig::sequence_length, {1, model::kMaxSequence},
                               "tokens of a window; activations grow with it"));
-  kind.check = [](const Job& job, const Places& places) {
+  kind.check = [](const Job& job, const KeyLocations& locations) {
     check_decoder(job.model.decoder, "model", job.data.sequence_length, job.micro_batch_size.value_or(*job.batch_size),
-                  places);
+                  locations);
     const double tokens = static_cast<double>(job.max_steps) * static_cast<double>(kMaxBatch) *
                           static_cast<double>(job.data.sequence_length);
     if (tokens > kCountable)
-      refuse(places.of({"max_steps", "data.sequence_length"}),
+      refuse(locations.of({"max_steps", "data.sequence_length"}),
              fmt::format("max_steps {} with data.sequence_length {} are more tokens than can be counted", job.max_steps,
                          job.data.sequence_length));
   };

@@ -77,8 +77,8 @@ std::vector<Key> fmri_keys() {
   return keys;
 }
 
-void check_fmri(const Job& job, const Places& places) {
-  if (const auto problem = model::problem_of(job.model.fmri)) refuse(places.of({problem->key}), problem->message);
+void check_fmri(const Job& job, const KeyLocations& locations) {
+  if (const auto problem = model::problem_of(job.model.fmri)) refuse(locations.of({problem->key}), problem->message);
   const FmriAutoencoderConfig& config = job.model.fmri;
   constexpr double countable = 4.6e18;  // 2^62, as below
   double numbers = 64 * (static_cast<double>(config.voxels) +
@@ -95,7 +95,7 @@ void check_fmri(const Job& job, const Places& places) {
   const double bytes = 4 * numbers * static_cast<double>(job.micro_batch_size.value_or(*job.batch_size));
   if (bytes > countable)
     refuse(
-        places.of({"model.video.frames", "model.video.size", "micro_batch_size", "batch_size"}),
+        locations.of({"model.video.frames", "model.video.size", "micro_batch_size", "batch_size"}),
         fmt::format("{} samples at a time of so many frames, bands and tokens need about {:.0e} bytes, more than can "
                     "be counted; make one of them smaller",
                     job.micro_batch_size.value_or(*job.batch_size), bytes));

@@ -118,15 +118,15 @@ std::vector<Key> gesture_keys() {
   };
 }
 
-void check_gesture(const Job& job, const Places& places) {
+void check_gesture(const Job& job, const KeyLocations& locations) {
   const GestureSsmConfig& config = job.model.gesture;
   const int64_t vectors = job.data.series.vectors();
-  if (const auto problem = model::problem_of(config, vectors)) refuse(places.of({problem->key}), problem->message);
+  if (const auto problem = model::problem_of(config, vectors)) refuse(locations.of({problem->key}), problem->message);
   // The command line may differ from the file.
-  const bool replaced = places.overridden("gradient_checkpointing") && !places.overridden("model.use_checkpoint");
+  const bool replaced = locations.overridden("gradient_checkpointing") && !locations.overridden("model.use_checkpoint");
   if (config.use_checkpoint && !replaced &&
       job.gradient_checkpointing != (*config.use_checkpoint ? Choice::on : Choice::off))
-    refuse(places.of({"model.use_checkpoint"}),
+    refuse(locations.of({"model.use_checkpoint"}),
            fmt::format(
                "model.use_checkpoint is {} and contradicts gradient_checkpointing; both set the same choice: remove "
                "one of them",
@@ -139,7 +139,7 @@ void check_gesture(const Job& job, const Places& places) {
       4 * static_cast<double>(samples) * static_cast<double>(vectors) *
       (static_cast<double>(config.num_layers) * token * 2 + width * static_cast<double>(config.d_state));
   if (bytes > countable)
-    refuse(places.of({"data.length", "micro_batch_size", "batch_size", "model.hidden_dim"}),
+    refuse(locations.of({"data.length", "micro_batch_size", "batch_size", "model.hidden_dim"}),
            fmt::format("{} samples at a time of {} vectors need about {:.0e} bytes, more than can be counted; make one "
                        "of data.length, model.hidden_dim, model.d_state and the batch smaller",
                        samples, vectors, bytes));

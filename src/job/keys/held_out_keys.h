@@ -15,7 +15,7 @@ namespace plimsoll::job {
 std::vector<Key> held_out_keys();
 
 /// Throws UserError if the job evaluates on a test part that does not exist.
-void check_held_out(const Job& job, const Places& places);
+void check_held_out(const Job& job, const KeyLocations& locations);
 
 /// Returns the settings that a checkpoint stores: those of the training part, not of the evaluated part.
 std::map<std::string, std::string> origin_of_held_out(const Job& job);

@@ -69,9 +69,9 @@ std::vector<Key> mamba_keys() {
   };
 }
 
-void check_mamba(const Job& job, const Places& places) {
+void check_mamba(const Job& job, const KeyLocations& locations) {
   const MambaConfig& config = job.model.mamba;
-  if (const auto problem = model::problem_of(config)) refuse(places.of({problem->key}), problem->message);
+  if (const auto problem = model::problem_of(config)) refuse(locations.of({problem->key}), problem->message);
   const double tokens = static_cast<double>(job.data.sequence_length);
   const auto at_a_time = static_cast<double>(job.micro_batch_size.value_or(*job.batch_size));
   const double words = static_cast<double>(config.vocab_size > 0 ? config.vocab_size : int64_t{1} << 18);
@@ -82,13 +82,13 @@ void check_mamba(const Job& job, const Places& places) {
       tokens * (64 * width + 16 * static_cast<double>(config.num_groups) * state) + 4 * chunks * width * state;
   const double bytes = 4 * at_a_time * (static_cast<double>(config.num_layers) * layer + 4 * tokens * words);
   if (bytes > kCountable)
-    refuse(places.of({"data.sequence_length", "micro_batch_size", "batch_size", "model.num_layers"}),
+    refuse(locations.of({"data.sequence_length", "micro_batch_size", "batch_size", "model.num_layers"}),
            fmt::format("data.sequence_length {} with {} sequences at a time needs about {:.0e} bytes, more than can be "
                        "counted; make one of them smaller",
                        job.data.sequence_length, at_a_time, bytes));
   const double all = static_cast<double>(job.max_steps) * static_cast<double>(kMaxBatch) * tokens;
   if (all > kCountable)
-    refuse(places.of({"max_steps", "data.sequence_length"}),
+    refuse(locations.of({"max_steps", "data.sequence_length"}),
            fmt::format("max_steps {} with data.sequence_length {} are more tokens than can be counted", job.max_steps,
                        job.data.sequence_length));
 }

@@ -27,7 +27,7 @@ struct ModelKind {
   std::string meaning;    ///< help text for `--help`: "a decoder-only transformer"
   std::vector<Key> keys;  ///< model.*; another kind may have a key of the same name
   /// Throws UserError for values that contradict each other, or for a model whose bytes cannot be counted.
-  void (*check)(const Job&, const Places&) = nullptr;
+  void (*check)(const Job&, const KeyLocations&) = nullptr;
   std::vector<std::string> data_types;  ///< types of data that it learns from, in addition to synthetic
   /// Returns the settings that a checkpoint stores: all that change the losses and do not show in the tensors' shapes.
   std::map<std::string, std::string> (*origin)(const Job&) = nullptr;
@@ -53,7 +53,7 @@ std::vector<Key> language_model_keys(const std::function<DecoderConfig&(Job&)>& 
 /// Throws UserError if heads and widths of a decoder at `section` do not divide, or if its bytes with `at_a_time`
 /// sequences of `sequence` tokens cannot be counted.
 void check_decoder(const DecoderConfig& config, const std::string& section, int64_t sequence, int64_t at_a_time,
-                   const Places& places);
+                   const KeyLocations& locations);
 /// Returns the settings of a decoder that a checkpoint stores.
 std::map<std::string, std::string> decoder_origin(const DecoderConfig& config, const std::string& section);
 

@@ -16,21 +16,21 @@ namespace {
 
 using P = PicturesConfig;
 
-void check_pictures(const Job& job, const Places& places) {
+void check_pictures(const Job& job, const KeyLocations& locations) {
   const P& pictures = job.data.pictures;
   const bool folders = !pictures.images.empty() || !pictures.masks.empty();
   if (folders && !pictures.list.empty())
-    refuse(places.of({"data.list", "data.images", "data.masks"}),
+    refuse(locations.of({"data.list", "data.images", "data.masks"}),
            "data.list names pictures and masks, and so do data.images and data.masks; leave one of the two");
   if (pictures.list.empty() && pictures.images.empty())
-    refuse(places.of({"data.type"}),
+    refuse(locations.of({"data.type"}),
            "data.images is missing; name a folder of pictures, and in data.masks one of their masks, or a data.list");
   if (pictures.list.empty() && pictures.masks.empty())
-    refuse(places.of({"data.images"}),
+    refuse(locations.of({"data.images"}),
            "data.masks is missing; name the folder of the masks, each called as its picture is");
-  check_structures(job, places, /*named=*/false);
-  check_tokenizer(job, places);
-  check_held_out(job, places);
+  check_structures(job, locations, /*named=*/false);
+  check_tokenizer(job, locations);
+  check_held_out(job, locations);
 }
 
 std::map<std::string, std::string> origin_of_pictures(const Job& job) {

@@ -98,7 +98,7 @@ std::vector<Key> segmentation_keys() {
 }
 
 // Checks products that are later computed in int64_t, in floating point, which cannot overflow.
-void check_bytes(const PromptSegmentationConfig& config, int64_t at_a_time, const Places& places) {
+void check_bytes(const PromptSegmentationConfig& config, int64_t at_a_time, const KeyLocations& locations) {
   const double pixels = static_cast<double>(config.image_size) * static_cast<double>(config.image_size);
   double numbers = pixels * static_cast<double>(16 + config.channels);
   for (size_t i = 0; i < 4; ++i)
@@ -107,29 +107,29 @@ void check_bytes(const PromptSegmentationConfig& config, int64_t at_a_time, cons
   numbers += pixels / 16 * static_cast<double>(config.decoder.width) * static_cast<double>(4 + config.decoder.depth);
   const double bytes = 4 * numbers * static_cast<double>(at_a_time);
   if (bytes > kCountable)
-    refuse(places.of({"model.image_size", "micro_batch_size", "batch_size"}),
+    refuse(locations.of({"model.image_size", "micro_batch_size", "batch_size"}),
            fmt::format("{} images of {} x {} pixels at a time need about {:.0e} bytes, more than can be counted; make "
                        "one of them smaller",
                        at_a_time, config.image_size, config.image_size, bytes));
 }
 
-void check_segmentation(const Job& job, const Places& places) {
+void check_segmentation(const Job& job, const KeyLocations& locations) {
   const PromptSegmentationConfig& config = job.model.segmentation;
-  if (const auto problem = model::problem_of(config)) refuse(places.of({problem->key}), problem->message);
+  if (const auto problem = model::problem_of(config)) refuse(locations.of({problem->key}), problem->message);
   const int64_t at_a_time = job.micro_batch_size.value_or(*job.batch_size);
-  check_decoder(config.llm, "model.llm", config.prompt_length + config.image_tokens, at_a_time, places);
-  check_bytes(config, at_a_time, places);
+  check_decoder(config.llm, "model.llm", config.prompt_length + config.image_tokens, at_a_time, locations);
+  check_bytes(config, at_a_time, locations);
   if (!job.model.vision_weights.empty() && config.encoder.type != "tiny_vit")
-    refuse(places.of({"model.encoder.weights"}),
+    refuse(locations.of({"model.encoder.weights"}),
            "model.encoder.weights is given, and model.encoder.type is compact, which no published weights are of; set "
            "model.encoder.type: tiny_vit");
   if (job.data.type == "slices" && config.channels % 2 == 0)
-    refuse(places.of({"model.channels"}),
+    refuse(locations.of({"model.channels"}),
            fmt::format("model.channels is {}; with data.type: slices it must be odd: a slice between as many neighbors "
                        "on either side",
                        config.channels));
   if (job.data.type == "pictures" && config.channels != 1 && config.channels != 3)
-    refuse(places.of({"model.channels"}),
+    refuse(locations.of({"model.channels"}),
            fmt::format("model.channels is {}; with data.type: pictures it is 1 (grey) or 3 (red, green, blue)",
                        config.channels));
 }

@@ -34,14 +34,14 @@ Key hilbert_axes() {
           }};
 }
 
-void check_series(const Job& job, const Places& places) {
+void check_series(const Job& job, const KeyLocations& locations) {
   const SeriesConfig& series = job.data.series;
   if (job.data.files.empty())
-    refuse(places.of({"data.type"}),
+    refuse(locations.of({"data.type"}),
            "data.files is missing; name the series to train on, for example files: [gestures_TRAIN.ts]");
   const auto labels_go_with = [&](const char* key, size_t labels, const char* other, size_t files) {
     if (labels != 0 && labels != files)
-      refuse(places.of({key}),
+      refuse(locations.of({key}),
              fmt::format("{} names {} files and {} {}; each .npy file of vectors has a file of labels, "
                          "in the same order",
                          key, labels, other, files));
@@ -51,22 +51,22 @@ void check_series(const Job& job, const Places& places) {
                  series.validation_files.size());
   labels_go_with("data.test_labels", series.test_labels.size(), "data.test_files", series.test_files.size());
   if (!series.test_files.empty() && job.data.test_fraction > 0)
-    refuse(places.of({"data.test_fraction", "data.test_files"}),
+    refuse(locations.of({"data.test_fraction", "data.test_files"}),
            fmt::format("data.test_fraction is {} and data.test_files names {} files; remove one: each of the two gives "
                        "the test",
                        job.data.test_fraction, series.test_files.size()));
-  check_held_out(job, places);
+  check_held_out(job, locations);
   if (series.order != "hilbert") return;
   const int64_t channels = job.model.gesture.channels;
   for (int64_t axis : series.hilbert_axes)
     if (axis >= channels)
-      refuse(places.of({"data.hilbert_axes"}),
+      refuse(locations.of({"data.hilbert_axes"}),
              fmt::format("data.hilbert_axes has channel {}; model.channels is {}, so the last is {}", axis, channels,
                          channels - 1));
   const int64_t axes = series.hilbert_axes.empty() ? channels + 1 : static_cast<int64_t>(series.hilbert_axes.size());
   if (axes * series.hilbert_bits > kMaxHilbertBits)
     refuse(
-        places.of({"data.hilbert_bits", "data.hilbert_axes", "data.order"}),
+        locations.of({"data.hilbert_bits", "data.hilbert_axes", "data.order"}),
         fmt::format("the Hilbert curve has {} axes of {} bits; together they may have {}: lower data.hilbert_bits, or "
                     "name fewer data.hilbert_axes",
                     axes, series.hilbert_bits, kMaxHilbertBits));

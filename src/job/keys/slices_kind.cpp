@@ -16,22 +16,22 @@ namespace {
 
 using S = SlicesConfig;
 
-void check_slices(const Job& job, const Places& places) {
+void check_slices(const Job& job, const KeyLocations& locations) {
   const S& slices = job.data.slices;
   if (job.data.files.empty())
-    refuse(places.of({"data.type"}),
+    refuse(locations.of({"data.type"}),
            "data.files is missing; name NIfTI files of images, for example files: [brain.nii.gz]");
   if (slices.labels.size() != job.data.files.size())
-    refuse(places.of({"data.labels", "data.files"}),
+    refuse(locations.of({"data.labels", "data.files"}),
            fmt::format("data.labels names {} files and data.files {}; each image has a file of labels, in the same "
                        "order",
                        slices.labels.size(), job.data.files.size()));
   if (slices.label_names.empty())
-    refuse(places.of({"data.type"}),
+    refuse(locations.of({"data.type"}),
            "data.label_names is missing; name a text file of lines such as '37 left hippocampus'");
-  check_structures(job, places, /*named=*/true);
-  check_tokenizer(job, places);
-  check_held_out(job, places);
+  check_structures(job, locations, /*named=*/true);
+  check_tokenizer(job, locations);
+  check_held_out(job, locations);
 }
 
 std::map<std::string, std::string> origin_of_slices(const Job& job) {

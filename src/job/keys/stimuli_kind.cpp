@@ -15,15 +15,15 @@ namespace {
 constexpr NumberRange kSeconds{.min = 0, .max = 3600};
 constexpr IntegerRange kDelay{0, 1000};
 
-void check_stimuli(const Job& job, const Places& places) {
+void check_stimuli(const Job& job, const KeyLocations& locations) {
   const StimuliConfig& stimuli = job.data.stimuli;
   if (stimuli.fmri.empty())
-    refuse(places.of({"data.type"}),
+    refuse(locations.of({"data.type"}),
            "data.fmri is missing; name the series to learn from, for example fmri: bold.nii.gz or fmri: regions.csv");
   const auto needs = [&](const char* key, const std::filesystem::path& path, const char* other,
                          const std::filesystem::path& wanted, const char* what) {
     if (!path.empty() && wanted.empty())
-      refuse(places.of({key}), fmt::format("{} is given, and {} is not: {}", key, other, what));
+      refuse(locations.of({key}), fmt::format("{} is given, and {} is not: {}", key, other, what));
   };
   if (stimuli.text_features.empty())
     needs("data.texts", stimuli.texts, "data.text_embeddings", stimuli.text_embeddings,
@@ -32,11 +32,12 @@ void check_stimuli(const Job& job, const Places& places) {
   const auto not_both = [&](const char* key, const std::filesystem::path& path, const char* other,
                             const std::filesystem::path& also) {
     if (!path.empty() && !also.empty())
-      refuse(places.of({key, other}), fmt::format("{} and {} are both given, and say the same; leave one", key, other));
+      refuse(locations.of({key, other}),
+             fmt::format("{} and {} are both given, and say the same; leave one", key, other));
   };
   not_both("data.text_features", stimuli.text_features, "data.text_embeddings", stimuli.text_embeddings);
   not_both("data.pictures", stimuli.pictures, "data.videos", stimuli.videos);
-  check_held_out(job, places);
+  check_held_out(job, locations);
 }
 
 std::map<std::string, std::string> origin_of_stimuli(const Job& job) {

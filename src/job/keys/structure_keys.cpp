@@ -44,17 +44,18 @@ std::vector<Key> structure_keys() {
   };
 }
 
-void check_structures(const Job& job, const Places& places, bool named) {
+void check_structures(const Job& job, const KeyLocations& locations, bool named) {
   const S& slices = job.data.slices;
   if (slices.structures.empty())
-    refuse(places.of({"data.structures"}), "data.structures is empty; '*' stands for all of them");
+    refuse(locations.of({"data.structures"}), "data.structures is empty; '*' stands for all of them");
   const size_t names = places_for_names(slices.prompt);
   if (named && names != 1)
-    refuse(places.of({"data.prompt"}),
+    refuse(locations.of({"data.prompt"}),
            "data.prompt must have {} once, where the structure's name is put, as in \"Segment the {}.\"");
-  if (names > 1) refuse(places.of({"data.prompt"}), "data.prompt may have {} once, where the structure's name is put");
+  if (names > 1)
+    refuse(locations.of({"data.prompt"}), "data.prompt may have {} once, where the structure's name is put");
   if (places_for_names(slices.answer) > 1)
-    refuse(places.of({"data.answer"}), "data.answer may have {} once, where the structure's name is put");
+    refuse(locations.of({"data.answer"}), "data.answer may have {} once, where the structure's name is put");
 }
 
 std::map<std::string, std::string> origin_of_structures(const Job& job) {

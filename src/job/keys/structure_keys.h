@@ -15,7 +15,7 @@ std::vector<Key> structure_keys();
 
 /// Throws UserError for invalid structures, and for a prompt or an answer with more than one placeholder for a name;
 /// with `named` a prompt must have one.
-void check_structures(const Job& job, const Places& places, bool named);
+void check_structures(const Job& job, const KeyLocations& locations, bool named);
 
 /// Returns the settings of structures that a checkpoint stores.
 std::map<std::string, std::string> origin_of_structures(const Job& job);

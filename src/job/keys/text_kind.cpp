@@ -23,11 +23,11 @@ DataKind text_kind() {
   };
   kind.keys.front().help.default_value = "(required)";
   std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
-  kind.check = [](const Job& job, const Places& places) {
+  kind.check = [](const Job& job, const KeyLocations& locations) {
     if (job.data.files.empty())
-      refuse(places.of({"data.type"}),
+      refuse(locations.of({"data.type"}),
              "data.files is missing; name the text to train on, for example files: [corpus.txt]");
-    check_tokenizer(job, places);
+    check_tokenizer(job, locations);
   };
   return kind;
 }

@@ -18,14 +18,14 @@ std::vector<Key> tokenizer_keys() {
   };
 }
 
-void check_tokenizer(const Job& job, const Places& places) {
-  if (job.data.tokenizer == "bytes" && !job.data.tokenizer_file.empty() && !places.overridden("data.tokenizer"))
-    refuse(places.of({"data.tokenizer_file"}),
+void check_tokenizer(const Job& job, const KeyLocations& locations) {
+  if (job.data.tokenizer == "bytes" && !job.data.tokenizer_file.empty() && !locations.overridden("data.tokenizer"))
+    refuse(locations.of({"data.tokenizer_file"}),
            fmt::format("data.tokenizer_file is {}, and data.tokenizer is bytes, which reads no file; say in "
                        "data.tokenizer what the file is: gpt2, sentencepiece, gguf or huggingface",
                        job.data.tokenizer_file.string()));
   if (job.data.tokenizer == "bytes" || !job.data.tokenizer_file.empty()) return;
-  refuse(places.of({"data.tokenizer"}),
+  refuse(locations.of({"data.tokenizer"}),
          fmt::format("data.tokenizer is '{}'; it needs data.tokenizer_file, a {}", job.data.tokenizer,
                      job.data.tokenizer == "gpt2"            ? "tiktoken rank file"
                      : job.data.tokenizer == "sentencepiece" ? "SentencePiece .model file"

@@ -12,6 +12,6 @@ namespace plimsoll::job {
 std::vector<Key> tokenizer_keys();
 
 /// Throws UserError if the tokenizer needs a file and none is named.
-void check_tokenizer(const Job& job, const Places& places);
+void check_tokenizer(const Job& job, const KeyLocations& locations);
 
 }  // namespace plimsoll::job

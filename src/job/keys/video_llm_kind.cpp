@@ -103,11 +103,11 @@ std::vector<Key> video_llm_keys() {
 }
 
 // Checks the dtype of a part of the model by the rules of model.dtype.
-void check_llm_dtype(const Job& job, const Places& places) {
+void check_llm_dtype(const Job& job, const KeyLocations& locations) {
   if (!job.model.video_llm.llm_dtype) return;
   const DType dtype = *job.model.video_llm.llm_dtype;
   const auto no = [&](const std::string& why) {
-    refuse(places.of({"model.llm.dtype"}), fmt::format("model.llm.dtype is {}{}", name_of(dtype), why));
+    refuse(locations.of({"model.llm.dtype"}), fmt::format("model.llm.dtype is {}{}", name_of(dtype), why));
   };
   if (job.model.dtype && *job.model.dtype != dtype)
     no(fmt::format(", and model.dtype, of the whole model, {}; leave one of them out", name_of(*job.model.dtype)));
@@ -118,33 +118,33 @@ void check_llm_dtype(const Job& job, const Places& places) {
     no("; with precision bf16-true weights are bfloat16: leave it auto, or set precision: bf16-mixed");
 }
 
-void check_video_llm(const Job& job, const Places& places) {
+void check_video_llm(const Job& job, const KeyLocations& locations) {
   const VideoLlmConfig& config = job.model.video_llm;
-  if (const auto problem = model::problem_of(config)) refuse(places.of({problem->key}), problem->message);
+  if (const auto problem = model::problem_of(config)) refuse(locations.of({problem->key}), problem->message);
   const int64_t at_a_time = job.micro_batch_size.value_or(*job.batch_size);
   const double frames = static_cast<double>(frames_of_clip(job.data.clips));
   const double side = static_cast<double>(config.image_size) / static_cast<double>(config.vision.patch);
   const double sequence =
       frames * static_cast<double>(config.tokens_per_frame) + static_cast<double>(job.data.sequence_length);
   if (sequence > static_cast<double>(model::kMaxSequence))
-    refuse(places.of({"data.max_frames", "model.tokens_per_frame", "data.sequence_length"}),
+    refuse(locations.of({"data.max_frames", "model.tokens_per_frame", "data.sequence_length"}),
            fmt::format("data.max_frames {} x model.tokens_per_frame {} and data.sequence_length {} are {:.0f} tokens; "
                        "the language model reads at most {}",
                        frames_of_clip(job.data.clips), config.tokens_per_frame, job.data.sequence_length, sequence,
                        model::kMaxSequence));
-  check_decoder(config.llm, "model.llm", static_cast<int64_t>(sequence), at_a_time, places);
+  check_decoder(config.llm, "model.llm", static_cast<int64_t>(sequence), at_a_time, locations);
   constexpr double countable = 4.6e18;  // 2^62
   const double bytes = 4 * static_cast<double>(at_a_time) * frames * side * side * 64 *
                        static_cast<double>(config.vision.width) * static_cast<double>(config.vision.depth + 1);
   if (bytes > countable)
     refuse(
-        places.of({"data.max_frames", "model.image_size", "micro_batch_size", "batch_size"}),
+        locations.of({"data.max_frames", "model.image_size", "micro_batch_size", "batch_size"}),
         fmt::format("{} clips at a time of {:.0f} frames need about {:.0e} bytes, more than can be counted; make one "
                     "of them smaller",
                     at_a_time, frames, bytes));
-  check_llm_dtype(job, places);
+  check_llm_dtype(job, locations);
   if (config.llm_checkpointing && job.gradient_checkpointing == Choice::off)
-    refuse(places.of({"model.llm.use_gradient_checkpointing", "gradient_checkpointing"}),
+    refuse(locations.of({"model.llm.use_gradient_checkpointing", "gradient_checkpointing"}),
            "model.llm.use_gradient_checkpointing is true, and gradient_checkpointing false; leave one of them out");
 }
 
