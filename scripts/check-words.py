@@ -2,7 +2,6 @@
 """Checks the words of the sources: comments begin with a subject or a verb, and words that the glossary retired stay away.
 
     scripts/check-words.py                checks include and src; one line if all is well
-    scripts/check-words.py --identifiers  checks the retired identifiers too
     scripts/check-words.py --count        prints the uses of each fragment, retired word and retired identifier; exits with 0
     scripts/check-words.py --root DIR     checks another tree
 
@@ -11,7 +10,7 @@ CONTRIBUTING.md ("Style") has the rules. The faults are:
   - a header whose first comment line opens with a fragment: "Of ...", "What ...", "Whether ..." (FRAGMENTS)
   - a doc comment (/// and ///<) whose first line does, unless ALLOWED has its text with a reason
   - a word of RETIRED_WORDS in a comment. Text in backticks or double quotes is a name or a message, not prose
-  - with --identifiers: a name of RETIRED_IDENTIFIERS as a whole word, in code, and in comments if it is of several words
+  - a name of RETIRED_IDENTIFIERS as a whole word, in code, and in comments if it is of several words
     (CamelCase, with_underscores) or in backticks. String literals, JSON keys among them, are not checked
 
 To retire a name or a word, add a line to its table.
@@ -213,7 +212,7 @@ class Words:
                     file = path.relative_to(root).as_posix()
                     self.sources.append(Source(file, path.read_text(encoding="utf-8", errors="replace")))
 
-    def faults(self, with_identifiers):
+    def faults(self):
         found, unused = [], set(ALLOWED)
         for source in self.sources:
             for kind, line, word, text in source.fragments():
@@ -221,8 +220,7 @@ class Words:
                 if kind == "header" or text not in ALLOWED:
                     found.append((source.file, line, word, FRAGMENT_REMEDY))
             found += [(source.file, line, text, word.remedy) for line, text, word in source.words(self.words)]
-            if with_identifiers:
-                found += [(source.file, line, each.name, each.new) for line, each in source.identifiers(self.identifiers)]
+            found += [(source.file, line, each.name, each.new) for line, each in source.identifiers(self.identifiers)]
         lines = [f"{file}:{line}: {word}: write {remedy} instead" for file, line, word, remedy in sorted(found)]
         lines += [f"scripts/check-words.py:1: {text!r}: remove it from ALLOWED; no comment opens with it" for text in sorted(unused)]
         if len(ALLOWED) >= MAX_ALLOWED:
@@ -254,7 +252,6 @@ class Words:
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--identifiers", action="store_true", help="check the retired identifiers too")
     parser.add_argument("--count", action="store_true", help="print counts instead of faults")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, metavar="DIR",
                         help="the tree to check (default: this repository)")
@@ -266,7 +263,7 @@ def main(arguments=None):
     if options.count:
         words.print_counts()
         return 0
-    faults = words.faults(options.identifiers)
+    faults = words.faults()
     for text in faults:
         print(text)
     count = {0: "no fault", 1: "1 fault"}.get(len(faults), f"{len(faults)} faults")

@@ -142,20 +142,19 @@ class Identifiers(Tree):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def test_only_if_they_are_asked_for(self):
-        self.assertEqual(self.faults({}), [])
-        self.assertEqual(self.faults({}, "--identifiers"), ["src/plan/plan.cpp:6: moved_bytes: write offloaded_bytes instead"])
+    def test_a_retired_name(self):
+        self.assertEqual(self.faults({}), ["src/plan/plan.cpp:6: moved_bytes: write offloaded_bytes instead"])
 
     def test_code_and_comments_but_no_strings(self):
         text = '#include "fixed_strategy.h"\n// The treatment of moved_bytes.\n// The `treatment`.\nint treatment, a_treatment;\nf("treatment");\n'
-        self.assertEqual([line for line in self.faults({"src/base/new.cpp": text}, "--identifiers") if "new" in line.split(":")[0]],
+        self.assertEqual([line for line in self.faults({"src/base/new.cpp": text}) if "new" in line.split(":")[0]],
                          [f"src/base/new.cpp:{where} instead" for where in
                           ["2: moved_bytes: write offloaded_bytes", "3: treatment: write fixed_strategy",
                            "4: treatment: write fixed_strategy"]])
 
     def test_a_row_for_some_paths(self):
         clean = {"src/plan/plan.cpp": "int far;\n", "src/base/new.h": "int far;\n"}
-        self.assertEqual(self.faults(clean, "--identifiers"), ["src/plan/plan.cpp:1: far: write offload_memory instead"])
+        self.assertEqual(self.faults(clean), ["src/plan/plan.cpp:1: far: write offload_memory instead"])
 
     def test_every_row_of_the_table_is_an_identifier_and_its_new_name(self):
         for row in words.rows_of(IDENTIFIERS):
@@ -183,7 +182,7 @@ class Counts(Tree):
 
 class Repository(unittest.TestCase):
     def test_the_repository_has_no_fault(self):
-        faults = words.Words(ROOT).faults(with_identifiers=False)
+        faults = words.Words(ROOT).faults()
         self.assertFalse(faults, "\n" + "\n".join(faults))
 
     def test_no_name_is_retired_twice_and_none_of_the_new_names_is_retired(self):
