@@ -44,9 +44,9 @@ struct ResolvedSettings {
   int64_t prefetched_batch_bytes = 0;
   CostModel cost;                           ///< rates by which times were predicted
   Strategy strategy = Strategy::automatic;  ///< part of the training state that each rank stores; automatic: one rank
-  double whole_part = 0;                    ///< RankOptions::whole_part
-  std::string link;                         ///< description of the links between the ranks; empty: one rank
-  std::vector<Reason> reasons;              ///< reasons for these settings, also in plan.reasons
+  double whole_part = 0;         ///< zero3: fraction of the parameters' bytes that every rank stores completely
+  std::string link;              ///< description of the links between the ranks; empty: one rank
+  std::vector<Reason> reasons;   ///< reasons for these settings, also in plan.reasons
   std::string slow_matmul_note;  ///< note that the job sets a precision that is slow on this device; empty: it does not
 
   /// Returns the sequences of a step of `count` micro batches, on each device.
@@ -83,11 +83,11 @@ struct PlanTarget {
   bool bfloat16 = true;  ///< true: the device computes in bfloat16; otherwise float16 is the dtype of mixed precision
   /// Measured speed of 16-bit matmuls as a multiple of float32's; 0: not measured.
   double bfloat16_matmul_speed = 0, float16_matmul_speed = 0;
-  /// true: times of ops on file may be stale because a run has contradicted them; those of the job are measured again.
+  /// true: plan_job() measures the job's ops again if a run has contradicted their stored times.
   bool has_stale_op_times = false;
   /// Memory and time that plan_job() may use for measurements on this machine, over all plans for this target and its
-  /// copies. nullptr: a run is about to allocate the memory, and everything that fits into the machine's memory is
-  /// measured.
+  /// copies. nullptr: no limit, because a run follows or the caller requested the measurements. Every op that fits into
+  /// the machine's memory is then measured.
   std::shared_ptr<MeasureAllowance> measuring;
   int64_t rank = 0;  ///< rank whose plan it is, if there are several; ranks differ only in their slices
   /// Connection with the other ranks, whose memory is planned; null: as between CPU ranks of one host.
@@ -131,7 +131,7 @@ std::vector<int64_t> candidate_micro_batches(int64_t batch_size);
 /// candidate_micro_batches() with the least predicted time a step among those that fit the budget. If the precision is
 /// `auto`, it has the faster of 32-true and mixed among those that fit. bf16-true changes the result, so it is used
 /// only if neither fits. plan.fits says whether the plan fits; the minimum budget is over every open choice. Throws
-/// UserError as step_of() and record_step() do. record_step throw.
+/// UserError as step_of() and record_step() do.
 ///
 /// `on_schedule` is called before each candidate schedule is computed: milliseconds each in small jobs, about a second
 /// in large ones. An exception from it ends the planning.
@@ -220,7 +220,8 @@ PlannedJob plan_by_timed_ops(const Job& job, double seconds);
 struct Advice {
   std::vector<std::string> overrides;  ///< overrides of the job's file, as for read_job(): "data.sequence_length=512"
   std::string meaning;                 ///< description of the change: "half the tokens of a sequence"
-  int64_t peak_bytes = 0;              ///< peak of the plan; without a plan, the bytes that one needs at least
+  /// Peak of the plan; if the search ended before it had a plan: bytes of a budget that is known to suffice.
+  int64_t peak_bytes = 0;
   double step_seconds = 0;  ///< predicted upper bound: the search stops at the first plan that fits. 0: the search was
                             ///< stopped before it had a plan; only the fit is known
   double tokens_per_second = 0;
@@ -261,8 +262,9 @@ struct AdviceSearch {
 /// to the planner, precision, weight dtype, optimizer state and gradient accumulators in fewer bits, quantized frozen
 /// weights, an adapter's rank, fewer or smaller samples, host memory, another optimizer, a smaller model; then pairs
 /// and triples of these. Candidates are estimated from the bytes of `base_plan`, the job's plan, which does not fit.
-/// Candidates are then planned, and only those that fit are returned. No returned change contains a part that another
-/// returned change does without. `file` and `overrides` are the job's, as for read_job(). Throws UserError as
+/// Candidates are then planned, and only those that fit are returned. A candidate is not tried if it combines all kinds
+/// of changes of one that was already found. Changes of host memory or of the job's budget are not subject to this
+/// rule, and do not count as found for it. `file` and `overrides` are the job's, as for read_job(). Throws UserError as
 /// plan_job() does for the job itself.
 AdviceSearch find_fitting_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                                   const PlanTarget& target, const PlannedJob& base_plan,

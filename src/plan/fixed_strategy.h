@@ -25,10 +25,11 @@ class FixedStrategy {
   const Plan& without_offload() const { return without_offload_; }
   /// Returns the plan of this strategy with the smallest peak on the device.
   const Plan& min_memory_plan() const;
-  /// Returns the plan with the least step time within `budget`; if none fits, min_memory_plan().
+  /// Returns without_offload() if it fits `budget`. Otherwise returns the fastest plan found with offload; if none
+  /// fits, min_memory_plan().
   Plan plan(std::optional<int64_t> budget) const;
-  /// Returns a lower bound of the step time in seconds over all plans of this strategy: copies only add time, and only
-  /// updates may run on the host.
+  /// Returns a lower bound of the step time in seconds over all plans of this strategy. Offload copies only add time.
+  /// The only work that can move to the host is the parameter update, so its time is subtracted.
   double step_seconds_lower_bound() const {
     return builder_.step_seconds(without_offload_) - builder_.update_seconds_saved();
   }

@@ -12,8 +12,8 @@ namespace plimsoll {
 OffloadPlanner::OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* fixed)
     : options_(builder.options()), builder_(builder), variants_(variants), fixed_(fixed) {
   const int kinds = variants_.candidates().kinds();
-  // Offloading the most leaves the fewest bytes on the device, except for losses of placement. Small steps therefore
-  // also try less.
+  // Offloading every kind leaves the fewest live bytes on the device, but a placement may need more than the live
+  // bytes. Small steps therefore try every whole number of kinds from 1; large steps try only all of them.
   for (int fraction = builder_.small() ? std::min(kinds, 1) : kinds; fraction <= kinds; ++fraction)
     for (const bool on_host : {false, true}) {
       if (on_host && options_.cost.host_bytes <= 0) continue;
@@ -66,14 +66,15 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   };
   const bool large = !builder_.small();
   const int kinds = candidates.kinds();
-  // Block checkpointing is proposed only if nothing else fits: it is often slower than another choice with more
-  // offloaded, which the search would then not try.
+  // Block checkpointing is proposed only if no other choice fits. It can fit with little offloaded, and the search then
+  // skips some larger fractions, with which another choice is often faster.
   const bool by_value = budget >= min_peak_by_value_;
   const auto min_peak = [&](const OffloadVariant& each) {
     return by_value ? each.offload_search->min_memory_by_value(options_.budget.host).peak
                     : each.offload_search->min_memory_solution(options_.budget.host, fixed_).peak;
   };
-  int64_t lost = 0;  // bytes that placement took in addition to the live bytes of the last part that was tried
+  // Bytes by which the limit was lowered for the last fraction with a plan that fits: the expected loss of placement.
+  int64_t lost = 0;
   std::set<std::vector<Memory>> tried;
   const auto try_fraction = [&](double fraction) {
     if (!options_.minimize_step_time && fits(best)) return;
@@ -120,8 +121,8 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
         if (worth_trying(fraction)) try_fraction(fraction);
   } else if (kinds > 1) {
     const int per_kind = options_.solver.offload.steps_per_kind;
-    // Smallest part with which something fits, and larger ones: bytes that are free on the device can save
-    // recomputation.
+    // Tries the smallest fraction with which a plan fits by its live bytes, and larger ones. Bytes that are free on the
+    // device can save recomputation.
     const auto possible = [&](int step) {
       const OffloadVariant& each = variants_.at(static_cast<double>(step) / per_kind, options_.budget.host);
       return min_peak(each) <= builder_.transient_limit(budget, each.persistent_bytes);

@@ -18,11 +18,12 @@ class OffloadPlanner {
   /// Keeps references to all arguments. `fixed`: the kept values are fixed; null: they are chosen as well.
   OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* fixed);
 
-  /// Returns the plan with the smallest peak on the device; nullopt: even that plan does not fit into host memory and
-  /// disk.
+  /// Returns the plan with the smallest peak on the device; nullopt: every plan that was tried needs more host
+  /// memory than the budget has.
   const std::optional<Plan>& min_memory_plan() const { return min_memory_plan_; }
 
-  /// Returns whether keeping `kept` may fit a budget in bytes, by live bytes and with everything offloaded that can be.
+  /// Returns whether `kept` could fit `budget` bytes. The check offloads as much as host memory and disk hold and
+  /// counts live bytes, which placement can exceed.
   bool may_fit(const KeptValues& kept, int64_t budget) const;
 
   /// Returns the plan with the least step time within `budget` bytes, if it is faster than `best` or `best` does not

@@ -92,7 +92,8 @@ struct Planner::Impl {
       return;
     }
     min_memory_plan = builder.build(search->min_memory_solution());
-    // For a large step the keep-all plan is placed only if it may have the smallest peak, and only when it is needed.
+    // A large step's keep-all plan is placed here only if it may have the smallest peak. Otherwise keep_all_plan()
+    // places it on first use.
     if (builder.small() || builder.keep_all_peak_bound() <= min_memory_plan->peak_bytes) keep_all_plan();
     improve_min_memory_plan();
     if (variants) offload_planner.emplace(builder, *variants, nullptr);
@@ -228,8 +229,9 @@ struct Planner::Impl {
     return best;
   }
 
-  // Returns whether the strategy `choice` may fit and be faster than `best`. Large steps are judged by live bytes and
-  // by the time of ops that are not merged into others, because placing them takes seconds.
+  // Returns whether the strategy `choice` may fit and, if `best` fits, be faster than `best`. Placing a plan of a large
+  // step takes seconds. Its strategy is therefore first rejected if its live bytes exceed the limit even with offload.
+  // It is also rejected if its recomputation time, before ops are merged, already makes it no faster than `best`.
   bool may_be_faster(Choice choice, const Plan& best, std::optional<int64_t> budget) const {
     const bool wanted = !builder.fits(best, budget);
     if (!wanted && builder.step_seconds(best) <= serial_step_seconds_lower_bound()) return false;

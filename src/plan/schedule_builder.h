@@ -23,8 +23,8 @@ class ScheduleBuilder {
   const Trace& trace() const { return trace_; }
   /// Returns the recomputation search; null if there is no training segment, and therefore no choice.
   const RecomputeSearch* search() const { return search_ ? &*search_ : nullptr; }
-  /// Returns whether the trace has at most `times` x SolverParameters::large_trace_ops ops. Larger traces are not also
-  /// planned under budgets nearby, which would take seconds.
+  /// Returns whether the trace has at most `times` x SolverParameters::large_trace_ops ops. For larger traces the
+  /// planner tries fewer alternative plans, because trying all of them takes seconds.
   bool small(size_t times = 1) const;
   /// Returns the predicted seconds of a step without recomputation and offload.
   double keep_all_step_seconds() const { return keep_all_step_seconds_; }
@@ -38,8 +38,8 @@ class ScheduleBuilder {
   Plan build_as_recorded() const;
   /// Returns the plan that keeps the values chosen in `solution`.
   Plan build(const RecomputeSolution& solution) const;
-  /// Returns the plan that also offloads buffers as in `variant`. `limit`: live bytes on the device, at most, at
-  /// which copies may overlap ops.
+  /// Returns the plan that also offloads buffers as in `variant`. `limit`: an offload copy may keep bytes on the
+  /// device longer, to overlap ops, only while the live transient bytes stay at most `limit`.
   Plan build(const OffloadVariant& variant, const OffloadSolution& solution, bool host_updates, int64_t limit) const;
 
   /// Returns `plan` with exchanges between ranks that overlap other ops, if that fits `budget` and takes less time;

@@ -133,7 +133,7 @@ class Finder {
     }
   }
 
-  // Returns the steps that exist for the job's kind and whose value is allowed, alone or with the preceding overrides.
+  // Returns the steps whose overrides read_job() accepts on top of the job's own overrides.
   std::vector<AdviceStep> allowed(std::vector<AdviceStep> steps) const {
     std::erase_if(steps, [&](const AdviceStep& step) { return !changed(step.overrides); });
     return steps;
@@ -159,7 +159,8 @@ class Finder {
     }
   }
 
-  // Returns the job with a fixed micro batch if it was open: the smallest need shows soonest whether anything fits.
+  // Returns the job with its micro batch set to at most `micro_batch` if it was open. Planning one size is faster than
+  // planning all, and enough to show whether the job fits.
   static Job with_micro_batch(Job job, int64_t micro_batch) {
     if (job.micro_batch_size) return job;
     int64_t size = std::min(micro_batch, *job.batch_size);

@@ -11,7 +11,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kHalvings = 3;  // number of times that a number of the samples is halved
+// Largest number of halvings of one dimension of the samples (for example the sequence length).
+constexpr int kHalvings = 3;
 constexpr int64_t kMinSequenceLength = 16;
 constexpr int64_t kMinRank = 4;
 
@@ -290,7 +291,8 @@ std::vector<AdviceStep> unpinning_steps(const Job& job) {
     leave_open({batch, "micro_batch_size=auto", "gradient_accumulation_steps=auto"},
                "the same batch in micro batches that fit");
   } else if (*job.micro_batch_size > 1) {
-    // A schedule has a number of micro batches for each epoch: the same steps in smaller ones.
+    // The number of micro batches depends on the epoch. Each epoch's batch stays the same: micro batches of 1, and
+    // `micro_batch_size` times as many.
     std::string schedule;
     for (const auto& [epoch, count] : accumulation)
       schedule += fmt::format("{}{}: {}", schedule.empty() ? "" : ", ", epoch, count * *job.micro_batch_size);

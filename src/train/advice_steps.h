@@ -1,5 +1,5 @@
-// Declares the changes that advice consists of, by kind and increasing cost: the cost of each, and its estimated effect
-// on the bytes.
+// Declares the steps that a suggested change is composed of: the overrides of each, its cost in quality, and its
+// estimated effect on peak memory.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,9 @@ struct AdviceStep {
   bool mixed_only = false;                       ///< true: of no use without mixed precision
 };
 
-/// Returns, one by one, the choices that the job pins and that could be left to the planner. None of them changes the
-/// results of training. With all of them applied, the planner has all choices.
+/// Returns one step for each choice that the job sets, that could be left to the planner, and that does not change the
+/// results of training. If accumulation changes with the epoch, the step sets micro batches of 1 instead of leaving
+/// them open.
 std::vector<AdviceStep> unpinning_steps(const Job& job);
 
 /// Returns the other possible changes of this job, by family and increasing cost. read_job decides whether a value is

@@ -1,5 +1,5 @@
-// Declares a model of a plan's peak memory, by the effects of changes of its job. It estimates the benefit of a change
-// before the change is planned.
+// Declares a model of a plan's peak memory, split by kind of bytes. The effect of a change is applied to the model, to
+// estimate the new peak before the change is planned.
 #pragma once
 
 #include <string>

@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// Largest number of host ops by which copies for an op on the host run ahead of it or behind it: a double buffer.
+// Double buffer for host ops. Copies for host op k (except shared scalars) start only after host op k - kHostOpsAhead.
+// Its copies back are waited for before host op k + kHostOpsAhead.
 constexpr size_t kHostOpsAhead = 2;
 // Largest buffer that is copied once for all ops on the host, in bytes: the step's scalars.
 constexpr int64_t kSharedBytes = 4096;
@@ -128,7 +129,7 @@ void SegmentCopies::plan_resident_uses(Context& context, TraceRewriter& rewriter
     copy.persistent = false;
     copy.memory = Memory::device;
     swap.device = rewriter.add_buffer(std::move(copy));
-    // A buffer that no op has written yet is not copied in: it is being made.
+    // If the interval begins with a write and no earlier op has written the buffer, there is nothing to copy in.
     if (context.written_before[buffer] || !list[i].written) {
       const auto after = std::lower_bound(host_uses.begin(), host_uses.end(), swap.begin);
       const int32_t earliest = after == host_uses.begin() ? segment_.begin : *std::prev(after) + 1;
@@ -201,8 +202,8 @@ void SegmentCopies::schedule_copies(const Context& context, const std::vector<in
   schedule.place(outs_);
   std::map<BufferId, int32_t> offloaded_since;
   for (const Swap& swap : swaps_) {
-    // A copy in starts after the copy out of the same bytes is done: its own, or that of the previous residency
-    // interval.
+    // A copy in starts only after the copy out that wrote its source is done. For a saved value that is the swap's own
+    // copy out. For an offloaded buffer it is that of the last residency interval that was copied out.
     if (swap.copies_out_first)
       ins_[swap.in].earliest = outs_[swap.out].wait;
     else if (const auto found = offloaded_since.find(swap.buffer); swap.in >= 0 && found != offloaded_since.end())

@@ -29,7 +29,7 @@ class SegmentCopies {
     const CostModel& cost;
     int64_t limit;
     std::vector<Lifetime> lifetimes;   ///< by buffer
-    std::vector<char> written_before;  ///< by buffer: an earlier segment writes it
+    std::vector<char> written_before;  ///< by buffer: it is a constant, or a use that is already planned writes it
   };
 
   SegmentCopies(const Context& context, const Segment& segment);
@@ -41,7 +41,8 @@ class SegmentCopies {
   /// offloaded buffers.
   void plan(Context& context, TraceRewriter& rewriter, std::vector<int64_t> live);
 
-  /// Calls insert(stage, target, source) for each copy before op `index`, or at the segment's end.
+  /// Calls insert(stage, target, source) for each copy start and copy wait that precedes op `index`. If `index` is the
+  /// segment's end, these follow its last op.
   template <typename Insert>
   void insert_before(int32_t index, const Insert& insert) const {
     if (const auto found = copies_.find(index); found != copies_.end())
@@ -56,14 +57,15 @@ class SegmentCopies {
     int32_t op;
     bool written;
   };
-  // One residency interval or offload interval of one buffer.
+  // Ops [begin, end] that use the device copy of one buffer: a residency interval, or the ops after a saved value's
+  // offload interval.
   struct Swap {
     BufferId buffer = kNoBuffer;  // id in the old trace
     BufferId device = kNoBuffer;  // copy on the device from `begin` on
     BufferId offload_buffer = kNoBuffer;
-    int32_t begin = 0, end = 0;     // [begin, end]: ops that use `device` instead of `buffer`
+    int32_t begin = 0, end = 0;     // these ops use `device` instead of `buffer`
     int out = -1, in = -1;          // indices of its copies in outs_ and ins_; -1: none
-    bool copies_out_first = false;  // true: an offload interval of a saved value; the copy out comes first
+    bool copies_out_first = false;  // true: a saved value; the copy out of `buffer` comes first
   };
   // A host copy of a device buffer.
   struct HostOperand {

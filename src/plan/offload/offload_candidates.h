@@ -33,11 +33,11 @@ class OffloadCandidates {
   /// Keeps a reference to `trace`. `micro_batches` of a step: the traffic of a micro batch counts this often.
   OffloadCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters = {});
 
-  /// Returns the number of kinds with at least one candidate, which is the largest part.
+  /// Returns the number of kinds with at least one candidate: the largest value of `fraction`.
   int kinds() const { return static_cast<int>(kinds_.size()); }
 
-  /// Returns the assignment of that part, within the room in bytes. What exceeds `host_room` goes to disk, the
-  /// candidates with the least traffic first.
+  /// Returns the assignment that offloads `fraction`, with at most `host_room` bytes in host memory and `disk_room`
+  /// bytes on disk. If host memory is too small, candidates of the kinds with the least traffic go to disk first.
   OffloadAssignment choose(double fraction, int64_t host_room, int64_t disk_room) const;
 
   /// Returns a lower bound, in seconds per step, of the time that copies of a choice add to the ops of `trace`.

@@ -29,7 +29,8 @@ Trace skeleton(const Trace& trace, const RecomputeSearch& search, const CostMode
   result.alignment = trace.alignment;
   result.constants.reserve(trace.constants.size());
   for (const ConstantData& constant : trace.constants) result.constants.push_back({constant.buffer, {}});
-  // Offloaded buffers that are written before training count as constants, so they are copied in for their first use.
+  // An offloaded buffer that is written before training has its data when training begins. It is listed as a constant
+  // so that its first use is preceded by a copy in.
   for (int32_t i = 0; i < search.graphs().front().segment.begin; ++i)
     for_each_view(trace.ops[i], [&](const View& view, bool written) {
       if (written && !trace.buffers[view.buffer].on_device()) result.constants.push_back({view.buffer, {}});
@@ -128,8 +129,9 @@ std::vector<char> OffloadSearch::offloadable(const KeptValues& kept, int64_t hos
   return offloaded;
 }
 
-// Values that are off the device when most bytes are live have crossed the link by then. The link copies at most
-// `offloaded` bytes in that time, and everything else is under the limit by recomputation.
+// A value that is offloaded at the peak has crossed the link before the peak. In that time the link copies at most
+// `offloaded` bytes; recomputation must bring the rest under the limit. Bisection finds the smallest additional time
+// that covers the recomputation then needed.
 double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
   const auto recomputed = [&](double seconds) {
     const double link = cost_.copies_overlap ? micro_seconds_ + seconds : seconds / 2;

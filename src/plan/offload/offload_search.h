@@ -3,9 +3,9 @@
 //
 // The time of a copy sets a price for each byte: a value is worth offloading if recomputing it costs more. The first k
 // regions (plan/recompute/recompute_regions) offload what they keep: their values wait longest, and copies of later
-// values would have to return immediately. For every k the other regions are solved as without a link
-// (plan/recompute/recompute_search). Each combination is applied (ApplyChoices), and its bytes and the time that ops
-// wait for copies are read from the result.
+// values would have to return immediately. Several k are tried. For each, the other regions choose only between keeping
+// and recomputing (plan/recompute/recompute_search). Each combination is applied (ApplyChoices), and its bytes and the
+// time that ops wait for copies are read from the result.
 #pragma once
 
 #include <map>
@@ -60,9 +60,9 @@ class OffloadSearch {
   ApplyChoices apply_;
   const OffloadParameters parameters_;
   Trace skeleton_;           // reduced copy of the trace for evaluate(), which copies it often
-  CostModel skeleton_cost_;  // cost model for the ops of bare_
+  CostModel skeleton_cost_;  // cost model for the ops of skeleton_
   double micro_seconds_;     // seconds with everything kept
-  // By host_limit and pinned values (empty: none).
+  // Cached results by host_limit and fixed kept values; empty values: not fixed.
   mutable std::map<std::pair<int64_t, KeptValues>, OffloadSolution> min_memory_solutions_;
   mutable std::map<int64_t, OffloadSolution> min_memory_by_value_;
 };

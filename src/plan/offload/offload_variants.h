@@ -24,7 +24,7 @@ struct OffloadVariant {
   std::unique_ptr<const OffloadSearch> own_offload_search;
 };
 
-/// A cache of arrangements, one for each assignment.
+/// A cache of variants, one for each assignment.
 class OffloadVariants {
  public:
   /// Keeps references to `trace`, `search` and `options`.
@@ -32,8 +32,8 @@ class OffloadVariants {
 
   const OffloadCandidates& candidates() const { return candidates_; }
 
-  /// Returns the arrangement with `fraction` of the candidates offloaded (plan/offload/offload_candidates.h), of which
-  /// at most `host_room` bytes are in host memory. Each is made once.
+  /// Returns the variant that offloads `fraction`, counted in kinds (plan/offload/offload_candidates.h), with at most
+  /// `host_room` bytes in host memory. Each variant is made once; making one may prepare a new search.
   const OffloadVariant& at(double fraction, int64_t host_room) const;
 
  private:

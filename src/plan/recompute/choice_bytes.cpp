@@ -97,7 +97,7 @@ ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::v
     if (!value.readers.empty()) last_step = std::max(last_step, value.readers.back());
     const int32_t forward_end = tick_of[graph_.steps[last_step].op - begin_];
     const int32_t use_end = value.needed() ? tick_of[value.uses.back() - begin_] : forward_end;
-    // The value is kept, and its step is recomputed for another result: the second copy is dead immediately.
+    // The value is kept, and its maker is recomputed for another result: the second copy is dead immediately.
     const bool bystander = kept[v] && written_again[v] >= 0;
     if (!chosen[v]) {
       if (read_again[v] > use_end && written_again[v] < 0) live(use_end + 1, read_again[v], value.bytes);

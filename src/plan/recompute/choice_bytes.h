@@ -1,7 +1,7 @@
 // Computes the live bytes and the cost of a choice of kept values, without rewriting the trace.
 //
 // Live bytes are what a perfect placement needs. Time runs over the segment's ops and, before some of them, the
-// recomputed steps.
+// recomputed ops.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class ChoiceBytes {
   /// Returns the op of the segment during which, or before which, the peak is.
   int32_t peak_op(const KeptValues& kept) const;
 
-  /// Returns the picoseconds of the recomputed steps.
+  /// Returns the picoseconds of the recomputed ops.
   int64_t cost(const KeptValues& kept) const;
 
   /// Returns the live bytes while op `op` runs without all values of the graph: the bytes that no choice changes.
@@ -36,18 +36,18 @@ class ChoiceBytes {
   /// Returns the scratch bytes of op `op`.
   int64_t scratch_of(int32_t op) const { return trace_.ops[op].workspace_bytes; }
 
-  /// A segment with a choice applied: its ops and, between them, the recomputed steps.
+  /// A segment with a choice applied: its ops and, between them, the recomputed ops.
   struct Timeline {
     struct Tick {
-      int32_t op = 0;     ///< op that runs, or before which the step is recomputed
-      int32_t step = -1;  ///< >= 0: step that is recomputed
-      int64_t bytes = 0;  ///< live bytes of the chosen values, and scratch of a recomputed step
+      int32_t op = 0;     ///< op that runs, or before which the forward op `step` is recomputed
+      int32_t step = -1;  ///< >= 0: forward op that is recomputed, an index into TrainingGraph::steps
+      int64_t bytes = 0;  ///< live bytes of the chosen values, and scratch of a recomputed op
     };
     std::vector<Tick> ticks;
-    int64_t cost = 0;  ///< picoseconds of the recomputed steps
+    int64_t cost = 0;  ///< picoseconds of the recomputed ops
   };
   /// Returns the timeline of `kept`. It counts the values with `chosen` set and, of other values, only the time that
-  /// they live longer because recomputed steps read them.
+  /// they live longer because recomputed ops read them.
   Timeline timeline(const KeptValues& kept, const std::vector<char>& chosen) const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// A recomputed step reads nothing that is written later, so the graph of dependencies has no cycles. A value is
+// A recomputed op reads nothing that is written later, so the graph of dependencies has no cycles. A value is
 // therefore needed exactly if the count of its readers is above 0.
 RecomputeCost::RecomputeCost(const TrainingGraph& graph, KeptValues kept)
     : graph_(graph), kept_(std::move(kept)), wants_(graph.values.size(), 0), again_(graph.steps.size(), 0) {
@@ -59,7 +59,7 @@ int64_t RecomputeCost::keep(int32_t value) {
 
 void RecomputeCost::undo() {
   check(last_ >= 0, "there is a keep to take back");
-  // Dropped steps read only values that were not kept. They read the value itself only if it was kept, so none did.
+  // Dropped ops read only values that were not kept. They read the value itself only if it was kept, so none did.
   for (const int32_t maker : dropped_) {
     again_[maker] = 1;
     total_ += graph_.steps[maker].cost;

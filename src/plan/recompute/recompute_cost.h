@@ -1,6 +1,6 @@
 // Declares the incremental cost of a choice of kept values while more values are kept, one by one.
 //
-// Each step examines only what depends on the value, not the whole graph.
+// Each update examines only what depends on the value, not the whole graph.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class RecomputeCost {
   /// Keeps a reference to `graph`. `kept` must be feasible: every needed value that is not kept can be recomputed.
   RecomputeCost(const TrainingGraph& graph, KeptValues kept);
 
-  /// Returns the picoseconds of the recomputed steps, as ChoiceBytes::cost() counts them.
+  /// Returns the picoseconds of the recomputed ops, as ChoiceBytes::cost() counts them.
   int64_t total() const { return total_; }
 
   /// Keeps `value`, which was not kept, and returns the picoseconds that it saves.
@@ -31,11 +31,11 @@ class RecomputeCost {
 
   const TrainingGraph& graph_;
   KeptValues kept_;
-  std::vector<int32_t> wants_;  // by value: its readers, which are backward (counted once) and recomputed steps
-  std::vector<char> again_;     // by step: it is recomputed
+  std::vector<int32_t> wants_;  // by value: its readers, which are backward (counted once) and recomputed ops
+  std::vector<char> again_;     // by forward op: it is recomputed
   int64_t total_ = 0;
   std::vector<int32_t> work_;  // values
-  // For undo(): the value of the last keep(), and the steps that are not recomputed any more.
+  // For undo(): the value of the last keep(), and the ops that are not recomputed any more.
   int32_t last_ = -1;
   std::vector<int32_t> dropped_;
 };

@@ -14,7 +14,7 @@ namespace {
 // Bound of all prices together: sums of prices and costs stay below MinCut::kNever.
 constexpr double kMaxPriced = static_cast<double>(MinCut::kNever >> 4);
 
-// A run of forward steps in one block: its first step, and whether it is a block of the model.
+// A run of forward ops in one block: its first op, and whether it is a block of the model.
 struct BlockRun {
   int32_t begin;
   bool block;
@@ -37,8 +37,8 @@ std::vector<BlockRun> block_runs(const Trace& trace, const TrainingGraph& graph)
 // A choice of the values to keep from a set, at a price of a byte.
 class CutProblem {
  public:
-  /// Prepares the choice for steps [begin, end). `own` values may be kept or recomputed; `wanted` values are needed.
-  /// With `foreign_costs`, other values that no backward op needs cost their bytes if recomputed steps read them.
+  /// Prepares the choice for forward ops [begin, end). `own` values may be kept or recomputed; `wanted` values are
+  /// needed. With `foreign_costs`, other values that no backward op needs cost their bytes if recomputed ops read them.
   CutProblem(const TrainingGraph& graph, int32_t begin, int32_t end, const std::vector<int32_t>& own,
              std::vector<char> wanted, bool foreign_costs)
       : graph_(graph), begin_(begin), end_(end), own_(own), wanted_(std::move(wanted)), foreign_costs_(foreign_costs) {}
@@ -256,7 +256,7 @@ std::vector<std::vector<RegionChoice>> choices_of(const TrainingGraph& graph, co
 namespace {
 
 // Returns whether a value is live at op `at` under every choice, or is not made before it. It costs nothing there, and
-// recomputed steps may read it.
+// recomputed ops may read it.
 bool is_given(const TrainingGraph& graph, const ForwardValue& value, int32_t at) {
   const auto op_of = [&](int32_t step) { return graph.steps[step].op; };
   if (op_of(value.makers.back()) >= at) return true;

@@ -1,11 +1,11 @@
 // Declares the cut of a training graph into consecutive regions, and the efficient choices of each region.
 //
-// A choice costs time (recomputed steps) and holds bytes (kept values). For a given price of a byte, the best choice of
+// A choice costs time (recomputed ops) and holds bytes (kept values). For a given price of a byte, the best choice of
 // a region is a minimum cut:
 //
 //     keep v, or recompute its maker:   needed v --- price x bytes ---> maker
-//     running a step costs time:        step ------- seconds ---------> end
-//     and needs what it reads:          step ------- never -----------> each value read
+//     running an op costs time:         op --------- seconds ---------> end
+//     and needs what it reads:          op --------- never -----------> each value read
 //
 // All prices together give the lower hull of (bytes, seconds). Regions of the same shape are solved once. The cut is
 // that of Jain et al. (Checkmate, 2020) and of PyTorch's min-cut partitioner, which counts only bytes; here it also
@@ -20,7 +20,8 @@
 
 namespace plimsoll {
 
-/// A range of forward steps [begin, end), and the values that only they make and read.
+/// A range [begin, end) of forward ops (indices into TrainingGraph::steps), and the values that only they make and
+/// read.
 struct Region {
   int32_t begin = 0;
   int32_t end = 0;
@@ -38,9 +39,9 @@ int32_t count_blocks(const Trace& trace, const TrainingGraph& graph);
 /// A choice of kept values for one region.
 struct RegionChoice {
   std::vector<int32_t> kept;     ///< kept values of the region, ascending
-  std::vector<int32_t> foreign;  ///< values of other regions that must be kept because recomputed steps read them
+  std::vector<int32_t> foreign;  ///< values of other regions that must be kept because recomputed ops read them
   int64_t bytes = 0;             ///< bytes of the kept values
-  int64_t cost = 0;              ///< picoseconds of the recomputed steps
+  int64_t cost = 0;              ///< picoseconds of the recomputed ops
 };
 
 /// Returns for each region its choices, about `max_choices` at most, from everything kept to as little as possible.

@@ -83,7 +83,7 @@ struct RecomputeSearch::Impl {
     cuts.resize(groups.size());
   }
 
-  // Finds the values over which there is a choice: droppable ones, and temporaries that can be kept to save steps.
+  // Finds the values over which there is a choice: droppable ones, and temporaries whose keeping saves recomputed ops.
   void find_decisions() {
     const TrainingGraph& graph = graphs.front();
     for (size_t v = 0; v < graph.values.size(); ++v)
@@ -108,7 +108,7 @@ struct RecomputeSearch::Impl {
     return peak;
   }
 
-  // Adds the values to `kept` that recomputed steps read and that cannot be recomputed.
+  // Adds the values to `kept` that backward or recomputed ops read and that cannot be recomputed.
   KeptValues make_feasible(KeptValues kept) const {
     const TrainingGraph& graph = graphs.front();
     std::vector<char> there(kept.begin(), kept.end());
@@ -211,7 +211,8 @@ struct RecomputeSearch::Impl {
                                          [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
       made.push_back(static_cast<int32_t>(best - evaluated.begin()));
     }
-    // Values that several regions share were counted as kept on the device.
+    // The evaluated peaks count values shared by several regions as kept on the device. Those that the offloaded
+    // regions make are offloaded, so the limit is raised by their bytes.
     const TrainingGraph& graph = graphs.front();
     const auto first_that_stays = offloaded_regions < static_cast<int32_t>(whole.regions.size())
                                       ? whole.regions[offloaded_regions].begin
@@ -340,7 +341,8 @@ struct RecomputeSearch::Impl {
         for (int percent : {100, 105, 110, 120})
           if (const auto kept = best_of(cut(index), before / 100 * percent)) {
             consider(*kept);
-            consider(refined(*kept, before));  // values that are kept need not be recomputed together with others
+            // Keeping more values can also lower the peak, because fewer values are recomputed together.
+            consider(refined(*kept, before));
           }
       if (min_memory_solution_->peak == before) break;
     }

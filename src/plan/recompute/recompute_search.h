@@ -29,7 +29,7 @@ namespace plimsoll {
 /// A solution of the search.
 struct RecomputeSolution {
   KeptValues kept;
-  int64_t cost = 0;         ///< picoseconds of the recomputed steps in one micro batch
+  int64_t cost = 0;         ///< picoseconds of the recomputed ops in one micro batch
   int64_t lower_bound = 0;  ///< lower bound of the cost of every choice that fits
   int64_t peak = 0;         ///< largest sum of live bytes within the training segments, without persistent buffers
   bool exact = false;       ///< true: every choice was tried
@@ -59,18 +59,18 @@ class RecomputeSearch {
   /// Returns for each value of the graph the region that makes it.
   std::vector<int32_t> region_of_values() const;
 
-  /// Returns the cheapest choice if the first `offloaded_regions` regions offload the values that they keep. These cost
-  /// `price` picoseconds a byte and do not stay on the device. The values that other regions keep, plus the bytes that
-  /// every region needs while it runs, are at most `limit` bytes. If no choice fits, returns the one that holds least.
-  /// It is a proposal: its real bytes and time depend on the copies.
+  /// Returns the cheapest choice in which the first `offloaded_regions` regions offload all values they keep, at
+  /// `price` picoseconds a byte. Only the other regions count against `limit`: the values they keep, and the bytes that
+  /// each needs while it runs. If no choice fits, returns the one that holds least. It is a proposal: its real bytes
+  /// and time depend on the copies.
   KeptValues cheapest_with_offload(int32_t offloaded_regions, double price, int64_t limit) const;
 
   /// Returns a lower bound, in picoseconds, of the cost of any choice with at most `limit` live bytes.
   int64_t lower_bound(int64_t limit) const;
 
-  /// Returns the values over which there is a choice: repeatable ones that backward needs or forward steps read.
+  /// Returns the values over which there is a choice: repeatable ones that backward needs or forward ops read.
   const std::vector<int32_t>& decisions() const;
-  /// Returns `kept` with the additional values that it needs to be possible.
+  /// Returns `kept` plus every value that cannot be recomputed and that backward or a recomputed op reads.
   KeptValues make_feasible(KeptValues kept) const;
 
   /// Returns the choice that recomputes nothing.

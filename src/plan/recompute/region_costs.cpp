@@ -27,8 +27,9 @@ class CutEvaluator {
   }
 
  private:
-  // Computes the live bytes without the regions' own values, by op of the segment and in the gap before it, and the
-  // region of each op. In backward that is the last region that is not finished.
+  // Computes the live bytes without the regions' own values, during each op of the segment and in the gap before it.
+  // Also finds the region of each op. A backward op belongs to the last region, in forward order, whose values it or a
+  // later op uses.
   void find_base(size_t g) {
     const TrainingGraph& graph = graphs_[g];
     std::vector<char> shared(graph.values.size(), 1);
@@ -38,7 +39,8 @@ class CutEvaluator {
     Base& base = bases_.emplace_back();
     for (const auto& tick : line.ticks) {
       base.at.push_back(tick.bytes + bytes_[g].fixed_at(tick.op));
-      // Values that regions share are counted as if the op's own were already there: an upper bound.
+      // tick.bytes already includes the shared values that the op itself makes, so this is an upper bound for the gap
+      // before it.
       base.before.push_back(tick.bytes + bytes_[g].fixed_before(tick.op));
     }
     const int32_t begin = graph.segment.begin;
@@ -79,12 +81,12 @@ class CutEvaluator {
     return result;
   }
 
-  // A sequence of recomputed steps in order, each with the op that it precedes.
+  // A sequence of recomputed ops (indices into TrainingGraph::steps) in order, each with the op that it precedes.
   struct Recomputed {
     std::vector<int32_t> steps, before;
   };
 
-  // Returns the recomputed steps as recompute_points() does, if only this region's values that the choice does not keep
+  // Returns the recomputed ops as recompute_points() does, if only this region's values that the choice does not keep
   // are recomputed.
   Recomputed recomputed_by(const TrainingGraph& graph, const Region& region, const RegionChoice& choice) {
     for (int32_t v : region.values) there_[v] = 0;
@@ -96,7 +98,7 @@ class CutEvaluator {
     std::sort(uses.begin(), uses.end());
     Recomputed recomputed;
     std::vector<int32_t> work;
-    size_t begin = 0;  // first step before the current op
+    size_t begin = 0;  // index of the first op recomputed before the current one
     const auto in_order = [&] {
       std::sort(recomputed.steps.begin() + static_cast<std::ptrdiff_t>(begin), recomputed.steps.end());
     };
@@ -136,7 +138,7 @@ class CutEvaluator {
     changed_.push_back(value);
   }
 
-  // Returns the peak of the region. Time runs over the segment's ops and, before some of them, the recomputed steps.
+  // Returns the peak of the region. Time runs over the segment's ops and, before some of them, the recomputed ops.
   int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const Recomputed& recomputed) {
     const TrainingGraph& graph = graphs_[g];
     const Base& base = bases_[g];
@@ -239,10 +241,10 @@ class CutEvaluator {
   RegionCut& cut_;
   std::vector<Base> bases_;
 
-  // Scratch of one choice; it is reset between choices. All graphs have the same values and steps.
+  // Scratch of one choice; it is reset between choices. All graphs have the same values and forward ops.
   enum Own : char { kOthers, kDropped, kKept };
   KeptValues needed_, there_;                        // by value
-  std::vector<char> again_;                          // by step
+  std::vector<char> again_;                          // by forward op
   std::vector<int32_t> changed_;                     // values whose there_ was changed
   std::vector<char> own_;                            // by value: its place in the current region and choice
   std::vector<int32_t> written_again_, read_again_;  // ticks by value

@@ -15,14 +15,15 @@ struct RegionCut {
     const RegionChoice* choice;
     int64_t held = 0;  ///< bytes between the region's forward and its backward
     int64_t peak = 0;  ///< peak bytes while it runs forward or backward, with the bytes that no choice changes
-    int64_t cost = 0;  ///< picoseconds of the recomputed steps
+    int64_t cost = 0;  ///< picoseconds of the recomputed ops
   };
   std::vector<Region> regions;
   std::vector<std::vector<RegionChoice>> choices;
   std::vector<std::vector<EvaluatedChoice>> evaluated;  ///< by region
 };
 
-/// Sets `cut.evaluated`. For several graphs of one shape it has the largest bytes, and the time of the first graph.
+/// Sets `cut.evaluated`. With several graphs, `held` and `peak` are the largest over the graphs; `cost` is that of the
+/// first graph.
 void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut);
 
 }  // namespace plimsoll
