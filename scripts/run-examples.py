@@ -4,7 +4,7 @@
     scripts/run-examples.py                       all of them, with the seed of the job
     scripts/run-examples.py gesture-ssm           some
     scripts/run-examples.py --seeds 5             seeds 1 to 5: mean and standard deviation of the metric
-    scripts/run-examples.py --seeds 5 --json FILE the figures for machines as well
+    scripts/run-examples.py --seeds 5 --splits --json FILE  other splits too, and the figures for machines
     scripts/run-examples.py --readme FILE         writes the table of README.md from such a file; trains nothing
 
 Exit code 1 if a run fails, if memory used is not what was planned within half a percent, or if the mean of a metric is not
@@ -22,6 +22,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXAMPLES = ["small-lm", "gesture-ssm", "fmri-autoencoder", "prompt-segmentation", "video-llm"]
+# Other splits of an example's data: whole videos held out, in two lists.
+SPLITS = {f"video-llm/{name}": ("video-llm", [f"data.list={ROOT}/.data/video-llm/{name}.tsv"]) for name in ("whole-1", "whole-2")}
 TOLERANCE = 0.005
 # From the start, whatever runs of the same job have left: a run that is resumed at its end trains nothing.
 ANEW = ['checkpoint.directory=""', 'log.metrics_file=""']
@@ -32,6 +34,8 @@ HELD_OUT = {
     "fmri-autoencoder": "whole runs of the scanner",
     "prompt-segmentation": "blocks of slices",
     "video-llm": "parts of known videos",
+    "video-llm/whole-1": "three whole videos",
+    "video-llm/whole-2": "four whole videos",
 }
 # A model that is not above this baseline has learned nothing.
 FLOORS = {
@@ -66,16 +70,19 @@ def metric_of(report):
 
 
 def run(options, name):
-    """Trains one example with every seed; returns its figures."""
+    """Trains one example, or a split of SPLITS, with every seed; returns its figures."""
+    split = name
+    name, overrides = SPLITS.get(name, (name, []))
+    overrides = [*overrides, *options.override]
     folder = ROOT / "examples" / name
     if (folder / "prepare").exists():
         subprocess.run([str(folder / "prepare")], check=True, stdout=sys.stderr)
-    plan = plimsoll_json(options, "plan", name, options.override)
+    plan = plimsoll_json(options, "plan", name, overrides)
     seeds = [f"seed={seed}" for seed in range(1, options.seeds + 1)] or [None]
     values, seconds, used, evaluation_losses = [], [], [], []
     for seed in seeds:
         began = time.monotonic()
-        report = plimsoll_json(options, "train", name, [*ANEW, *options.override, *([seed] if seed else [])])
+        report = plimsoll_json(options, "train", name, [*ANEW, *overrides, *([seed] if seed else [])])
         seconds.append(time.monotonic() - began)
         metric, value, baselines = metric_of(report)
         if value is None:
@@ -83,10 +90,10 @@ def run(options, name):
         values.append(value)
         evaluation_losses.append(report["evaluation_loss"])
         used.append([report["planned_peak_bytes"], report["measured_peak_bytes"]])
-        print(f"{name:20} {seed or '':8} {metric} {value:.4f} {seconds[-1]:6.1f} s", file=sys.stderr, flush=True)
+        print(f"{split:20} {seed or '':8} {metric} {value:.4f} {seconds[-1]:6.1f} s", file=sys.stderr, flush=True)
     # A baseline sees what a seed draws, if it sees that at all: those of the last seed are shown.
     return {
-        "example": name, "parameters": plan["parameters"], "held_out": HELD_OUT[name], "steps": report["steps"],
+        "example": split, "parameters": plan["parameters"], "held_out": HELD_OUT[split], "steps": report["steps"],
         "precision": report["choices"]["precision"], "metric": metric, "seeds": len(seeds), "values": values,
         "mean": statistics.mean(values), "deviation": statistics.stdev(values) if len(values) > 1 else None,
         "evaluation_losses": evaluation_losses, "baselines": {each["name"]: each["value"] for each in baselines},
@@ -115,7 +122,8 @@ def write_readme(results):
     lines = ["| system | parameters | peak memory | held out | metric, mean ± deviation | baselines |", "|---|---|---|---|---|---|"]
     for each in results:
         beside = ", ".join(f"{name} {value:.3f}" for name, value in each["baselines"].items())
-        lines.append(f"| [{each['example']}](examples/{each['example']}/README.md) | {each['parameters']:,} | ".replace(",", " ") +
+        folder = each["example"].split("/")[0]
+        lines.append(f"| [{folder}](examples/{folder}/README.md) | {each['parameters']:,} | ".replace(",", " ") +
                      f"{mebibytes(each['planned_peak_bytes'])} MiB | {each['held_out']} | "
                      f"{words.get(each['metric'], each['metric'])} {spread(each)} | {beside} |")
     readme = ROOT / "README.md"
@@ -130,7 +138,8 @@ def write_readme(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("examples", nargs="*", default=EXAMPLES)
+    parser.add_argument("examples", nargs="*", default=EXAMPLES, help=f"of {', '.join([*EXAMPLES, *SPLITS])}")
+    parser.add_argument("--splits", action="store_true", help="other splits of the data too")
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="seeds 1 to N; default: the seed of the job")
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"))
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
@@ -139,7 +148,10 @@ def main():
     options = parser.parse_args()
     if options.readme:
         return write_readme(json.loads(options.readme.read_text()))
-    results = [run(options, name) for name in options.examples]
+    unknown = [name for name in options.examples if name not in EXAMPLES and name not in SPLITS]
+    if unknown:
+        parser.error(f"there is no example {unknown[0]}; choose of {', '.join([*EXAMPLES, *SPLITS])}")
+    results = [run(options, name) for name in [*options.examples, *(SPLITS if options.splits else [])]]
     good = True
     print(f"{'example':20} {'planned':>12} {'seconds':>8}  metric")
     for each in results:
@@ -147,7 +159,8 @@ def main():
         if any(abs(used - planned) > TOLERANCE * planned for planned, used in each["planned_and_used_bytes"]):
             marks.append("MEMORY IS NOT AS PLANNED")
         missed = [name for name, value in each["baselines"].items() if not better(each["metric"], each["mean"], value)]
-        if FLOORS[each["example"]] in missed or FLOORS[each["example"]] not in each["baselines"]:
+        floor = FLOORS.get(each["example"])  # none for other splits
+        if floor is not None and (floor in missed or floor not in each["baselines"]):
             marks.append("NOT BETTER THAN ITS FLOOR")
         good = good and not marks
         marks += [f"not better than: {name}" for name in missed]
