@@ -121,7 +121,7 @@ def write_readme(results):
     words = {"evaluation_loss": "loss per token", "dice": "Dice", "captions_right": "correct captions"}
     lines = ["| system | parameters | peak memory | held out | metric, mean ± deviation | baselines |", "|---|---|---|---|---|---|"]
     for each in results:
-        beside = ", ".join(f"{name} {value:.3f}" for name, value in each["baselines"].items())
+        beside = "; ".join(f"{name} {value:.3f}" for name, value in each["baselines"].items())
         folder = each["example"].split("/")[0]
         lines.append(f"| [{folder}](examples/{folder}/README.md) | {each['parameters']:,} | ".replace(",", " ") +
                      f"{mebibytes(each['planned_peak_bytes'])} MiB | {each['held_out']} | "
