@@ -34,7 +34,7 @@ TEST(Examples, AreThere) {
 /// scratch of fewer ops in one plan than in the next.
 PlannedJob plan_with_more_time(const Job& job) {
   PlanTarget target = target_of(job);
-  target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 60});
+  target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 15});
   return plan_job(job, target);
 }
 
