@@ -315,7 +315,7 @@ TEST(ClipSamples, HoldWholeVideosOut) {
   EXPECT_THAT(user_error_of([&] { samples_of(config, {2, 8, 16}); }), HasSubstr("none of the 1 videos to train on"));
 }
 
-// Of 4 s of white: 2 s and a gap, 1 s held out. The list decides for the other two videos.
+// The 4 s of white are divided into 2 s, a gap and 1 s that is held out. The list decides for the other two videos.
 TEST(ClipSamples, DivideTheVideosWithoutASplit) {
   TempFolder folder;
   DataConfig config = three_videos(folder);

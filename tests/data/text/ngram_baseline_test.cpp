@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "data/text/ngram_model.h"
+#include "data/text/text_baseline_test.h"
 #include "data/text/text_baselines.h"
 #include "data/text/text_samples.h"
 #include "plimsoll/bytes.h"
@@ -18,26 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class NgramBaselineTest : public ::testing::Test {
- protected:
-  DataConfig config_of(const std::string& text, int64_t length) {
-    DataConfig config;
-    config.files = {put_file(folder_ / "text", text)};
-    config.sequence_length = length;
-    config.validation_fraction = 0.25;
-    config.cache_dir = folder_ / "cache";
-    return config;
-  }
-
-  static std::vector<int64_t> all(const TextDataset& data) {
-    std::vector<int64_t> windows(static_cast<size_t>(data.windows(Split::validation)));
-    std::iota(windows.begin(), windows.end(), 0);
-    return windows;
-  }
-
-  const std::unique_ptr<Tokenizer> bytes_ = make_tokenizer("bytes", "");
-  TempFolder folder_;
-};
+class NgramBaselineTest : public testing::TextBaselineTest {};
 
 // Words in random order: their letters follow from more than the one before.
 std::string words(uint64_t seed, int count) {
@@ -92,7 +74,7 @@ TEST_F(NgramBaselineTest, CountsEachWindowOnceWithinItsMemory) {
   EXPECT_TRUE(std::isfinite(small.nats));
 }
 
-// Of ten windows of 16 targets, three have at most 50 targets.
+// Three of the ten windows of 16 targets have at most 50 targets together.
 TEST_F(NgramBaselineTest, PredictsEvenlySpreadWindowsWithinItsTargets) {
   const TextDataset data(config_of(words(6, 400), 16), *bytes_);
   const WindowOrder order(data.windows(Split::train), 5, true);

@@ -7,31 +7,14 @@
 #include <numeric>
 
 #include "base/hash.h"
-#include "test_files.h"
+#include "data/text/text_baseline_test.h"
 
 namespace plimsoll {
 namespace {
 
-class TextBaselinesTest : public ::testing::Test {
+class TextBaselinesTest : public testing::TextBaselineTest {
  protected:
-  TextDataset dataset(const std::string& text, int64_t length) {
-    DataConfig config;
-    config.files = {put_file(folder_ / ("text" + std::to_string(made_++)), text)};
-    config.sequence_length = length;
-    config.validation_fraction = 0.25;
-    config.cache_dir = folder_ / "cache";
-    return TextDataset(config, *bytes_);
-  }
-
-  static std::vector<int64_t> all(const TextDataset& data) {
-    std::vector<int64_t> windows(static_cast<size_t>(data.windows(Split::validation)));
-    std::iota(windows.begin(), windows.end(), 0);
-    return windows;
-  }
-
-  const std::unique_ptr<Tokenizer> bytes_ = make_tokenizer("bytes", "");
-  TempFolder folder_;
-  int made_ = 0;
+  TextDataset dataset(const std::string& text, int64_t length) { return TextDataset(config_of(text, length), *bytes_); }
 };
 
 TEST_F(TextBaselinesTest, WhatAlternatesIsKnownFromTheTokenBefore) {
