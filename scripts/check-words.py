@@ -20,6 +20,7 @@ Prints one line for each fault, FILE:LINE: WORD: write X instead, and exits with
 import argparse
 import bisect
 import collections
+import fnmatch
 import pathlib
 import re
 import sys
@@ -79,8 +80,334 @@ work(s|ed|ing)? out              | "compute"
 notably                          | the bound with its unit
 """
 
-# OLD NEW [@ PATH,...]: a name that was renamed, its new name, and the paths (prefixes) to which this is confined.
+# OLD NEW [@ PATH,...]: a name that was renamed, its new name or names, and the beginnings of the paths to which the row is
+# confined (without them: all). "*" stands for any letters. Each row is a whole word.
 RETIRED_IDENTIFIERS = """
+Treatment                 FixedStrategy
+treatment                 fixed_strategy
+at_once                   without_offload @ src/plan
+at_once_                  without_offload_
+whole_ones                full_micro_batches
+whole_                    keep_all_plan_ @ src/plan
+whole_peak                keep_all_peak
+leanest_of_all            min_memory_plan_of_all
+leanest_searched          min_memory_plan_searched
+look_for_leaner           improve_min_memory_plan
+leanest                   min_memory_plan|min_memory_solution|min_memory
+blocks_are_leaner         blocks_need_less_memory
+leanest_with              min_memory_plan_with
+leanest_by_value          min_memory_by_value
+leanest_by_value_         min_memory_by_value_
+least_by_value_           min_peak_by_value_
+leanest_peak              min_peak
+leanest_                  min_memory_plan_|min_memory_solutions_
+leanest_of                min_memory_solution_of|min_memory_choice_of
+Schedules                 ScheduleBuilder
+schedules_                builder_
+seconds_at_once           keep_all_step_seconds
+seconds_at_once_          keep_all_step_seconds_
+least_at_once             keep_all_peak_bound
+least_at_once_            keep_all_peak_bound_
+micro_at_once_            keep_all_micro_seconds_
+update_at_once_           keep_all_update_seconds_
+Arrangement               OffloadVariant
+Arrangements              OffloadVariants
+arrangement               variant
+arrangements              variants
+arrangements_             variants_
+own_moving                own_offload_search
+own_search                own_recompute_search
+AwayCandidates            OffloadCandidates
+AwayChoice                OffloadAssignment
+Away                      OffloadCandidates
+away                      combination|assignment|offloaded @ src/plan,src/train
+try_part                  try_fraction
+in_training               used_by_micro_batches
+elsewhere                 offload_planner|off_device|used_outside|other_commands
+elsewhere_                offload_planner_
+parameters_elsewhere      parameters_offloaded
+moved_bytes               offloaded_saved_bytes|relocated_bytes
+moved_state_bytes         offloaded_state_bytes
+moved_gradient_bytes      offloaded_gradient_bytes
+moved_parameter_bytes     offloaded_parameter_bytes
+movable                   offloadable
+moves_any                 offloads_any
+far                       offload_buffer|offload_memory @ include,src/plan,src/cost,src/trace,src/run
+SegmentMoves              SegmentCopies
+absence                   copies_out_first
+plan_absence              plan_saved_value
+plan_visits               plan_resident_uses
+plan_mirrors              plan_host_operands
+Mirror                    HostOperand
+mirrors_                  host_operands_
+mirrored_                 host_operand_of_
+mirror                    host_operand
+hosted_                   host_ops_
+hosted_uses_              host_uses_
+hosted_after              host_use_after
+hosted                    host_uses
+kHostedAhead              kHostOpsAhead
+kOneVisit                 kMaxUseGap
+away_since                offloaded_since
+lay_out                   assign_offsets
+RerunCost                 RecomputeCost
+Rebuild                   RecomputePoint
+rebuilds_of               recompute_points
+Reruns                    RecomputeSequence
+reruns_of                 recompute_sequence
+reruns                    sequence
+rebuilds                  points
+rebuilds_                 recomputed_before_
+rebuild                   point
+Rebuilt                   Recomputed
+rebuilt                   recomputed
+rebuilt_by                recomputed_by
+RecomputeAnswer           RecomputeSolution
+OffloadAnswer             OffloadSolution
+drop_blocks               checkpoint_blocks
+keep_everything           keep_all_solution
+made_sound                make_feasible
+least_limit               min_feasible_limit
+cheapest_beside           cheapest_with_offload
+least_seconds_in_turn     serial_step_seconds_lower_bound
+least_seconds_under       step_seconds_lower_bound_under
+least_seconds             min_copy_seconds|step_seconds_lower_bound
+recompute_bound           recompute_lower_bound
+recompute_cost_bound      recompute_cost_lower_bound
+thorough                  minimize_step_time @ include,src/plan,src/train,src/cli
+step_of                   step_seconds @ src/plan
+bare_cost                 skeleton_cost
+bare_cost_                skeleton_cost_
+given_bytes               mandatory_live_bytes
+limit_under               transient_limit
+weigh_regions             evaluate_regions
+Weighed                   EvaluatedChoice
+weighed                   evaluated
+CutWeigher                CutEvaluator
+weigh                     evaluate @ src/plan,src/train
+micro_batches_to_weigh    candidate_micro_batches
+RegionWeights             RegionCosts
+ForwardStep               ForwardOp
+initialise_late           sink_initialization
+LateInitialisation        SinkInitialization
+late_initialisation       sink_initialization
+settle_updates            sink_updates
+takes_norms_first         needs_norm_pass
+Fusing                    FusionRules
+fusing                    fusion_rules
+fusing_                   fusion_rules_
+fusing_of                 fusion_rules_of
+fusing_reason             fusion_reason
+norm_fusing               norm_fusion_rules
+pointwise_fusing          pointwise_fusion_rules
+Crossings                 LinkTransfers
+crossings                 transfers
+kManyOps                  kLargeTraceOps
+most_model_bytes          peak_model_bytes
+beside_bytes              other_thread_bytes
+beside_bytes_             other_thread_bytes_
+learn_beside              record_other_thread_bytes
+outside_bytes             out_of_arena_bytes
+outside_bytes_            out_of_arena_bytes_
+outside_peak              out_of_arena_peak
+outside_allocations       out_of_arena_allocations
+taken_outside             add_out_of_arena
+outside_now               out_of_arena_now
+reset_outside_peak        reset_out_of_arena_peak
+outside_high_             out_of_arena_peak_
+LearnedWorkspace          MeasuredWorkspace
+has_to_learn              has_new_workspace
+with_learned              with_measured
+learned                   found_more @ src/run
+ByteMove                  Relocation
+move_all                  relocate
+move_on_host              relocate_on_host
+move_by_copies            relocate_by_copies
+scratch_of_moves          relocation_scratch_bytes
+kMoveUnit                 kRelocationUnit
+move_units                relocate_units
+what_moves                buffers_to_relocate
+move_from                 relocate_from
+contradicted              invalidated|stale
+contradict                invalidate @ src/run,src/train
+contradicts               prediction_failed
+contradict_times          invalidate_op_times
+times_contradicted        has_stale_op_times
+contradicted_times        prediction_notes
+time_again                retime_stale_ops
+ContradictedTimes         StaleOpTimes
+AgreedTries               StableTiming
+let_go                    evict|release_pages|release
+take_arena                allocate_arena
+take_host_arena           allocate_host_arena
+take_other_arenas         allocate_other_arenas
+Whose                     Owner
+whose_                    owner_
+StandInHostMemory         ScopedFakeHostMemory
+host_memory_now           current_host_memory
+MadeUpAllocator           FakeAllocator
+MadeUpGuard               FakeGuard
+MadeUpMachine             FakeTimedMachine
+MadeUpUse                 FakeUse
+add_made_up_device        add_fake_device
+made_up_use               fake_use
+made_up                   fake
+LeanChoice                FormatChoice
+lean_choices              format_choices
+leaves_formats_open       has_open_formats
+LeanChoices               FormatChoices
+JobSettings               ResolvedSettings
+pinned_job                resolved
+pinned                    resolved|fixed|forced @ src/plan,src/train
+pinned_reason             fixed_reason
+slow_products             slow_matmul_note
+tell_of_slow_products     note_slow_matmul
+tell_of_missing_bfloat16  note_missing_bfloat16
+bfloat16_products         bfloat16_matmul_speed
+float16_products          float16_matmul_speed
+ProductSpeed              MatmulThroughput
+ProductSpeeds             MatmulThroughputs
+product_speeds            matmul_throughputs
+product_speed             matmul_throughput
+relative_product_speed    relative_matmul_speed
+LibraryProduct            LibraryMatmul
+ProductScratch            MatmulScratch
+ProductScratchFigure      MatmulScratchFigure
+MostOfProducts            MaxMatmulScratch
+measured_product_scratch  measured_matmul_scratch
+product_scratch           matmul_scratch
+product_scratch_within    matmul_scratch_within
+product_scratch_bound     matmul_scratch_bound
+estimated_product_scratch estimated_matmul_scratch
+ProductEstimate           MatmulEstimate
+kSlowProduct              kSlowMatmul
+SlowProducts              SlowMatmul
+smaller_target            replan_target
+plan_again                replan
+make_plan_anew            replan
+batches_ahead_bytes       prefetched_batch_bytes
+less_batches_ahead        minus_prefetched_batches
+changes_that_fit          find_fitting_changes
+change_of                 override_text
+go_on                     should_continue|keep_choice
+as_it_is                  base_plan|copy_target|is_plain_float
+as_it_is_                 base_plan_
+require_going_on          require_continue
+AdviceLoad                PeakMemoryModel
+load_of                   peak_memory_of
+freed_load                unpinned_memory
+price                     quality_cost @ src/train
+kHostMemoryPrice          kHostMemoryCost
+freeing_steps             unpinning_steps
+Freeing                   UnpinnedChoices
+freest_                   unpinned_
+try_freed                 try_unpinned
+metrics_refused           metrics_write_failed
+kCounted                  kSampleMask
+asks_what_counts          uses_sample_mask
+Wanted                    WeightSlot
+wanted_by                 weight_slots
+left_alone                is_ignored
+number_meant              parse_informal_number
+boolean_advice            suggest_boolean
+type_advice               suggest_dtype
+word_advice               suggest_word
+keys_meant_by             suggest_keys
+word_of_others            canonical_value
+devices_word_of_others    canonical_distributed_value
+take_types                infer_types
+take_architecture         apply_architecture
+DevicesAnswer             DistributedKeyReply
+answer_of_devices         reply_to_distributed_key
+aliases_of_devices        distributed_aliases
+OtherBooleans             AliasBooleans
+PrecisionClaim            PrecisionRequest
+ClaimedPrecision          ResolvedPrecision
+settled                   resolve_precision @ src/job
+heeded                    applied
+claim_of                  request_of
+Slip                      YamlDiagnostic
+find_slip                 diagnose_yaml
+YamlSlips                 YamlDiagnostics
+Shrink                    ReducibleKey
+shrinks                   reducible_keys
+complete_batch_sizes      resolve_batch_sizes
+refuse_stray_words        reject_unexpected_arguments
+words_for                 describe_parse_error
+in_plain_words            describe_yaml_error
+outlive_broken_pipes      ignore_sigpipe
+explanation_of_misfit     peak_report
+tell_plan_change          report_plan_change
+taken_apart               dequantized
+take_apart                dequantize_blocks
+turn_rows                 transpose_rows
+turn_pairs                transpose_pairs
+store_turned              store_transposed
+turn_rows_of              transpose_rows_of
+turn_pairs_of             transpose_pairs_of
+store_turned_of           store_transposed_of
+pick_turn_rows_of         pick_transpose_rows_of
+pick_store_turned_of      pick_store_transposed_of
+side_by_side              inner_contiguous|adjacent
+conv_side_by_side         conv_inner_contiguous
+ssd_side_by_side          ssd_inner_contiguous
+side_by_side_copy         inner_contiguous_copy
+turn_bf16_pairs           transpose_bf16_pairs
+turned_x                  transposed_x
+turned_state              transposed_state
+turned_b                  transposed_b
+turned_pairs              transposed_pairs
+take_turn                 run_pass
+Shelves                   PlacedBoxes
+hopeless_                 infeasible_
+hopeless_height_          infeasible_height_
+work_of_a_dive            work_per_descent
+BlindCaptions             CaptionBaseline
+what_it_is                describe_file_type
+look_through_picture      validate_picture
+take_folder               lock_folder
+take_metrics              lock_metrics
+ModelChange               ModelVariant
+ModelChanges              ModelVariants
+ModelChangesProgress      ModelVariantsProgress
+model_changes             model_variants
+forget_weight             release_weight
+hold_weight_as            set_weight_dtype
+rows_in_turn              rows_per_pass_of
+least_open                min_open
+most_open                 max_open
+least_width               min_width_of
+most_bytes                max_bytes
+most_bytes_               max_bytes_
+most_blocks               max_blocks
+most_drawn                max_drawn
+most_points               max_points
+most_keys                 max_keys
+most_keys_                max_keys_
+most_tasks                max_tasks
+most_step                 max_step
+least_step                min_step
+least_slack               min_slack
+least_support             min_support
+least_budget              agree_on_min_budget
+first_least               first_minimum
+Places                    KeyLocations @ src/job
+places                    locations @ src/job
+places_                   locations_ @ src/job
+kMost*                    kMax*
+kLeast*                   kMin*
+kFewest*                  kMin*
+kLongest*                 kMax*Length
+kLargest*                 kMax*
+kGreatest*                kMax*
+kWidest*                  kMax*Width
+kNarrowest*               kMin*Width
+kHighest*                 kMax*
+kDeepest*                 kMax*Depth
+kShortest*                kMin*Length
+kSmallest*                kMin*
+*_in_words                describe_*
+in_words                  describe_*
 """
 
 TOKEN = re.compile(
@@ -107,6 +434,7 @@ class Identifier:
     def __init__(self, row):
         names, _, paths = row.partition("@")
         self.name, self.new = names.split()
+        self.new = self.new.replace("|", " or ")
         self.paths = tuple(path.strip() for path in paths.split(",") if path.strip())
 
     def covers(self, file):
@@ -134,7 +462,7 @@ class Source:
     """A file: its blocks of comments, its code without strings, and the faults of both."""
 
     def __init__(self, file, text):
-        self.file = file
+        self.file, self.text = file, text
         self.ends = [found.start() for found in re.finditer("\n", text)]
         self.blocks = []
         code, at = [], 0
@@ -182,21 +510,27 @@ class Source:
                     yield block.line + prose.count("\n", 0, found.start()), " ".join(found[0].split()), word
 
     def identifiers(self, identifiers):
-        """(line, Identifier) of each retired name."""
-        known = {each.name: each for each in identifiers if each.covers(self.file)}
+        """(line, name, Identifier) of each retired name."""
+        rows = [each for each in identifiers if each.covers(self.file)]
+        known = {each.name: each for each in rows if "*" not in each.name}
+        patterns = [each for each in rows if "*" in each.name]
+        if patterns:
+            any_pattern = re.compile("|".join(fnmatch.translate(each.name) for each in patterns))
+            for name in filter(any_pattern.match, set(NAME.findall(self.text))):
+                known.setdefault(name, next(each for each in patterns if fnmatch.fnmatchcase(name, each.name)))
         for number, line in enumerate(self.code.split("\n"), 1):
             for name in NAME.findall(line):
                 if name in known:
-                    yield number, known[name]
+                    yield number, name, known[name]
         for block in self.blocks:
             for offset, text in enumerate(block.texts):
                 quoted = " ".join(re.findall(r"`[^`]*`", text))
                 for found in NAME.finditer(NO_PROSE.sub("", text)):
                     if found[0] in known and SEVERAL_WORDS.search(found[0]):
-                        yield block.line + offset, known[found[0]]
+                        yield block.line + offset, found[0], known[found[0]]
                 for name in NAME.findall(quoted):
                     if name in known:
-                        yield block.line + offset, known[name]
+                        yield block.line + offset, name, known[name]
 
 
 class Words:
@@ -220,7 +554,7 @@ class Words:
                 if kind == "header" or text not in ALLOWED:
                     found.append((source.file, line, word, FRAGMENT_REMEDY))
             found += [(source.file, line, text, word.remedy) for line, text, word in source.words(self.words)]
-            found += [(source.file, line, each.name, each.new) for line, each in source.identifiers(self.identifiers)]
+            found += [(source.file, line, name, each.new) for line, name, each in source.identifiers(self.identifiers)]
         lines = [f"{file}:{line}: {word}: write {remedy} instead" for file, line, word, remedy in sorted(found)]
         lines += [f"scripts/check-words.py:1: {text!r}: remove it from ALLOWED; no comment opens with it" for text in sorted(unused)]
         if len(ALLOWED) >= MAX_ALLOWED:
@@ -235,7 +569,7 @@ class Words:
                 kinds["allowed"] += kind == "doc comment" and text in ALLOWED
                 openings[opening.capitalize()] += 1
             words.update(word.name for _, _, word in source.words(self.words))
-            names.update(each.name for _, each in source.identifiers(self.identifiers))
+            names.update(each.name for _, _, each in source.identifiers(self.identifiers))
         headers = sum(pathlib.PurePath(source.file).suffix in HEADERS for source in self.sources)
         doc_comments = sum(block.kind in ("///", "///<") for source in self.sources for block in source.blocks)
         print(f"{kinds['header']:6} of {headers} headers open with a fragment")
