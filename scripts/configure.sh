@@ -24,7 +24,12 @@ else
   torch=$(compgen -G "$PWD/.venv/lib/python3*/site-packages/torch" || true)
 fi
 # CUDA kernels for other devices than those of a release: PLIMSOLL_CUDA_ARCHITECTURES, as in cmake/Cuda.cmake.
+# Without it, what an earlier run of .ci/run has left in the cache gives way to the default.
 more=()
+if [[ -z "${PLIMSOLL_CUDA_ARCHITECTURES:-}" ]] &&
+  grep -qsxF -e 'PLIMSOLL_CUDA_ARCHITECTURES:STRING=75-virtual;90-virtual' "$folder/CMakeCache.txt"; then
+  PLIMSOLL_CUDA_ARCHITECTURES='75-virtual;80;90'
+fi
 [[ -z "${PLIMSOLL_CUDA_ARCHITECTURES:-}" ]] || more+=("-DPLIMSOLL_CUDA_ARCHITECTURES:STRING=$PLIMSOLL_CUDA_ARCHITECTURES")
 if [[ -f $folder/build.ninja && ! CMakePresets.json -nt $folder/build.ninja ]] &&
   grep -qxF -e "PLIMSOLL_TORCH_DIR:PATH=$torch" "$folder/CMakeCache.txt" &&

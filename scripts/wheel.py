@@ -253,7 +253,8 @@ def main():
     arguments = parser.parse_args()
     try:
         architectures = cache_of(arguments.build).get("PLIMSOLL_CUDA_ARCHITECTURES", "")
-        if not arguments.any_architectures and all(each.endswith("-virtual") for each in architectures.split(";")):
+        built = (arguments.build / "libplimsoll_cuda.so").exists()
+        if built and not arguments.any_architectures and all(each.endswith("-virtual") for each in architectures.split(";")):
             raise Failure(f"{arguments.build}: its CUDA kernels are for '{architectures}', without machine code for any card; "
                           "configure it with -DPLIMSOLL_CUDA_ARCHITECTURES='75-virtual;80;90', or give --any-architectures")
         wheel = make(arguments.build, arguments.out)

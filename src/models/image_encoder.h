@@ -5,14 +5,14 @@
 //     -> blocks * d3 -> neck
 //
 // Maps are [B, H, W, C] in memory. So a convolution of 1x1 is a Linear layer, a window of tokens is a view, and
-// depthwise convolutions see channels_last tensors without a copy. Three things differ from TinyViT. RMSNorm replaces
+// depthwise convolutions see channels_last tensors without a copy. Four things differ from TinyViT. RMSNorm replaces
 // its batch and layer norms: a normalization over images does not suit a micro batch of one, and RMSNorm saves its
 // input alone. Attention has no table of relative positions, which would need the whole matrix of scores; the
 // convolutions tell positions. Linear layers have no biases. models/tiny_vit.h has TinyViT without these differences.
 //
 // RMSNorm over the channels of a pixel removes their common scale. Without a bias before it, an even patch of
 // brightness v gives v w / |v w|, which depends on the sign of v alone. The stem's convolutions therefore have no norm,
-// and all convolutions have biases.
+// and all convolutions other than 1x1 have biases.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -20,7 +20,7 @@ struct Alias {
   /// If we have no such key, it returns the answer to a value that is accepted: "is so here in any case".
   std::optional<std::string> (*convert)(const Value& value) = nullptr;
   std::string advice = {};
-  /// Subject of a boolean whose false has a meaning too. precision_claims.h has the kinds of precision.
+  /// Subject of a boolean whose false has a meaning too. precision_requests.h has the kinds of precision.
   enum class Boolean : uint8_t { none, bf16, fp16, mixed, cpu } boolean = Boolean::none;
   bool general = false;  ///< true: another word for the same key has priority: Accelerate's "distributed_type: FSDP"
 };
