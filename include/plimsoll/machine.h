@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plimsoll/cost_model.h"
 
@@ -22,6 +23,17 @@ struct CpuInstructions {
   std::string bfloat16_product;   ///< oneDNN's kernel for libtorch's bfloat16 matmuls; empty: not one of oneDNN's
   std::string float16_product;
 };
+
+/// A choice between two kernels of the same op that was made for this machine.
+struct KernelChoice {
+  std::string op;      ///< op, type and size class: "loss_head.float32"
+  std::string kernel;  ///< "blocks", "libtorch", "pairs" or "float32"
+  std::string reason;  ///< "PLIMSOLL_KERNELS", "as the run began", or its time and the other kernel's
+};
+
+/// Returns the choices between kernels for this machine. The first call on a machine measures those that are not stored
+/// in the cache folder, each in at most 0.5 s. Throws UserError for a wrong PLIMSOLL_KERNELS.
+std::vector<KernelChoice> kernel_choices();
 
 /// Returns the instruction sets that our kernels, libtorch, oneDNN and MKL use. For oneDNN and MKL it runs a small
 /// convolution and small matmuls with their verbose messages on. Runs once in a process: later calls return the first

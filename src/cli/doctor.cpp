@@ -57,6 +57,8 @@ std::string text_of(const MachineReport& report, const CpuInstructions& used, co
   machine.add_row({"instructions, MKL", known(used.mkl)});
   machine.add_row({"bfloat16 matmul kernel", product_text(used.bfloat16_product)});
   machine.add_row({"float16 matmul kernel", product_text(used.float16_product)});
+  for (const KernelChoice& each : kernel_choices())
+    machine.add_row({fmt::format("kernel of {}", each.op), fmt::format("{}: {}", each.kernel, each.reason)});
   machine.add_row({"cores", fmt::format("{}; plans use {}", report.cores, report.threads)});
   machine.add_row({"memory available", report.available_memory ? format_bytes(*report.available_memory) : "not known"});
   machine.add_row({"NVIDIA driver", report.nvidia_driver ? "found" : "none"});
@@ -87,6 +89,9 @@ Json json_of_machine(const MachineReport& report, const CpuInstructions& used) {
     }
     rates[std::string(name_of(static_cast<OpKind>(kind)))] = types;
   }
+  Json kernels = Json::object();
+  for (const KernelChoice& each : kernel_choices())
+    kernels[each.op] = {{"kernel", each.kernel}, {"reason", each.reason}};
   return {{"processor", report.processor},
           {"instructions", report.instructions},
           {"instruction_sets",
@@ -96,6 +101,7 @@ Json json_of_machine(const MachineReport& report, const CpuInstructions& used) {
             {"onednn", used.onednn},
             {"mkl", used.mkl}}},
           {"product_kernels", {{"bfloat16", used.bfloat16_product}, {"float16", used.float16_product}}},
+          {"kernels", kernels},
           {"cores", report.cores},
           {"threads", report.threads},
           {"available_memory_bytes", report.available_memory ? Json(*report.available_memory) : Json(nullptr)},

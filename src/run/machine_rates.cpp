@@ -11,7 +11,7 @@
 
 #include "ops/attention/attention.h"
 #include "ops/layers/rms_norm.h"
-#include "ops/loss/linear_cross_entropy.h"
+#include "ops/loss/linear_cross_entropy_cpu.h"
 #include "ops/optimizer/ops.h"
 
 namespace plimsoll {
@@ -59,10 +59,14 @@ void measure_type(CostModel& model, DType dtype) {
     model.rate(OpKind::attention, dtype).flops = 2.0 * 2 * 8 * 512 * 512 * 64 / seconds;
   }
   {
-    const at::Tensor x = at::zeros({512, 256}, options), w = at::zeros({4096, 256}, options);
-    const at::Tensor targets = at::zeros({512}, at::kLong);
-    const double seconds = best_seconds([&] { ops::linear_cross_entropy(x, w, targets, -100); });
-    model.rate(OpKind::loss_head, dtype).flops = 2.0 * 512 * 256 * 4096 / seconds;
+    // As a language model's step runs it: with both gradients, in chunks larger than a core's caches.
+    const int64_t tokens = 512, width = 448, vocabulary = 16384;
+    const at::Tensor x = at::zeros({tokens, width}, options), w = at::zeros({vocabulary, width}, options);
+    const at::Tensor targets = at::zeros({tokens}, at::kLong), loss = at::empty({}, at::kFloat);
+    at::Tensor grad_x = at::empty_like(x), grad_weight = at::empty_like(w);
+    const double seconds = best_seconds(
+        [&] { ops::linear_cross_entropy_cpu(x, w, targets, -100, /*softcap=*/0, loss, {}, grad_x, grad_weight); });
+    model.rate(OpKind::loss_head, dtype).flops = 3 * 2.0 * static_cast<double>(tokens * width * vocabulary) / seconds;
   }
   {
     const int64_t count = (32 << 20) / static_cast<int64_t>(element);

@@ -17,6 +17,7 @@
 #include "base/stable_timing.h"
 #include "cost/cost.h"
 #include "plimsoll/error.h"
+#include "plimsoll/machine.h"
 #include "run/single_op.h"
 
 namespace plimsoll {
@@ -90,6 +91,7 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
   std::vector<Candidate> order;
   for (auto& [key, candidate] : unknown) order.push_back(std::move(candidate));
   std::ranges::stable_sort(order, {}, &Candidate::expected);
+  if (!order.empty()) kernel_choices();  // made before, not in, the times of the ops that need them
   at::set_num_threads(threads_);
   const double start = timer_.now();
   for (int round = 0; round < kMaxRounds && !order.empty(); ++round) {

@@ -15,6 +15,7 @@
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "plimsoll/machine.h"
 #include "plimsoll/trace.h"
 #include "run/evaluation_sums.h"
 #include "run/executor.h"
@@ -44,6 +45,7 @@ struct Training::Impl {
         scaler(options.precision == Precision::fp16_mixed),
         plan(std::move(planned.plan)) {
     at::set_num_threads(threads_of(options));
+    if (options.device == "cpu") kernel_choices();  // measured now, not by the first step
     for (const InputSpec& spec : step.inputs) {
       declared_types[spec.name] = spec.dtype;
       if (spec.values > 0) declared_bounds[spec.name] = spec.values;
@@ -370,6 +372,7 @@ PlannedStep plan_step(const Step& step, const TrainingOptions& options) {
   // Scratch without a rule is measured before the step is checked against the budget; for large ops, at the start.
   if (backend) {
     at::set_num_threads(threads_of(options));
+    if (options.device == "cpu") kernel_choices();  // measured now, not by the first step
     const auto measured = std::make_shared<MeasuredWorkspace>(plan_options.workspace);
     measured->probe(planned.recorded, kProbedBytes, *backend);
     plan_options = with_measured(std::move(plan_options), *measured);

@@ -17,6 +17,7 @@
 #include "files/data_memory.h"
 #include "job/origin.h"
 #include "job/vocabulary.h"
+#include "ops/arithmetic/kernel_choice.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 #include "report/metrics_log.h"
@@ -56,6 +57,9 @@ constexpr size_t kStepsNotTimed = 2;
 
 // A loss scale of 2^16 has fallen to 2^-14 by then, so the scale is not the cause.
 constexpr int64_t kMaxSkippedInARow = 30;
+
+/// The counter of a checkpoint that names the kernels of the run (ops/arithmetic/kernel_choice.h).
+constexpr std::string_view kKernelsCounter = "kernels";
 
 constexpr const char* kBaselines = "baselines on the held-out part";
 
@@ -136,6 +140,7 @@ class Run {
         return "";
       }
     };
+    keep_kernels_of(checkpoint);
     if (!asked_.precision)
       for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
         if (origin("precision") == name_of(each)) asked_.precision = each;
@@ -147,6 +152,16 @@ class Run {
     keep_choice(asked_.optimizer.state_dtype, StateDtype::automatic, "optimizer.state_dtype");
     keep_choice(asked_.optimizer.weight_update, WeightUpdate::automatic, "optimizer.weight_update");
     keep_choice(asked_.accumulator_dtype, AccumulatorDtype::automatic, "gradient_accumulation_dtype");
+  }
+
+  // The bits of a run depend on its kernels.
+  static void keep_kernels_of(const std::filesystem::path& checkpoint) {
+    try {
+      const auto counters = describe_checkpoint(checkpoint).counters;
+      if (const auto kernels = counters.find(std::string(kKernelsCounter)); kernels != counters.end())
+        ops::keep_kernels(kernels->second);
+    } catch (const UserError&) {  // reported with its remedy when the whole checkpoint is read
+    }
   }
 
   void require_steps_to_profile() const {
@@ -506,6 +521,7 @@ class Run {
     info.position = position_;
     info.epoch = data_->epoch(position_);
     info.counters = training_->counters();
+    info.counters[std::string(kKernelsCounter)] = ops::kernels_text();
     info.origin = origin_;
     const SlicedState sliced{training_->slices(), exchange_.get()};
     if (agreement_.leads())

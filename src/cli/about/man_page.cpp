@@ -27,6 +27,10 @@ const Entries& environment() {
       {"PLIMSOLL_16BIT_PRODUCTS",
        "float32 or libtorch: matrix products of 16-bit numbers on the CPU run in float32 blocks, or in libtorch. "
        "Default: the faster of both, as measured."},
+      {"PLIMSOLL_KERNELS",
+       "The kernels of some ops, as op=kernel, separated by commas: "
+       "loss_head.float32=libtorch,attention.bfloat16=pairs. "
+       "plimsoll doctor lists them. Default: the faster kernel, as measured once."},
       {"PLIMSOLL_RUNTIME_DIR",
        "Absolute path of the folder for the status of runs, which plimsoll monitor reads. Default: "
        "$XDG_RUNTIME_DIR/plimsoll, or /tmp/plimsoll-UID without that variable."},

@@ -1,6 +1,6 @@
 #include "ops/loss/linear_cross_entropy_blocks_plan.h"
 
-#include "ops/arithmetic/block_products_cpu.h"
+#include <algorithm>
 
 namespace plimsoll::ops {
 namespace {
@@ -16,12 +16,6 @@ struct Places {
 };
 
 }  // namespace
-
-bool loss_in_blocks(const LossShape& shape) {
-  if (shape.tokens < 32 || shape.vocabulary < kLossStretch || shape.width < 32) return false;
-  if (shape.dtype == DType::float32) return has_wide_tiles();
-  return shape.dtype == DType::bfloat16 && shape.width % 2 == 0 && has_pair_products() && !has_tile_products();
-}
 
 LossBlocks loss_blocks(const LossShape& shape, int threads) {
   const bool pairs = shape.dtype == DType::bfloat16, wants_any = shape.wants_x || shape.wants_weight;

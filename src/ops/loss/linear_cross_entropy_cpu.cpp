@@ -4,8 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include "ops/loss/linear_cross_entropy_blocks.h"
-#include "ops/loss/linear_cross_entropy_blocks_plan.h"
-#include "ops/loss/linear_cross_entropy_chunks.h"
+#include "ops/loss/loss_kernel.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {
@@ -33,24 +32,6 @@ double total(const Tensor& values) {
   double sum = 0;
   for (int64_t i = 0; i < values.numel(); ++i) sum += value[i];
   return sum;
-}
-
-Tensor losses_by_libtorch(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
-                          double softcap, const Tensor& grad_x, const Tensor& grad_weight) {
-  const LossKernels kernels{.chunk_bytes = kLossChunkBytes,
-                            .cross_entropy =
-                                [](const CrossEntropy& args, int64_t rows) {
-                                  at::parallel_for(0, rows, row_grain(args.width), [&](int64_t begin, int64_t end) {
-                                    cross_entropy_rows(args, begin, end);
-                                  });
-                                },
-                            .split_add =
-                                [](const SplitAdd& args, int64_t rows) {
-                                  at::parallel_for(0, rows, row_grain(args.width), [&](int64_t begin, int64_t end) {
-                                    split_add_rows(args, begin, end);
-                                  });
-                                }};
-  return linear_cross_entropy_chunks(x, weight, targets, ignore_index, softcap, grad_x, grad_weight, kernels);
 }
 
 }  // namespace

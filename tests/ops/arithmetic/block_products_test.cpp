@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <bit>
 #include <random>
 #include <vector>
@@ -67,6 +69,23 @@ TEST(BlockProducts, OfFloat32AreExactWhereNumbersAreWhole) {
 
 TEST(BlockProducts, OfFloat64AreExactWhereNumbersAreWhole) {
   check_products<double>();
+}
+
+// A matmul in slices of its depth continues each sum; the memory that it reads ahead may be any.
+TEST(BlockProducts, ReadingAheadAndSlicesOfTheDepthChangeNoBit) {
+  constexpr int64_t kRows = 37, kDepth = 700, kColumns = 112;
+  std::vector<float> a(kRows * kDepth), b(kDepth * kColumns), c(kRows * kColumns), want(kRows * kColumns);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = std::sin(static_cast<float>(i));
+  for (size_t i = 0; i < b.size(); ++i) b[i] = std::cos(static_cast<float>(i));
+  for (int64_t k = 0; k < kDepth; ++k)
+    block_product(want.data(), kColumns, {a.data() + k, kDepth, 1}, b.data() + k * kColumns, kColumns, kRows, 1,
+                  kColumns, /*add=*/k > 0);
+  for (const ReadAhead& ahead :
+       {ReadAhead{}, ReadAhead{reinterpret_cast<const char*>(b.data()), kDepth, kColumns * 4, kColumns * 4}}) {
+    block_product(c.data(), kColumns, {a.data(), kDepth, 1}, b.data(), kColumns, kRows, kDepth, kColumns,
+                  /*add=*/false, ahead);
+    EXPECT_EQ(c, want);
+  }
 }
 
 TEST(BlockProducts, OfPairsAreExactWhereNumbersAreWhole) {

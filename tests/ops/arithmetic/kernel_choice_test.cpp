@@ -1,0 +1,112 @@
+// The kernel that was measured to be faster is used, stored and kept; text and files from outside do no harm.
+#include "ops/arithmetic/kernel_choice.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "ops/processor.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::ops {
+namespace {
+
+void sleep_for(double milliseconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));
+}
+
+/// A cache folder of its own while it lives.
+class KernelChoices : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;
+    folder_ = std::filesystem::temp_directory_path() / ("plimsoll-kernels-" + std::to_string(::getpid()));
+    std::filesystem::remove_all(folder_);
+    ::setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(folder_);
+    before_.empty() ? ::unsetenv("XDG_CACHE_HOME") : ::setenv("XDG_CACHE_HOME", before_.c_str(), 1);
+  }
+
+  /// Returns the choice of a site whose kernels take these times.
+  bool second(const std::string& site, double first_ms, double second_ms) {
+    runs_ = 0;
+    return uses_second_kernel({.site = site, .first = "usual", .second = "other", .run = [&](bool other) {
+                                 ++runs_;
+                                 sleep_for(other ? second_ms : first_ms);
+                               }});
+  }
+
+  std::filesystem::path file() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_))
+      if (entry.path().filename().string().starts_with("kernels")) return entry.path();
+    return {};
+  }
+
+  std::string before_;
+  std::filesystem::path folder_;
+  int runs_ = 0;
+};
+
+TEST_F(KernelChoices, TheFasterKernelIsUsedMeasuredOnce) {
+  EXPECT_TRUE(second("test.a", 8, 2));
+  EXPECT_GT(runs_, 0);
+  EXPECT_TRUE(second("test.a", 2, 8));
+  EXPECT_EQ(runs_, 0);
+  EXPECT_FALSE(second("test.b", 2, 8));
+  EXPECT_NE(kernels_text().find("test.a=other,test.b=usual"), std::string::npos);
+}
+
+TEST_F(KernelChoices, ASmallDifferenceKeepsTheUsualKernel) {
+  EXPECT_FALSE(second("test.c", 5, 4.8));
+}
+
+TEST_F(KernelChoices, AnotherProcessReadsTheStoredChoice) {
+  EXPECT_TRUE(second("test.d", 8, 2));
+  std::ifstream stream(file());
+  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  for (size_t at; (at = text.find("test.d")) != std::string::npos;) text.replace(at, 6, "test.e");
+  std::ofstream(file()) << text;
+  EXPECT_TRUE(second("test.e", 2, 8));
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(KernelChoices, ADamagedFileIsMeasuredAnew) {
+  EXPECT_TRUE(second("test.f", 8, 2));
+  const std::filesystem::path known = file();
+  for (const std::string text :
+       {"", "{", "[]", R"({"machine": 3})", R"({"sites": {"test.g": {"kernel": "other", "seconds": [1, 2]}}})"}) {
+    std::ofstream(known) << text;
+    const std::string site = "test.g" + std::to_string(text.size());
+    EXPECT_FALSE(second(site, 2, 8)) << text;
+    EXPECT_GT(runs_, 0) << text;
+  }
+}
+
+TEST_F(KernelChoices, ARunKeepsTheKernelItBeganWith) {
+  keep_kernels("test.h=other,test.i=of another version,test.j=usual");
+  EXPECT_TRUE(second("test.h", 2, 8));
+  EXPECT_EQ(runs_, 0);
+  EXPECT_FALSE(second("test.i", 2, 8));
+  EXPECT_GT(runs_, 0);
+  EXPECT_FALSE(second("test.j", 8, 2));
+  EXPECT_EQ(runs_, 0);
+  keep_kernels("no such form");  // of another version: no error
+  keep_kernels("");
+}
+
+TEST(KernelsText, IsReadOrRefused) {
+  EXPECT_EQ(kernels_of("a.b=c,d=e").at("d"), "e");
+  EXPECT_TRUE(kernels_of("").empty());
+  for (const char* wrong : {"a", "a=", "=b", "a=b,c", ",", "a=b,,c=d"})
+    EXPECT_THROW(kernels_of(wrong), UserError) << wrong;
+}
+
+}  // namespace
+}  // namespace plimsoll::ops
