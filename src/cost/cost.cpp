@@ -118,13 +118,13 @@ double seconds_of(const CostModel& model, const Op& op) {
   return model.overhead_seconds + seconds;
 }
 
-double segment_seconds(const CostModel& model, const Trace& trace, std::string_view name) {
-  const std::vector<double> ends = end_times(model, trace, name);
+double segment_seconds(const CostModel& model, const Trace& trace, SegmentKind kind) {
+  const std::vector<double> ends = end_times(model, trace, kind);
   return ends.empty() ? 0 : ends.back();
 }
 
-std::vector<double> end_times(const CostModel& model, const Trace& trace, std::string_view name) {
-  const Segment* segment = trace.segment(name);
+std::vector<double> end_times(const CostModel& model, const Trace& trace, SegmentKind kind) {
+  const Segment* segment = trace.segment(kind);
   std::vector<double> ends;
   if (!segment) return ends;
   ends.reserve(segment->end - segment->begin);

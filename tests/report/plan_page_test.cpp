@@ -278,7 +278,6 @@ TEST(PlanPage, HostileNamesStayText) {
   for (Buffer& buffer : plan.trace.buffers) buffer.label = hostile;
   for (Op& op : plan.trace.ops) op.name = hostile;
   for (std::string& module : plan.trace.modules) module = hostile;
-  for (Segment& segment : plan.trace.segments) segment.name = hostile;
   plan.reasons = {{hostile, hostile}};
   PlanPage page = page_of(plan);
   page.title = page.subtitle = hostile;

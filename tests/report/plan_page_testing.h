@@ -80,7 +80,7 @@ inline Plan large_plan(int32_t ops, int32_t buffers) {
     plan.offsets.push_back(int64_t{64} * 100003 * (b % 400));
   }
   plan.workspace_offsets.assign(ops, -1);
-  trace.segments = {{"micro", 0, ops}};
+  trace.segments = {{SegmentKind::micro, 0, ops}};
   plan.arena_bytes = plan.peak_bytes = plan.live_bytes = int64_t{64} * 100003 * 401;
   plan.peak_op = ops / 2;
   return plan;
