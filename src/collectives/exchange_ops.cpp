@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "collectives/exchange.h"
+#include "cost/operators.h"
 #include "ops/op_support.h"
 #include "plimsoll/error.h"
 
@@ -170,21 +171,17 @@ void broadcast_(const Tensor& tensor, int64_t root) {
   handle.call(out, root);
 }
 
-bool is_exchange(const Op& op) {
-  return op.name == kReduceScatter || op.name == kAllReduce || op.name == kAllGather || op.name == kGather ||
-         op.name == kBroadcast;
-}
-
 int64_t exchange_bytes(const Op& op, int64_t ranks) {
   if (!is_exchange(op) || ranks < 2) return 0;
   const auto bytes_of = [&](size_t argument) {
     const View& view = op.arguments[argument].views[0];
     return view.elements() * element_bytes(view.dtype);
   };
+  const ExchangeOp kind = exchange_op_of(op);
   // An all-reduce is a reduce-scatter of the sources and an all-gather of the sums.
-  const int64_t bytes = op.name == kReduceScatter ? bytes_of(1)
-                        : op.name == kAllReduce   ? bytes_of(0) + bytes_of(1)
-                                                  : bytes_of(0);
+  const int64_t bytes = kind == ExchangeOp::reduce_scatter ? bytes_of(1)
+                        : kind == ExchangeOp::all_reduce   ? bytes_of(0) + bytes_of(1)
+                                                           : bytes_of(0);
   return (bytes * (ranks - 1) + ranks - 1) / ranks;
 }
 

@@ -29,9 +29,6 @@ void gather_(const at::Tensor& whole, const at::Tensor& slice);
 /// Copies the tensor of rank `root` to every rank.
 void broadcast_(const at::Tensor& tensor, int64_t root);
 
-/// Returns true if `op` is one of these operators.
-bool is_exchange(const Op& op);
-
 /// Returns the bytes that each of `ranks` sends to the others in `op`, on average over the ranks, rounded up; 0 for
 /// other ops. It is (ranks - 1) / ranks of the bytes that are exchanged: for an all-reduce those of the source and the
 /// sum.

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cost/exchange_cost.h"
+#include "cost/operators.h"
 #include "cost/segment_clock.h"
-#include "trace/update_group.h"
 
 namespace plimsoll {
 
@@ -47,26 +47,11 @@ int speed_type_of(DType dtype) {
 }
 
 OpKind kind_of(const Op& op) {
-  std::string_view name = single_name(op.name);
-  name = name.substr(0, name.find('.'));
-  const auto is = [&](std::initializer_list<std::string_view> names) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
-  if (is({"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::mv", "aten::dot"})) return OpKind::product;
-  if (has("quantized_linear")) return OpKind::product;
-  if (has("convolution")) return OpKind::convolution;
-  if (has("linear_cross_entropy")) return OpKind::loss_head;
-  if (has("attention")) return OpKind::attention;
-  if (is({"plimsoll::adamw_", "plimsoll::lion_", "plimsoll::sgd_", "plimsoll::momentum_sgd_", "plimsoll::adafactor_",
-          "plimsoll::accumulate_", "plimsoll::nesterov_momentum_"}) ||
-      has("_fused_adam") || has("_fused_sgd"))
-    return OpKind::update;
-  if (op.random_id >= 0) return OpKind::random;
-  if (has("norm") || is({"aten::sum", "aten::mean", "aten::softmax", "aten::_softmax", "aten::_log_softmax",
-                         "aten::var", "aten::std", "aten::amax", "aten::_softmax_backward_data"}))
-    return OpKind::reduction;
-  return OpKind::streaming;
+  const std::string_view name = std::string_view(op.name).substr(0, op.name.find('.'));
+  const OperatorRow* row = operator_row(op.name);
+  const OpKind kind = row ? row->kind : kind_by_name(name);
+  // Draws of random numbers limit ops that otherwise only read and write.
+  return op.random_id >= 0 && (kind == OpKind::streaming || kind == OpKind::reduction) ? OpKind::random : kind;
 }
 
 DType compute_type_of(const Op& op) {

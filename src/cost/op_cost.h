@@ -5,9 +5,12 @@
 
 namespace plimsoll {
 
-/// Returns the arithmetic operations of `op`; a multiply-add counts as two. Matmuls, convolutions, attention and the
-/// loss head have formulas. Every other op counts one operation for each element of its largest operand.
+/// Returns the arithmetic operations of `op` by the formula of its operator (operators.h); a multiply-add counts as
+/// two. Operators without a formula count elementwise_flops().
 double flops_of(const Op& op);
+
+/// Returns one operation for each element of the largest operand.
+double elementwise_flops(const Op& op);
 
 /// Returns the bytes read and written: elements times element size, not strides. Each operand counts once; operands
 /// that one of Plimsoll's update operators changes in place count twice.

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "cost/operators.h"
 #include "ops/dtypes.h"
 #include "ops/kernels_cpu.h"
 #include "ops/rows.h"
@@ -69,10 +70,16 @@ inline int64_t row_count(const at::Tensor& tensor) {
   return tensor.size(-1) == 0 ? 0 : tensor.numel() / tensor.size(-1);
 }
 
-/// Returns the operator `name` ("plimsoll::rope") as a typed handle.
+/// Returns the operator `name` ("plimsoll::rms_norm") as a typed handle.
 template <typename Signature>
 c10::TypedOperatorHandle<Signature> operator_handle(const char* name, const char* overload = "") {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
+}
+
+/// Returns the operator that the backward of `name` calls, by the table of operators.
+template <typename Signature>
+c10::TypedOperatorHandle<Signature> gradient_handle(const char* name) {
+  return operator_handle<Signature>(std::string(operator_row(name)->gradient).c_str());
 }
 
 /// A scope in which autocast on `device` is not applied again to called operators.

@@ -1,6 +1,6 @@
 #include "run/captures.h"
 
-#include "collectives/exchange_ops.h"
+#include "cost/operators.h"
 
 namespace plimsoll {
 namespace {

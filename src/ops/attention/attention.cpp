@@ -121,7 +121,7 @@ struct Attention : torch::autograd::Function<Attention> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto handle = operator_handle<Backward>("plimsoll::attention_backward");
+    static const auto handle = gradient_handle<Backward>("plimsoll::attention");
     torch::autograd::variable_list gradients(7);
     if (!grads[0].defined()) return gradients;
     const auto saved = context->get_saved_variables();

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ops/layers/add_rms_norm_plan.h"
+#include "cost/operators.h"
 #include "ops/workspace/workspace_rules.h"
 
 namespace plimsoll {
@@ -29,8 +29,9 @@ std::optional<Sum> sum_of(const Op& op, PointwiseDevice device) {
 }
 
 // Constants are the last arguments of the call.
-std::shared_ptr<const OpCall> call_of(const char* name, size_t arguments, std::vector<c10::IValue> constants) {
-  auto call = std::make_shared<OpCall>(OpCall{c10::Dispatcher::singleton().findSchemaOrThrow(name, ""), {}});
+std::shared_ptr<const OpCall> call_of(std::string_view name, size_t arguments, std::vector<c10::IValue> constants) {
+  auto call = std::make_shared<OpCall>(
+      OpCall{c10::Dispatcher::singleton().findSchemaOrThrow(std::string(name).c_str(), ""), {}});
   call->constants.resize(arguments - constants.size());
   for (c10::IValue& constant : constants) call->constants.push_back(std::move(constant));
   return call;
@@ -41,21 +42,23 @@ Argument operand(const View& view, bool written = false) {
 }
 
 std::optional<Op> add_rms_norm(const Op& add, const Op& norm, PointwiseDevice device) {
-  if (norm.name != "plimsoll::rms_norm" || !norm.call) return std::nullopt;
+  const OperatorRow* row = operator_row(norm.name);
+  if (!row || row->after_sum.empty() || !norm.call) return std::nullopt;
   const std::optional<Sum> sum = sum_of(add, device);
   if (!sum || ops::tensor(norm, 0) != sum->result || ops::tensor(norm, 1).buffer == sum->result.buffer)
     return std::nullopt;
   Op op;
-  op.name = ops::kAddRmsNorm;
+  op.name = operator_row(row->after_sum)->fused_name;
   op.arguments = {operand(sum->result, true), operand(sum->a), operand(sum->b), operand(ops::tensor(norm, 1)), {}, {}};
   op.results = norm.results;
-  op.call = call_of("plimsoll::add_rms_norm", op.arguments.size(),
-                    {norm.call->constants.begin() + 2, norm.call->constants.end()});
+  op.call =
+      call_of(row->after_sum, op.arguments.size(), {norm.call->constants.begin() + 2, norm.call->constants.end()});
   return op;
 }
 
 std::optional<Op> rms_norm_backward_add(const Op& norm, const Op& add, PointwiseDevice device) {
-  if (norm.name != "plimsoll::rms_norm_backward" || norm.results.size() != 2) return std::nullopt;
+  const OperatorRow* row = operator_row(norm.name);
+  if (!row || row->before_sum.empty() || norm.results.size() != 2) return std::nullopt;
   const std::optional<Sum> sum = sum_of(add, device);
   if (!sum) return std::nullopt;
   const View &dx = norm.results[0], &other = sum->a == dx ? sum->b : sum->a;
@@ -64,7 +67,7 @@ std::optional<Op> rms_norm_backward_add(const Op& norm, const Op& add, Pointwise
   const BufferId dweight = norm.results[1].buffer;
   if (dweight != kNoBuffer && (other.buffer == dweight || sum->result.buffer == dweight)) return std::nullopt;
   Op op;
-  op.name = ops::kRmsNormBackwardAdd;
+  op.name = operator_row(row->before_sum)->fused_name;
   op.arguments = {operand(sum->result, true), operand(other)};
   for (size_t i = 0; i < norm.arguments.size(); ++i) {
     // A row's dx is added before the next row is read.
@@ -72,7 +75,7 @@ std::optional<Op> rms_norm_backward_add(const Op& norm, const Op& add, Pointwise
     op.arguments.push_back(norm.arguments[i]);
   }
   op.results = {norm.results[1]};
-  op.call = call_of("plimsoll::rms_norm_backward_add", op.arguments.size(), {});
+  op.call = call_of(row->before_sum, op.arguments.size(), {});
   return op;
 }
 

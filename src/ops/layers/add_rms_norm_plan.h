@@ -1,17 +1,12 @@
-// Declares the names in plans of the fused op of a sum and a norm, and how its CPU kernels cut their work. No libtorch.
+// Declares how the CPU kernels of the fused op of a sum and a norm cut their work. No libtorch.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 
 #include "ops/rows.h"
 
 namespace plimsoll::ops {
-
-/// The names in a plan of plimsoll::add_rms_norm and plimsoll::rms_norm_backward_add (passes/fuse_norms).
-constexpr std::string_view kAddRmsNorm = "fused: add, rms_norm";
-constexpr std::string_view kRmsNormBackwardAdd = "fused: rms_norm_backward, add";
 
 /// Returns the number of rows, of `rows` in total, that the kernels of a sum and of a norm process alternately. The
 /// second kernel then finds the output of the first in the cache. A thread of rms_norm_backward_add holds this many

@@ -104,7 +104,7 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto handle = operator_handle<Backward>("plimsoll::rms_norm_backward");
+    static const auto handle = gradient_handle<Backward>("plimsoll::rms_norm");
     if (!grads[0].defined()) return {Tensor(), Tensor(), Tensor(), Tensor()};
     const auto saved = context->get_saved_variables();
     auto [dx, dweight] = handle.call(grads[0], saved[0], saved[1], saved[2]);

@@ -94,7 +94,7 @@ struct Gated : torch::autograd::Function<Gated<Gate>> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto handle = operator_handle<Tensor(const Tensor&, const Tensor&)>(Gate::kBackwardName);
+    static const auto handle = gradient_handle<Tensor(const Tensor&, const Tensor&)>(Gate::kName);
     if (!grads[0].defined()) return {Tensor()};
     return {handle.call(grads[0], context->get_saved_variables()[0])};
   }

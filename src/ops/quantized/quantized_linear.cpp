@@ -201,7 +201,7 @@ struct QuantizedLinear : torch::autograd::Function<QuantizedLinear> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto handle = operator_handle<Backward>("plimsoll::quantized_linear_backward");
+    static const auto handle = gradient_handle<Backward>("plimsoll::quantized_linear");
     torch::autograd::variable_list gradients(4);
     if (!grads[0].defined()) return gradients;
     const auto saved = context->get_saved_variables();

@@ -125,7 +125,7 @@ struct CausalConv1d : torch::autograd::Function<CausalConv1d> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto handle = operator_handle<ConvBackward>("plimsoll::causal_conv1d_backward");
+    static const auto handle = gradient_handle<ConvBackward>("plimsoll::causal_conv1d");
     if (!grads[0].defined()) return {Tensor(), Tensor(), Tensor(), Tensor()};
     const auto saved = context->get_saved_variables();
     auto [dx, dweight, dbias] =

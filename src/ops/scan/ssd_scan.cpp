@@ -186,7 +186,7 @@ struct SsdScan : torch::autograd::Function<SsdScan> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto handle = operator_handle<SsdBackward>("plimsoll::ssd_scan_backward");
+    static const auto handle = gradient_handle<SsdBackward>("plimsoll::ssd_scan");
     torch::autograd::variable_list gradients(8);
     if (!grads[0].defined()) return gradients;
     const auto saved = context->get_saved_variables();

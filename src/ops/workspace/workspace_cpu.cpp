@@ -262,8 +262,8 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const Matm
   if (op.name == "plimsoll::linear_cross_entropy_loss") return linear_cross_entropy(op, false, false, threads, scratch);
   if (op.name == "plimsoll::rms_norm") return rms_norm(op);
   if (op.name == "plimsoll::rms_norm_backward") return rms_norm_backward(op);
-  if (is_one_of(op.name, {"plimsoll::add_rms_norm", kAddRmsNorm})) return add_rms_norm(op);
-  if (is_one_of(op.name, {"plimsoll::rms_norm_backward_add", kRmsNormBackwardAdd}))
+  if (is_one_of(op.name, {"plimsoll::add_rms_norm", "fused: add, rms_norm"})) return add_rms_norm(op);
+  if (is_one_of(op.name, {"plimsoll::rms_norm_backward_add", "fused: rms_norm_backward, add"}))
     return rms_norm_backward_add(op, threads);
   if (op.name == "plimsoll::rope") return rope(op);
   if (op.name == "plimsoll::quantized_linear") return quantized_linear(op, scratch);

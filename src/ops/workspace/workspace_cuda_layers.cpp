@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "cost/operators.h"
 #include "ops/attention/attention_cuda_plan.h"
 #include "ops/cuda_plan.h"
 #include "ops/layers/add_rms_norm_plan.h"
@@ -104,7 +105,8 @@ int64_t gradient_norm(const Op& op) {
 }  // namespace
 
 std::optional<int64_t> cuda_layers_workspace_bytes(const Op& op, int multiprocessors) {
-  const std::string_view name = op.name;
+  const OperatorRow* row = operator_row(op.name);
+  const std::string_view name = row ? row->name : std::string_view(op.name);
   if (name == "plimsoll::attention") return attention(op, multiprocessors);
   if (name == "plimsoll::attention_backward") return attention_backward(op, multiprocessors);
   if (name == "plimsoll::linear_cross_entropy") {
@@ -115,11 +117,10 @@ std::optional<int64_t> cuda_layers_workspace_bytes(const Op& op, int multiproces
   if (name == "plimsoll::linear_cross_entropy_loss") return linear_cross_entropy(op, false);
   if (name == "plimsoll::rms_norm") return kScratch.rows_copy(tensor(op, 0)) + kScratch.contiguous_copy(tensor(op, 1));
   if (name == "plimsoll::rms_norm_backward") return rms_norm_backward(op, 0);
-  if (name == "plimsoll::add_rms_norm" || name == kAddRmsNorm)
+  if (name == "plimsoll::add_rms_norm")
     return kScratch.rows_copy(tensor(op, 1)) + kScratch.rows_copy(tensor(op, 2)) +
            kScratch.contiguous_copy(tensor(op, 3));
-  if (name == "plimsoll::rms_norm_backward_add" || name == kRmsNormBackwardAdd)
-    return kScratch.rows_copy(tensor(op, 1)) + rms_norm_backward(op, 2);
+  if (name == "plimsoll::rms_norm_backward_add") return kScratch.rows_copy(tensor(op, 1)) + rms_norm_backward(op, 2);
   if (name == "plimsoll::rope") {
     const View& x = tensor(op, 0);
     return elements(x.sizes) == 0 || x.strides[3] == 1 ? 0 : kScratch.bytes_of(x);

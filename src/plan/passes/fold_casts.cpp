@@ -3,24 +3,16 @@
 #include <algorithm>
 #include <set>
 
+#include "cost/operators.h"
+
 namespace plimsoll {
 namespace {
 
-constexpr size_t kGradient = 2;  // index of the gradient among the arguments of the ops below
-constexpr size_t kSource = 1;    // index of the source among the arguments of an exchange
-
-// Returns whether the op converts a gradient when it reads it: the norm, and updates that are computed element by
-// element.
-bool reads_any_type(const Op& op) {
-  static const std::set<std::string> names = {"plimsoll::gradient_norm_", "plimsoll::adamw_",
-                                              "plimsoll::lion_",          "plimsoll::sgd_",
-                                              "plimsoll::momentum_sgd_",  "plimsoll::adafactor_"};
-  return names.contains(op.name);
-}
-
-// Returns whether the op is an exchange that widens the values that it sums, as the cast does.
-bool is_reduction(const Op& op) {
-  return op.name == "plimsoll::reduce_scatter_" || op.name == "plimsoll::all_reduce_";
+// Returns the index of the argument that the op converts when it reads it, as the cast does: the gradient of norms and
+// updates, the source of reductions between ranks. -1: none.
+int converted_argument(const Op& op) {
+  const OperatorRow* row = operator_row(op.name);
+  return row ? row->converted_argument : -1;
 }
 
 struct Use {
@@ -78,16 +70,16 @@ class FoldCasts {
     if (uses_[from.buffer].writers.empty() || uses_[from.buffer].writers.back() > index) return false;
     return std::ranges::all_of(use.readers, [&](int32_t reader) {
       const Op& reading = trace_.ops[reader];
-      if (reader <= index) return false;
-      if (is_reduction(reading)) return reads_whole(reading, to) && reading.arguments[0].views[0].dtype == to.dtype;
-      return target.role == Role::gradient && reads_any_type(reading) &&
-             reading.arguments[kGradient].views == op.arguments[0].views;
+      const int converted = converted_argument(reading);
+      if (reader <= index || converted < 0) return false;
+      const std::vector<View>& read = reading.arguments[converted].views;
+      if (is_exchange(reading)) return reads_whole(read[0], to) && reading.arguments[0].views[0].dtype == to.dtype;
+      return target.role == Role::gradient && read == op.arguments[0].views;
     });
   }
 
-  // Returns whether the reduction reads all elements of `whole` as a flat tensor, in memory order.
-  static bool reads_whole(const Op& reduction, const View& whole) {
-    const View& source = reduction.arguments[kSource].views[0];
+  // Returns whether a reduction of `source` reads all elements of `whole` as a flat tensor, in memory order.
+  static bool reads_whole(const View& source, const View& whole) {
     return source.buffer == whole.buffer && source.offset == 0 && source.dtype == whole.dtype &&
            source.sizes == std::vector<int64_t>{whole.elements()} && source.strides == std::vector<int64_t>{1};
   }
@@ -97,13 +89,14 @@ class FoldCasts {
     const View to = cast.arguments[0].views[0], from = cast.arguments[1].views[0];
     for (const int32_t reader : uses_[to.buffer].readers) {
       Op& op = trace_.ops[reader];
-      if (is_reduction(op)) {
-        op.arguments[kSource].views = {{from.buffer, from.dtype, 0, {from.elements()}, {1}}};
+      std::vector<View>& read = op.arguments[converted_argument(op)].views;
+      if (is_exchange(op)) {
+        read = {{from.buffer, from.dtype, 0, {from.elements()}, {1}}};
         // An all-reduce also transfers the sums, in the wider dtype.
-        const int64_t parts = op.name == "plimsoll::all_reduce_" ? 2 : 1, was = element_bytes(to.dtype);
+        const int64_t parts = exchange_op_of(op) == ExchangeOp::all_reduce ? 2 : 1, was = element_bytes(to.dtype);
         op.link_bytes = op.link_bytes / (parts * was) * (element_bytes(from.dtype) + (parts - 1) * was);
       } else {
-        op.arguments[kGradient].views = {from};
+        read = {from};
       }
       op.bytes_moved -= trace_.buffers[to.buffer].bytes - trace_.buffers[from.buffer].bytes;
     }

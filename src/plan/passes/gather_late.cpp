@@ -5,12 +5,15 @@
 #include <set>
 #include <vector>
 
+#include "cost/operators.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr const char* kGather = "plimsoll::gather_";
+bool gathers_slices(const Op& op) {
+  return exchange_op_of(op) == ExchangeOp::gather;
+}
 
 bool touches(const Op& op, BufferId buffer) {
   bool found = false;
@@ -95,13 +98,13 @@ class SegmentGathers {
 }  // namespace
 
 bool gathers_parameters(const Trace& trace) {
-  return std::ranges::any_of(trace.ops, [](const Op& op) { return op.name == kGather; });
+  return std::ranges::any_of(trace.ops, gathers_slices);
 }
 
 Trace gather_late(Trace trace, bool again_in_backward) {
   std::map<BufferId, BufferId> whole_of;  // by slice
   for (const Op& op : trace.ops)
-    if (op.name == kGather) whole_of[op.arguments[1].views[0].buffer] = op.arguments[0].views[0].buffer;
+    if (gathers_slices(op)) whole_of[op.arguments[1].views[0].buffer] = op.arguments[0].views[0].buffer;
   if (whole_of.empty()) return trace;
   std::vector<Op> ops;
   std::vector<Segment> segments;
@@ -109,7 +112,7 @@ Trace gather_late(Trace trace, bool again_in_backward) {
     SegmentGathers gathers(trace, segment);
     for (int32_t i = segment.begin; i < segment.end; ++i) {
       const Op& op = trace.ops[i];
-      if (op.name == kGather) {
+      if (gathers_slices(op)) {
         gathers.gather(i, again_in_backward);
         continue;
       }

@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "cost/exchange_cost.h"
+#include "cost/operators.h"
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::string_view kGatherName = "plimsoll::gather_";
 
 // Factor on predicted times, because predictions are not exact. Gathers start earlier by it, and waits that no op needs
 // yet come later.
@@ -28,12 +27,12 @@ constexpr int64_t kExchangesHeld = 3, kHeldAnyway = int64_t{64} << 20;
 
 bool can_overlap(const Op& op) {
   return op.link_bytes > 0 && op.exchange == CopyStage::none && op.copy == CopyStage::none && !op.on_host &&
-         op.name != "plimsoll::broadcast_";
+         exchange_op_of(op) != ExchangeOp::broadcast;
 }
 
 // Returns whether the op gathers a parameter, which is stored in slices, for its next use.
 bool is_gather(const Op& op) {
-  return can_overlap(op) && op.name == kGatherName && op.phase != Phase::update;
+  return can_overlap(op) && exchange_op_of(op) == ExchangeOp::gather && op.phase != Phase::update;
 }
 
 BufferId target_of(const Op& op) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cost/operators.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -115,7 +116,8 @@ const Buffer* changed_by_micro(const Trace& trace, const Segment& micro) {
   for (int32_t i = micro.begin; i < micro.end; ++i)
     for_each_view(trace.ops[i], [&](const View& view, bool written) {
       const Buffer& buffer = trace.buffers[view.buffer];
-      if (trace.ops[i].name == "plimsoll::gather_") return;  // it gathers the ranks' slices, which have not changed
+      if (exchange_op_of(trace.ops[i]) == ExchangeOp::gather)
+        return;  // it gathers the ranks' slices, which have not changed
       if (written && buffer.persistent && !buffer.output && !changed) changed = &buffer;
     });
   return changed;

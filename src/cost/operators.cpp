@@ -1,0 +1,215 @@
+#include "cost/operators.h"
+
+#include <map>
+
+#include "cost/op_cost.h"
+#include "trace/update_group.h"
+
+namespace plimsoll {
+namespace {
+
+const View* operand(const Op& op, size_t index) {
+  if (index >= op.arguments.size() || op.arguments[index].views.empty()) return nullptr;
+  const View& view = op.arguments[index].views[0];
+  return view.buffer == kNoBuffer ? nullptr : &view;
+}
+
+// Matmuls [..., M, K] x [..., K, N] of the operands from `first` on.
+template <size_t first>
+double product_flops(const Op& op) {
+  const View *a = operand(op, first), *b = operand(op, first + 1);
+  if (!a || !b || a->sizes.empty() || b->sizes.empty()) return 0;
+  return 2.0 * static_cast<double>(a->elements()) * static_cast<double>(b->sizes.back());
+}
+
+// Each output element of a convolution is a dot product over weight[0]: [Cin / groups, kernel...].
+double convolution_flops(const View* output, const View* weight) {
+  if (!output || !weight || weight->sizes.empty() || weight->sizes[0] == 0) return 0;
+  return 2.0 * static_cast<double>(output->elements()) * static_cast<double>(weight->elements() / weight->sizes[0]);
+}
+double convolution_forward_flops(const Op& op) {
+  return op.results.empty() ? elementwise_flops(op) : convolution_flops(&op.results[0], operand(op, 1));
+}
+double convolution_backward_flops(const Op& op) {
+  return 2.0 * convolution_flops(operand(op, 0), operand(op, 2));
+}
+
+// Two matmuls a head, [T, D] x [D, T] and [T, T] x [T, D]; five in backward (scores again, dV, dP, dQ, dK). The queries
+// are argument `query`, and the keys follow.
+template <size_t query, int products>
+double attention_flops(const Op& op) {
+  const View *q = operand(op, query), *k = operand(op, query + 1);
+  if (!q || !k || q->sizes.size() != 4) return 0;
+  return products * 2.0 * static_cast<double>(q->elements()) * static_cast<double>(k->sizes[2]);
+}
+
+// Matmuls within chunks of L positions: [L, N] x [N, L] for each group and [L, L] x [L, P] for each head, and those of
+// the [N, P] states in and out of each chunk. Backward has two more matmuls of each kind, the states a second time, and
+// their gradients.
+template <size_t x_at, bool backward>
+double scan_flops(const Op& op) {
+  const View *x = operand(op, x_at), *b = operand(op, x_at + 3);
+  if (!x || !b || x->sizes.size() != 4 || b->sizes.size() != 4 || op.results.empty()) return 0;
+  const auto chunks = static_cast<double>(op.results.back().sizes[3]);
+  const double chunk = static_cast<double>(x->sizes[1]) / chunks;
+  const auto state = static_cast<double>(b->sizes[3]);
+  const double scores = 2.0 * chunk * static_cast<double>(b->elements());
+  const double weights = 2.0 * chunk * static_cast<double>(x->elements());
+  const double states = 2.0 * state * static_cast<double>(x->elements());
+  return backward ? 3 * scores + 2 * weights + 5 * states : scores + weights + 2 * states;
+}
+
+// Logits are one matmul; the gradients of the tokens and of the weight are one more each.
+template <int products>
+double loss_head_flops(const Op& op) {
+  const View *x = operand(op, 0), *weight = operand(op, 1);
+  if (!x || !weight) return 0;
+  return products * 2.0 * static_cast<double>(x->elements()) * static_cast<double>(weight->sizes[0]);
+}
+
+double quantized_flops(const Op& op) {
+  const View* x = operand(op, 0);
+  if (!x || x->sizes.empty() || x->sizes.back() == 0 || op.results.empty()) return 0;
+  const double rows = static_cast<double>(x->elements() / x->sizes.back());
+  return 2.0 * rows * static_cast<double>(x->sizes.back()) * static_cast<double>(op.results[0].sizes.back());
+}
+
+// `each` operations for each element of the updated parameters, without conversions of formats.
+template <int each>
+double update_flops(const Op& op) {
+  if (!operand(op, 0)) return elementwise_flops(op);
+  int64_t elements = 0;
+  for (const View& parameter : op.arguments[0].views) elements += parameter.elements();
+  return each * static_cast<double>(elements);
+}
+
+using Kind = OpKind;
+using Exchange = ExchangeOp;
+
+constexpr OperatorRow kRows[] = {
+    // libtorch
+    {.name = "aten::mm", .kind = Kind::product, .flops = product_flops<0>},
+    {.name = "aten::bmm", .kind = Kind::product, .flops = product_flops<0>},
+    {.name = "aten::addmm", .kind = Kind::product, .flops = product_flops<1>},
+    {.name = "aten::baddbmm", .kind = Kind::product, .flops = product_flops<1>},
+    {.name = "aten::mv", .kind = Kind::product},
+    {.name = "aten::dot", .kind = Kind::product},
+    {.name = "aten::convolution",
+     .kind = Kind::convolution,
+     .flops = convolution_forward_flops,
+     .gradient = "aten::convolution_backward"},
+    {.name = "aten::convolution_backward", .kind = Kind::convolution, .flops = convolution_backward_flops},
+    {.name = "aten::sum", .kind = Kind::reduction},
+    {.name = "aten::mean", .kind = Kind::reduction},
+    {.name = "aten::softmax", .kind = Kind::reduction},
+    {.name = "aten::_softmax", .kind = Kind::reduction, .gradient = "aten::_softmax_backward_data"},
+    {.name = "aten::_softmax_backward_data", .kind = Kind::reduction},
+    {.name = "aten::_log_softmax", .kind = Kind::reduction},
+    {.name = "aten::var", .kind = Kind::reduction},
+    {.name = "aten::std", .kind = Kind::reduction},
+    {.name = "aten::amax", .kind = Kind::reduction},
+
+    // Attention
+    {.name = "plimsoll::attention",
+     .kind = Kind::attention,
+     .flops = attention_flops<0, 2>,
+     .gradient = "plimsoll::attention_backward"},
+    {.name = "plimsoll::attention_backward", .kind = Kind::attention, .flops = attention_flops<1, 5>},
+
+    // Loss head: the forward pass computes the gradients too
+    {.name = "plimsoll::linear_cross_entropy", .kind = Kind::loss_head, .flops = loss_head_flops<3>},
+    {.name = "plimsoll::linear_cross_entropy_loss", .kind = Kind::loss_head, .flops = loss_head_flops<1>},
+
+    // Scans
+    {.name = "plimsoll::ssd_scan", .flops = scan_flops<0, false>, .gradient = "plimsoll::ssd_scan_backward"},
+    {.name = "plimsoll::ssd_scan_backward", .flops = scan_flops<1, true>},
+    {.name = "plimsoll::causal_conv1d", .gradient = "plimsoll::causal_conv1d_backward"},
+    {.name = "plimsoll::causal_conv1d_backward"},
+
+    // Layers; the gradient of a rotation is the inverse rotation
+    {.name = "plimsoll::rope", .gradient = "plimsoll::rope"},
+    {.name = "plimsoll::swiglu", .gradient = "plimsoll::swiglu_backward"},
+    {.name = "plimsoll::swiglu_backward"},
+    {.name = "plimsoll::geglu", .gradient = "plimsoll::geglu_backward"},
+    {.name = "plimsoll::geglu_backward"},
+    {.name = "plimsoll::rms_norm",
+     .kind = Kind::reduction,
+     .gradient = "plimsoll::rms_norm_backward",
+     .after_sum = "plimsoll::add_rms_norm"},
+    {.name = "plimsoll::rms_norm_backward", .kind = Kind::reduction, .before_sum = "plimsoll::rms_norm_backward_add"},
+    {.name = "plimsoll::add_rms_norm", .kind = Kind::reduction, .fused_name = "fused: add, rms_norm"},
+    {.name = "plimsoll::rms_norm_backward_add", .kind = Kind::reduction, .fused_name = "fused: rms_norm_backward, add"},
+
+    // Quantized weights
+    {.name = "plimsoll::quantized_linear",
+     .kind = Kind::product,
+     .flops = quantized_flops,
+     .gradient = "plimsoll::quantized_linear_backward"},
+    {.name = "plimsoll::quantized_linear_backward", .kind = Kind::product, .flops = quantized_flops},
+    {.name = "plimsoll::quantize_weight"},
+    {.name = "plimsoll::quantize_scales"},
+    {.name = "plimsoll::dequantize_weight"},
+
+    // Updates, and norms of gradients
+    {.name = "plimsoll::adamw_", .kind = Kind::update, .flops = update_flops<14>, .converted_argument = 2},
+    {.name = "plimsoll::lion_", .kind = Kind::update, .flops = update_flops<10>, .converted_argument = 2},
+    {.name = "plimsoll::momentum_sgd_", .kind = Kind::update, .flops = update_flops<6>, .converted_argument = 2},
+    {.name = "plimsoll::sgd_", .kind = Kind::update, .flops = update_flops<4>, .converted_argument = 2},
+    {.name = "plimsoll::adafactor_", .kind = Kind::update, .flops = update_flops<14>, .converted_argument = 2},
+    {.name = "plimsoll::nesterov_momentum_", .kind = Kind::update, .flops = update_flops<5>},
+    {.name = "plimsoll::accumulate_", .kind = Kind::update, .flops = update_flops<1>},
+    {.name = "plimsoll::gradient_norm_", .kind = Kind::reduction, .converted_argument = 2},
+    {.name = "plimsoll::gradient_block_sums_"},
+    {.name = "plimsoll::norms_of_blocks_", .kind = Kind::reduction},
+    {.name = "plimsoll::block_norm", .kind = Kind::reduction},
+    {.name = "plimsoll::unpacked"},
+
+    // Exchanges between ranks; a reduction sums in the dtype of the sum
+    {.name = "plimsoll::reduce_scatter_", .exchange = Exchange::reduce_scatter, .converted_argument = 1},
+    {.name = "plimsoll::all_reduce_", .exchange = Exchange::all_reduce, .converted_argument = 1},
+    {.name = "plimsoll::all_gather_", .exchange = Exchange::all_gather},
+    {.name = "plimsoll::gather_", .exchange = Exchange::gather},
+    {.name = "plimsoll::broadcast_", .exchange = Exchange::broadcast},
+
+    // Chains of pointwise ops; a plan calls them by their program
+    {.name = "plimsoll::fused"},
+};
+
+const std::map<std::string_view, const OperatorRow*>& rows_by_name() {
+  static const std::map<std::string_view, const OperatorRow*> rows = [] {
+    std::map<std::string_view, const OperatorRow*> by_name;
+    for (const OperatorRow& row : kRows) {
+      by_name[row.name] = &row;
+      if (!row.fused_name.empty()) by_name[row.fused_name] = &row;
+    }
+    return by_name;
+  }();
+  return rows;
+}
+
+}  // namespace
+
+const OperatorRow* operator_row(std::string_view name) {
+  const auto found = rows_by_name().find(single_name(name.substr(0, name.find('.'))));
+  return found == rows_by_name().end() ? nullptr : found->second;
+}
+
+std::span<const OperatorRow> operator_rows() {
+  return kRows;
+}
+
+OpKind kind_by_name(std::string_view name) {
+  constexpr struct {
+    std::string_view part;
+    OpKind kind;
+  } kFamilies[] = {{"convolution", Kind::convolution},
+                   {"attention", Kind::attention},
+                   {"_fused_adam", Kind::update},
+                   {"_fused_sgd", Kind::update},
+                   {"norm", Kind::reduction}};
+  for (const auto& family : kFamilies)
+    if (name.find(family.part) != std::string_view::npos) return family.kind;
+  return OpKind::streaming;
+}
+
+}  // namespace plimsoll
