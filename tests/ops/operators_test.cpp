@@ -6,8 +6,6 @@
 
 #include <set>
 
-#include "cost/cost.h"
-#include "cost/op_cost.h"
 #include "ops/workspace/scratch_row.h"
 #include "trace/update_group.h"
 
