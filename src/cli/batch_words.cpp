@@ -4,9 +4,12 @@
 
 namespace plimsoll::cli {
 
+int64_t first_accumulation(const ResolvedSettings& settings) {
+  return settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
+}
+
 int64_t effective_batch_of(const ResolvedSettings& settings) {
-  return settings.sequences(settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second) *
-         settings.devices;
+  return settings.sequences(first_accumulation(settings)) * settings.devices;
 }
 
 std::string describe_effective_batch(const ResolvedSettings& settings) {

@@ -9,7 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/json_output.h"
-#include "cli/plan_text.h"
+#include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
 #include "cli/screen/terminal.h"
 #include "cli/value_checks.h"

@@ -1,22 +1,22 @@
 #include "cli/json_output.h"
 
 #include <CLI/App.hpp>
+#include <algorithm>
 
 #include "base/atomic_file.h"
+#include "cli/breakdown_parts.h"
 #include "cli/command.h"
 #include "cli/output_files.h"
 
 namespace plimsoll::cli {
 
 Json json_of(const Breakdown& breakdown) {
-  return {{"parameters", breakdown.parameters},
-          {"gradients", breakdown.gradients},
-          {"optimizer_state", breakdown.optimizer_state},
-          {"activations", breakdown.activations},
-          {"inputs", breakdown.inputs},
-          {"workspace", breakdown.workspace},
-          {"context", breakdown.context},
-          {"fragmentation", breakdown.fragmentation}};
+  Json json;
+  for_each_part([&](std::string name, int64_t Breakdown::*part) {
+    std::ranges::replace(name, ' ', '_');
+    json[name] = breakdown.*part;
+  });
+  return json;
 }
 
 Json json_of(const std::vector<Resident>& residents) {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/text_width.h"
-#include "cli/plan_text.h"
 #include "cli/screen/progress.h"
+#include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
 

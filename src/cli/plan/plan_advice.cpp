@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/quoted.h"
-#include "cli/plan_text.h"
+#include "cli/screen/short_numbers.h"
 #include "cli/screen/waiting.h"
 #include "cli/steady_seconds.h"
 #include "cli/stop_signals.h"

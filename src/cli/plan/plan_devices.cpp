@@ -4,8 +4,8 @@
 
 #include "base/bytes_up.h"
 #include "cli/batch_words.h"
-#include "cli/plan/plan_report_json.h"
-#include "cli/plan_text.h"
+#include "cli/plan/plan_json.h"
+#include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"

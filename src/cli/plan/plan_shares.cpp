@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "cli/plan_text.h"
+#include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"

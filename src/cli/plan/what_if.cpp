@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "base/bytes_up.h"
-#include "cli/plan_text.h"
 #include "cli/screen/progress.h"
+#include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
 #include "cli/screen/waiting.h"
 #include "cli/steady_seconds.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text_width.h"
-#include "cli/plan_text.h"
+#include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
 
 namespace plimsoll::cli {

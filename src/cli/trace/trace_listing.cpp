@@ -10,7 +10,7 @@
 #include "base/nearest.h"
 #include "base/quoted.h"
 #include "base/text_width.h"
-#include "cli/plan_text.h"
+#include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"

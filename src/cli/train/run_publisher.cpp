@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "base/process_start.h"
-#include "cli/plan_text.h"
+#include "cli/breakdown_parts.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll::cli {

@@ -9,8 +9,9 @@
 
 #include "base/text_width.h"
 #include "cli/batch_words.h"
-#include "cli/plan_text.h"
+#include "cli/screen/short_numbers.h"
 #include "cli/screen/terminal.h"
+#include "cli/verdict.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/job.h"
 

@@ -1,4 +1,4 @@
-#include "cli/plan_json.h"
+#include "cli/choices_json.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -11,10 +11,6 @@ Json schedule_json(const AccumulationSchedule& schedule) {
 }
 
 }  // namespace
-
-int64_t first_accumulation(const ResolvedSettings& settings) {
-  return settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
-}
 
 Json choices_json(const PlannedJob& planned) {
   const ResolvedSettings& settings = planned.settings;

@@ -1,4 +1,4 @@
-#include "cli/plan/plan_tables.h"
+#include "cli/plan/plan_text.h"
 
 #include <fmt/format.h>
 
@@ -6,11 +6,12 @@
 
 #include "base/bytes_up.h"
 #include "cli/batch_words.h"
+#include "cli/breakdown_parts.h"
 #include "cli/plan/plan_ranks.h"
 #include "cli/plan/plan_shares.h"
-#include "cli/plan_json.h"
-#include "cli/plan_text.h"
+#include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
+#include "cli/verdict.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/job.h"

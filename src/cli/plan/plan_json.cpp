@@ -1,12 +1,12 @@
-#include "cli/plan/plan_report_json.h"
+#include "cli/plan/plan_json.h"
 
 #include <algorithm>
 
 #include "cli/batch_words.h"
+#include "cli/choices_json.h"
 #include "cli/plan/plan_ranks.h"
 #include "cli/plan/plan_shares.h"
-#include "cli/plan_json.h"
-#include "cli/plan_text.h"
+#include "cli/verdict.h"
 #include "plimsoll/job.h"
 #include "plimsoll/trace.h"
 

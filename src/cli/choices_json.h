@@ -6,9 +6,6 @@
 
 namespace plimsoll::cli {
 
-/// Returns the number of micro batches of a step of the first epoch.
-int64_t first_accumulation(const ResolvedSettings& settings);
-
 /// Returns {"micro_batch_size", "gradient_accumulation_steps", "last_micro_batch", "gradient_checkpointing",
 /// "offload_saved_bytes", "offload_state_bytes", "offload_gradient_bytes", "offload_parameter_bytes", "host_updates",
 /// "precision"}.

@@ -1,4 +1,4 @@
-// Formats the result of `plimsoll plan`: human-readable tables, and a page for a browser.
+// Formats the result of `plimsoll plan` as text: tables for a terminal, and a page for a browser.
 #pragma once
 
 #include <string>
