@@ -1,11 +1,15 @@
 #include "ops/arithmetic/block_products_cpu.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
 #include "ops/arithmetic/tile_product.h"
 #include "ops/kernel_variants.h"
 #include "ops/lanes.h"
+#include "ops/rows.h"
 #include "plimsoll/error.h"
 
 // If kernels are compiled for several instruction sets, those of AVX-512 have tiles of their own. Its 32 registers hold
@@ -54,57 +58,118 @@ struct EachPair {
   }
 };
 
+/// Loads memory into the second-level cache, an equal number of rows in each of several steps.
+class Prefetcher {
+ public:
+  PLIMSOLL_INLINE Prefetcher(const ReadAhead& memory, int64_t steps)
+      : memory_(memory), rows_(div_up(memory.rows, steps)) {}
+
+  PLIMSOLL_INLINE void next() {
+    const int64_t end = std::min(memory_.rows, row_ + rows_);
+    for (; row_ < end; ++row_) {
+      const char* const row = memory_.data + row_ * memory_.stride;
+      for (int64_t byte = 0; byte < memory_.bytes; byte += kLine) __builtin_prefetch(row + byte, 0, 2);
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  const ReadAhead memory_;
+  int64_t rows_, row_ = 0;
+};
+
+/// Returns the depth for which a strip of 64 columns of the right matrix takes two thirds of the first-level cache.
+int64_t depth_slice() {
+  static const int64_t slice = [] {
+    const long bytes = ::sysconf(_SC_LEVEL1_DCACHE_SIZE);
+    return std::clamp<int64_t>(bytes / 3 * 2 / (4 * kBlockLanes * 4) / 16 * 16, 64, 512);
+  }();
+  return slice;
+}
+
 // The attribute that allows a function to use an instruction set cannot be a template argument. The tiles are therefore
 // macros, one set of functions for each attribute.
-#define PLIMSOLL_TILES(target, Each, name)                                                                           \
-  template <int kRows, int kVectors>                                                                                 \
-  target PLIMSOLL_INLINE void name##_tile(float* c, int64_t c_row, const Each::Left* a, int64_t a_row,               \
-                                          int64_t a_column, const Each::Right* b, int64_t b_row, int64_t depth,      \
-                                          bool add) {                                                                \
-    __m512 sums[kRows][kVectors];                                                                                    \
-    _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r)                                                         \
-        _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) sums[r][v] =                                     \
-            add ? _mm512_loadu_ps(c + r * c_row + v * kBlockLanes) : _mm512_setzero_ps();                            \
-    for (int64_t k = 0; k < depth; ++k) {                                                                            \
-      decltype(Each::right(b)) right[kVectors];                                                                      \
-      _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) right[v] = Each::right(b + v * kBlockLanes);       \
-      _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r) {                                                     \
-        const auto left = Each::left(a + r * a_row);                                                                 \
-        _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) sums[r][v] =                                     \
-            Each::add(sums[r][v], left, right[v]);                                                                   \
-      }                                                                                                              \
-      a += a_column;                                                                                                 \
-      b += b_row;                                                                                                    \
-    }                                                                                                                \
-    _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r)                                                         \
-        _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v)                                                  \
-            _mm512_storeu_ps(c + r * c_row + v * kBlockLanes, sums[r][v]);                                           \
-  }                                                                                                                  \
-  template <int kRows, int kVectors>                                                                                 \
-  target PLIMSOLL_INLINE void name##_columns(float* c, int64_t c_row, const BlockLeft<Each::Left>& a,                \
-                                             const Each::Right* b, int64_t b_row, int64_t rows, int64_t depth,       \
-                                             bool add) {                                                             \
-    int64_t i = 0;                                                                                                   \
-    for (; i + kRows <= rows; i += kRows)                                                                            \
-      name##_tile<kRows, kVectors>(c + i * c_row, c_row, a.data + i * a.row, a.row, a.column, b, b_row, depth, add); \
-    for (; i < rows; ++i)                                                                                            \
-      name##_tile<1, kVectors>(c + i * c_row, c_row, a.data + i * a.row, a.row, a.column, b, b_row, depth, add);     \
-  }                                                                                                                  \
-  target static void name(float* c, int64_t c_row, const BlockLeft<Each::Left>& a, const Each::Right* b,             \
-                          int64_t b_row, int64_t rows, int64_t depth, int64_t columns, bool add) {                   \
-    int64_t j = 0;                                                                                                   \
-    for (; columns - j >= 4 * kBlockLanes; j += 4 * kBlockLanes)                                                     \
-      name##_columns<4, 4>(c + j, c_row, a, b + j, b_row, rows, depth, add);                                         \
-    switch ((columns - j) / kBlockLanes) {                                                                           \
-      case 3:                                                                                                        \
-        return name##_columns<4, 3>(c + j, c_row, a, b + j, b_row, rows, depth, add);                                \
-      case 2:                                                                                                        \
-        return name##_columns<8, 2>(c + j, c_row, a, b + j, b_row, rows, depth, add);                                \
-      case 1:                                                                                                        \
-        return name##_columns<8, 1>(c + j, c_row, a, b + j, b_row, rows, depth, add);                                \
-      default:                                                                                                       \
-        return;                                                                                                      \
-    }                                                                                                                \
+#define PLIMSOLL_TILES(target, Each, name)                                                                      \
+  template <int kRows, int kVectors>                                                                            \
+  target PLIMSOLL_INLINE void name##_tile(float* c, int64_t c_row, const Each::Left* a, int64_t a_row,          \
+                                          int64_t a_column, const Each::Right* b, int64_t b_row, int64_t depth, \
+                                          bool add) {                                                           \
+    __m512 sums[kRows][kVectors];                                                                               \
+    _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r)                                                    \
+        _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) sums[r][v] =                                \
+            add ? _mm512_loadu_ps(c + r * c_row + v * kBlockLanes) : _mm512_setzero_ps();                       \
+    for (int64_t k = 0; k < depth; ++k) {                                                                       \
+      decltype(Each::right(b)) right[kVectors];                                                                 \
+      _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) right[v] = Each::right(b + v * kBlockLanes);  \
+      _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r) {                                                \
+        const auto left = Each::left(a + r * a_row);                                                            \
+        _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) sums[r][v] =                                \
+            Each::add(sums[r][v], left, right[v]);                                                              \
+      }                                                                                                         \
+      a += a_column;                                                                                            \
+      b += b_row;                                                                                               \
+    }                                                                                                           \
+    _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r)                                                    \
+        _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v)                                             \
+            _mm512_storeu_ps(c + r * c_row + v * kBlockLanes, sums[r][v]);                                      \
+  }                                                                                                             \
+  template <int kMaxRows, int kVectors>                                                                         \
+  target PLIMSOLL_INLINE void name##_columns(float* c, int64_t c_row, const BlockLeft<Each::Left>& a,           \
+                                             const Each::Right* b, int64_t b_row, int64_t rows, int64_t depth,  \
+                                             bool add, Prefetcher& ahead) {                                     \
+    for (int64_t i = 0, tall = 0; i < rows; i += tall) {                                                        \
+      tall = div_up(rows - i, div_up(rows - i, kMaxRows));                                                      \
+      float* const to = c + i * c_row;                                                                          \
+      const Each::Left* const left = a.data + i * a.row;                                                        \
+      ahead.next();                                                                                             \
+      switch (tall) {                                                                                           \
+        case 1:                                                                                                 \
+          name##_tile<1, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          break;                                                                                                \
+        case 2:                                                                                                 \
+          name##_tile<2, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          break;                                                                                                \
+        case 3:                                                                                                 \
+          name##_tile<3, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          break;                                                                                                \
+        case 4:                                                                                                 \
+          name##_tile<4, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          break;                                                                                                \
+        case 5:                                                                                                 \
+          name##_tile<5, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          break;                                                                                                \
+        default:                                                                                                \
+          name##_tile<6, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+      }                                                                                                         \
+    }                                                                                                           \
+  }                                                                                                             \
+  target static void name(float* c, int64_t c_row, const BlockLeft<Each::Left>& a, const Each::Right* b,        \
+                          int64_t b_row, int64_t rows, int64_t depth, int64_t columns, bool add,                \
+                          const ReadAhead& read_ahead) {                                                        \
+    const int64_t slice = depth_slice();                                                                        \
+    Prefetcher ahead(read_ahead, div_up(rows, 6) * div_up(depth, slice) * div_up(columns, 4 * kBlockLanes));    \
+    for (int64_t k = 0; k < depth; k += slice) {                                                                \
+      const BlockLeft<Each::Left> left{a.data + k * a.column, a.row, a.column};                                 \
+      const Each::Right* const right = b + k * b_row;                                                           \
+      const int64_t part = std::min(slice, depth - k);                                                          \
+      const bool sum = add || k > 0;                                                                            \
+      int64_t j = 0;                                                                                            \
+      for (; columns - j >= 4 * kBlockLanes; j += 4 * kBlockLanes)                                              \
+        name##_columns<6, 4>(c + j, c_row, left, right + j, b_row, rows, part, sum, ahead);                     \
+      switch ((columns - j) / kBlockLanes) {                                                                    \
+        case 3:                                                                                                 \
+          name##_columns<6, 3>(c + j, c_row, left, right + j, b_row, rows, part, sum, ahead);                   \
+          break;                                                                                                \
+        case 2:                                                                                                 \
+          name##_columns<6, 2>(c + j, c_row, left, right + j, b_row, rows, part, sum, ahead);                   \
+          break;                                                                                                \
+        case 1:                                                                                                 \
+          name##_columns<6, 1>(c + j, c_row, left, right + j, b_row, rows, part, sum, ahead);                   \
+          break;                                                                                                \
+        default:                                                                                                \
+          break;                                                                                                \
+      }                                                                                                         \
+    }                                                                                                           \
   }
 PLIMSOLL_TILES(PLIMSOLL_AVX512, EachFloat, wide_f32)
 PLIMSOLL_TILES(PLIMSOLL_AVX512_BF16, EachPair, wide_pairs)
@@ -129,14 +194,14 @@ bool has_tile_products() {
 }
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add) {
-  if (has_wide_tiles()) return wide_f32(c, c_row, a, b, b_row, rows, depth, columns, add);
+                   int64_t depth, int64_t columns, bool add, const ReadAhead& ahead) {
+  if (has_wide_tiles()) return wide_f32(c, c_row, a, b, b_row, rows, depth, columns, add, ahead);
   tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
 }
 void block_product(float* c, int64_t c_row, const BlockLeft<uint16_t>& a, const Pair* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add) {
+                   int64_t depth, int64_t columns, bool add, const ReadAhead& ahead) {
   check(has_pair_products(), "block_product: this machine has no products of bfloat16 pairs");
-  wide_pairs(c, c_row, a, b, b_row, rows, depth, columns, add);
+  wide_pairs(c, c_row, a, b, b_row, rows, depth, columns, add, ahead);
 }
 #else
 bool has_wide_tiles() {
@@ -150,10 +215,11 @@ bool has_tile_products() {
 }
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add) {
+                   int64_t depth, int64_t columns, bool add, const ReadAhead&) {
   tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
 }
-void block_product(float*, int64_t, const BlockLeft<uint16_t>&, const Pair*, int64_t, int64_t, int64_t, int64_t, bool) {
+void block_product(float*, int64_t, const BlockLeft<uint16_t>&, const Pair*, int64_t, int64_t, int64_t, int64_t, bool,
+                   const ReadAhead&) {
   throw InternalError("block_product: this machine has no products of bfloat16 pairs");
 }
 #endif

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <atomic>
 #include <limits>
 
 #include "ops/loss/linear_cross_entropy_blocks_plan.h"
@@ -33,6 +34,19 @@ HeadRowsOf<Data> part_of(const HeadRowsOf<Data>& rows, int64_t first, int64_t co
 template <typename Data>
 HeadRowsOf<Data> part_of(const HeadRowsOf<Data>& rows, int64_t first, int64_t count) {
   return part_of(rows, first, count, 0, rows.width);
+}
+
+/// Returns the rows of one of `parts` equal parts.
+HeadRows share_of(const HeadRows& rows, int64_t part, int64_t parts) {
+  const int64_t begin = rows.count * part / parts;
+  return part_of(rows, begin, rows.count * (part + 1) / parts - begin);
+}
+
+/// Returns rows for a matmul to load into the cache.
+template <typename Data>
+ReadAhead read_ahead(const HeadRowsOf<Data>& rows) {
+  const auto bytes = static_cast<int64_t>(element_bytes(rows.dtype));
+  return {static_cast<const char*>(rows.data), rows.count, rows.stride * bytes, rows.width * bytes};
 }
 
 /// A chunk of tokens.
@@ -69,9 +83,13 @@ class Chunk {
         gradients(panel, begin, std::min(kLossBlock, rows - begin));
       });
       if (!p_.grad_x.data) continue;
-      const int64_t strips = div_up(places_.columns, kLossBlock);
-      parallel(div_up(tokens_, kLossBlock) * strips,
-               [&](int64_t task) { x_gradients(panel, rows, task / strips * kLossBlock, task % strips * kLossBlock); });
+      // A thread computes consecutive blocks of tokens of a strip, which share the strip's packed weight.
+      const int64_t blocks = div_up(tokens_, kLossBlock), strips = div_up(places_.columns, kLossBlock);
+      at::parallel_for(0, blocks * strips, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t strip = begin / blocks; strip * blocks < end; ++strip)
+          x_gradients(panel, rows, strip * kLossBlock, std::max<int64_t>(begin - strip * blocks, 0),
+                      std::min(end - strip * blocks, blocks));
+      });
     }
     if (!p_.grad_x.data) return;
     parallel(div_up(tokens_, kLossBlock), [&](int64_t block) {
@@ -96,8 +114,10 @@ class Chunk {
 
   template <typename Task>
   static void parallel(int64_t count, const Task& task) {
-    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) task(i);
+    // Threads take tasks one by one, so that a delayed thread leaves its tasks to the others.
+    std::atomic<int64_t> next{0};
+    at::parallel_for(0, std::min<int64_t>(count, at::get_num_threads()), 1, [&](int64_t, int64_t) {
+      for (int64_t i = next++; i < count; i = next++) task(i);
     });
   }
 
@@ -113,20 +133,26 @@ class Chunk {
         transpose_rows(rows, lanes, at<float>(places_.transposed) + begin * x.width);
     });
     if (p_.grad_weight.data)
-      parallel(div_up(places_.columns, kLossBlock),
-               [&](int64_t block) { pack_strip(x, block * kLossBlock, places_.rows, tokens_, 0); });
+      parallel(div_up(places_.columns, kLossBlock), [&](int64_t block) {
+        const int64_t column = block * kLossBlock;
+        pack_strip(x, column, at<float>(places_.rows) + column * div_up(tokens_, pairs_ ? 2 : 1));
+      });
     for (int64_t token = 0; token < lanes_; ++token)
       counts()[token] = token < tokens_ && target(token) != p_.ignore_index ? 1 : 0;
   }
 
-  /// Packs the strip of columns from `column` on, as rows from `first` (even) on of all that are packed at `place`.
-  void pack_strip(const HeadRows& rows, int64_t column, int64_t place, int64_t all_rows, int64_t first) const {
-    const HeadRows part = part_of(rows, 0, rows.count, column, std::min(kLossBlock, rows.width - column));
-    const int64_t columns = strip(column);
+  /// Returns the part of a strip's columns that `rows` has.
+  template <typename Data>
+  HeadRowsOf<Data> strip_of(const HeadRowsOf<Data>& rows, int64_t column) const {
+    return part_of(rows, 0, rows.count, column, std::min(kLossBlock, rows.width - column));
+  }
+
+  /// Packs the strip of columns from `column` on to `to`: float32 [rows, columns] or pairs [(rows + 1) / 2, columns].
+  void pack_strip(const HeadRows& rows, int64_t column, float* to) const {
     if (pairs_)
-      pair_rows(part, columns, at<Pair>(place) + column * div_up(all_rows, 2) + first / 2 * columns);
+      pair_rows(strip_of(rows, column), strip(column), reinterpret_cast<Pair*>(to));
     else
-      widen_rows(part, columns, at<float>(place) + column * all_rows + first * columns);
+      widen_rows(strip_of(rows, column), strip(column), to);
   }
 
   /// Computes the logits of a stretch of the vocabulary for lanes [first, last), and the inputs of their softmax.
@@ -141,16 +167,19 @@ class Chunk {
     for (int64_t row = begin; row < end; row += kLossBlock) {
       const int64_t rows = std::min(kLossBlock, end - row);
       const HeadRows weight = part_of(p_.weight, row, rows);
+      const HeadRows next = part_of(p_.weight, row + rows, std::min(kLossBlock, end - row - rows));
       for (int64_t token = first; token < last; token += kLossBlock) {
         const int64_t lanes = std::min(kLossBlock, last - token);
+        const ReadAhead ahead =
+            read_ahead(share_of(next, (token - first) / kLossBlock, div_up(last - first, kLossBlock)));
         if (pairs_)
           block_product(tile, lanes, {static_cast<const uint16_t*>(weight.data), weight.stride, 2},
                         at<Pair>(places_.transposed) + token * (weight.width / 2), lanes, rows, weight.width / 2, lanes,
-                        /*add=*/false);
+                        /*add=*/false, ahead);
         else
           block_product(tile, lanes, {static_cast<const float*>(weight.data), weight.stride, 1},
                         at<float>(places_.transposed) + token * weight.width, lanes, rows, weight.width, lanes,
-                        /*add=*/false);
+                        /*add=*/false, ahead);
         logit_tile({.scores = tile,
                     .rows = rows,
                     .lanes = lanes,
@@ -190,24 +219,21 @@ class Chunk {
     for (int64_t token = 0; token < tokens_; ++token)
       if (const int64_t its = target(token); its >= row && its < row + rows && counts()[token] != 0)
         target_gradient(args, its - row, token);
-    if (p_.grad_x.data) pack_weight(row, begin, rows);
     if (p_.grad_weight.data)
       for (int64_t column = 0; column < places_.columns; column += kLossBlock) weight_gradients(args, row, column);
   }
 
-  /// Packs a few rows at a time, because they are read in memory order.
-  void pack_weight(int64_t row, int64_t begin, int64_t rows) const {
-    constexpr int64_t kRows = 8;
-    for (int64_t i = 0; i < rows; i += kRows)
-      for (int64_t column = 0; column < places_.columns; column += kLossBlock)
-        pack_strip(part_of(p_.weight, row + i, std::min(kRows, rows - i)), column, places_.weight, places_.panel,
-                   begin + i);
-  }
-
   void weight_gradients(const LogitGradients& from, int64_t row, int64_t column) const {
     const int64_t columns = strip(column);
-    const MutableHeadRows to =
-        part_of(p_.grad_weight, row, from.rows, column, std::min(kLossBlock, p_.shape.width - column));
+    const MutableHeadRows to = strip_of(part_of(p_.grad_weight, row, from.rows), column);
+    // The next sums to be added to, those of the next strip or rows, are in memory.
+    const int64_t next_row = row + from.rows;
+    const ReadAhead ahead =
+        index_ == 0 ? ReadAhead{}
+        : column + kLossBlock < places_.columns
+            ? read_ahead(strip_of(part_of(p_.grad_weight, row, from.rows), column + kLossBlock))
+            : read_ahead(
+                  strip_of(part_of(p_.grad_weight, next_row, std::min(kLossBlock, p_.shape.vocabulary - next_row)), 0));
     const bool split = pairs_ && places_.chunks.count > 2;
     // The remainders are laid out as a contiguous gradient.
     char* low = split ? at<char>(places_.low) + (row * p_.grad_weight.stride + column) * 2 : nullptr;
@@ -217,36 +243,55 @@ class Chunk {
       if (add) load_split({to, low}, columns, tile);
       block_product(tile, columns, {static_cast<const uint16_t*>(from.gradients), lanes_, 2},
                     at<Pair>(places_.rows) + column * div_up(tokens_, 2), columns, from.rows, div_up(tokens_, 2),
-                    columns, add);
+                    columns, add, ahead);
       store_split(tile, columns, {to, index_ + 1 < places_.chunks.count ? low : nullptr});
+    } else if (to.width == columns) {
+      block_product(static_cast<float*>(to.data), to.stride, {static_cast<const float*>(from.gradients), lanes_, 1},
+                    at<float>(places_.rows) + column * tokens_, columns, from.rows, tokens_, columns, add, ahead);
     } else {
       if (add) widen_rows({to.data, to.dtype, to.stride, to.count, to.width}, columns, tile);
       block_product(tile, columns, {static_cast<const float*>(from.gradients), lanes_, 1},
-                    at<float>(places_.rows) + column * tokens_, columns, from.rows, tokens_, columns, add);
+                    at<float>(places_.rows) + column * tokens_, columns, from.rows, tokens_, columns, add, ahead);
       store_rows(tile, columns, to);
     }
   }
 
-  /// Computes a panel's share of the gradient of a block of tokens, for one strip.
-  void x_gradients(int64_t panel, int64_t rows, int64_t token, int64_t column) const {
+  /// Computes a panel's share of x's gradient: columns of one strip, blocks [first, last) of tokens.
+  void x_gradients(int64_t panel, int64_t rows, int64_t column, int64_t first, int64_t last) const {
     // Rows of the panel whose strip stays in the first-level cache.
     constexpr int64_t kDepth = 128;
-    const int64_t count = std::min(kLossBlock, tokens_ - token), columns = strip(column);
-    float* to = at<float>(places_.grad_x) + token * places_.columns + column;
+    const int64_t columns = strip(column);
+    const bool in_place = can_multiply_in_place();
+    alignas(64) float packed[kDepth * kLossBlock];
     for (int64_t begin = 0; begin < rows; begin += kDepth) {
       const int64_t depth = std::min(kDepth, rows - begin);
       const bool add = panel > 0 || begin > 0;
-      if (pairs_)
-        block_product(
-            to, places_.columns,
-            {reinterpret_cast<const uint16_t*>(at<Pair>(places_.pairs) + begin / 2 * lanes_ + token), 2, 2 * lanes_},
-            at<Pair>(places_.weight) + column * (places_.panel / 2) + begin / 2 * columns, columns, count,
-            div_up(depth, 2), columns, add);
-      else
-        block_product(to, places_.columns, {at<float>(places_.gradients) + begin * lanes_ + token, 1, lanes_},
-                      at<float>(places_.weight) + column * places_.panel + begin * columns, columns, count, depth,
-                      columns, add);
+      const HeadRows weight = part_of(p_.weight, panel + begin, depth);
+      if (!in_place) pack_strip(weight, column, packed);
+      const float* const right = in_place ? static_cast<const float*>(weight.data) + column : packed;
+      const int64_t right_row = in_place ? weight.stride : columns;
+      const HeadRows next =
+          strip_of(part_of(p_.weight, panel + begin + depth, std::min(kDepth, rows - begin - depth)), column);
+      for (int64_t block = first; block < last; ++block) {
+        const int64_t token = block * kLossBlock, count = std::min(kLossBlock, tokens_ - token);
+        float* to = at<float>(places_.grad_x) + token * places_.columns + column;
+        const ReadAhead ahead = read_ahead(share_of(next, block - first, last - first));
+        if (pairs_)
+          block_product(
+              to, places_.columns,
+              {reinterpret_cast<const uint16_t*>(at<Pair>(places_.pairs) + begin / 2 * lanes_ + token), 2, 2 * lanes_},
+              reinterpret_cast<const Pair*>(packed), columns, count, div_up(depth, 2), columns, add, ahead);
+        else
+          block_product(to, places_.columns, {at<float>(places_.gradients) + begin * lanes_ + token, 1, lanes_}, right,
+                        right_row, count, depth, columns, add, ahead);
+      }
     }
+  }
+
+  /// Returns true if strips of the weight need no packing. Rows at a multiple of 1 KiB would share few sets of the
+  /// first-level cache.
+  bool can_multiply_in_place() const {
+    return !pairs_ && p_.shape.width == places_.columns && p_.weight.stride * bytes() % 1024 != 0;
   }
 
   const Problem& p_;

@@ -40,7 +40,6 @@ LossBlocks loss_blocks(const LossShape& shape, int threads) {
   blocks.numbers = places.take(true, 3 * lanes * 4);
   blocks.transposed = places.take(true, shape.width / halved * lanes * 4);
   blocks.rows = places.take(shape.wants_weight, div_up(rows, halved) * columns * 4);
-  blocks.weight = places.take(shape.wants_x, blocks.panel / halved * columns * 4);
   blocks.gradients = places.take(shape.wants_weight || (shape.wants_x && !pairs), blocks.panel * lanes * bytes);
   blocks.pairs = places.take(pairs && shape.wants_x, blocks.panel / 2 * lanes * 4);
   blocks.grad_x = places.take(shape.wants_x, rows * columns * 4);

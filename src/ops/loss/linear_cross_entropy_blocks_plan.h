@@ -49,7 +49,6 @@ struct LossBlocks {
   int64_t numbers;     ///< float32 [3, lanes]: the logarithm of the sum; 1 if the token counts; its target's logit
   int64_t transposed;  ///< x transposed, strips of 64 tokens: float32 [width, …] or pairs [width / 2, …]
   int64_t rows;        ///< x packed: float32, or pairs of tokens
-  int64_t weight;      ///< a panel of the weight packed: float32, or pairs of its rows
   int64_t gradients;   ///< logit gradients of a panel, dtype [panel, lanes], for the weight (float32: also for x)
   int64_t pairs;       ///< the bfloat16 gradients as pairs [panel / 2, lanes]: for x's gradient
   int64_t grad_x;      ///< float32 [rows, columns]
