@@ -1,26 +1,24 @@
-// Declares files for the tests of src/data: a folder for the test, text in and out, and small rank files.
+// Declares files for tests: a folder for the test, text in and out, and small rank files.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "plimsoll/error.h"
+#include "refusals.h"
 
 namespace plimsoll {
 
 class TempFolder {
  public:
   TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-data-XXXXXX").string();
+    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-test-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
     path_ = pattern;
   }
@@ -43,17 +41,6 @@ inline std::filesystem::path put_file(const std::filesystem::path& file, std::st
 inline std::string get_file(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-/// Returns the message of the UserError of `action`; the test fails if there is none.
-inline std::string user_error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no UserError";
-  return {};
 }
 
 inline std::string base64(std::string_view bytes) {

@@ -23,9 +23,9 @@ constexpr uint64_t hash_bytes(std::string_view bytes, uint64_t seed = 0xcbf29ce4
 /// The random number generator SplitMix64, from the same paper.
 class SplitMix64 {
  public:
-  explicit SplitMix64(uint64_t seed) : state_(seed) {}
+  constexpr explicit SplitMix64(uint64_t seed) : state_(seed) {}
 
-  uint64_t next() { return mix64(state_ += 0x9e3779b97f4a7c15u); }
+  constexpr uint64_t next() { return mix64(state_ += 0x9e3779b97f4a7c15u); }
 
   /// Returns a uniform number in [0, bound), without the bias of a plain remainder; `bound` is at least 1.
   uint64_t below(uint64_t bound) {
@@ -38,5 +38,11 @@ class SplitMix64 {
  private:
   uint64_t state_;
 };
+
+/// Returns the first number of SplitMix64 from `seed`. Seeds that differ in one bit give numbers that differ in half of
+/// their bits. Kernels call it on GPUs: nvcc compiles constexpr functions for both.
+constexpr uint64_t splitmix64(uint64_t seed) {
+  return SplitMix64(seed).next();
+}
 
 }  // namespace plimsoll

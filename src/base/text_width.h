@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-/// Returns the columns of UTF-8 text: combining marks have none, CJK and emoji two, everything else one. A byte that is
-/// not UTF-8 counts one. Grapheme clusters are not supported.
+/// Returns the columns of UTF-8 text, by utf8proc: combining marks have none, CJK and emoji two, most characters one. A
+/// byte that is not UTF-8 counts one. Grapheme clusters are not supported.
 size_t display_width(std::string_view text);
 
 /// Returns the longest prefix of `text` that takes at most `columns`, never cut inside a character.

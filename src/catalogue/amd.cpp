@@ -8,9 +8,6 @@ namespace {
 
 // Bytes that PyTorch allocates for workspaces: rocBLAS's and, if hipBLASLt supports the processor, one for it as well.
 constexpr int64_t kRocblas = 32 * MiB, kLargeRocblas = 128 * MiB, kHipblaslt = 76 * MiB;
-constexpr const char* kWorkspaceSource =
-    "library workspace: PyTorch 2.11, CublasHandlePool.cpp and CUDABlas.cpp: rocBLAS 32 MiB (128 MiB on gfx94x and "
-    "gfx95x), and 76 MiB for hipBLASLt where it knows the processor";
 
 // Memory that the driver keeps; it is nearly independent of the device's size.
 struct Reserve {
@@ -21,8 +18,7 @@ struct Reserve {
 constexpr Reserve kSmall = {
     20 * MiB,
     "usable: derived: nominal less 20 MiB, as total capacity in PyTorch's out-of-memory messages (15.98 GiB of 16 on "
-    "an "
-    "RX 6800 XT, 23.98 of 24 on 24 GB cards, 63.98 of 64, 287.98 of 288; public reports, 2024 to 2026)"};
+    "an RX 6800 XT, 23.98 of 24 on 24 GB cards, 63.98 of 64, 287.98 of 288; public reports, 2024 to 2026)"};
 constexpr Reserve kOfCdna3 = {
     320 * MiB,
     "usable: derived: nominal less 320 MiB, the least total capacity in PyTorch's out-of-memory messages on an MI300X "
@@ -54,17 +50,23 @@ constexpr Generation kCdna3 = {"CDNA3 (gfx942)",           kOfCdna3, 768 * MiB,
 constexpr Generation kCdna4 = {"CDNA4 (gfx950)",           kSmall, 768 * MiB,
                                kLargeRocblas + kHipblaslt, 5,      "infinity-fabric4-mi350"};
 
-constexpr const char* kContextSource =
-    "context: estimated: HIP runtime, code objects and scratch; larger than CUDA's, and larger on Instinct";
-constexpr const char* kLaunchSource = "launch: estimated: 6 to 10 us are usual with HIP";
-constexpr double kLaunchSeconds = 8e-6;
+constexpr Vendor kAmd = {
+    .name = "amd",
+    .device = "rocm",
+    .launch_seconds = 8e-6,
+    .context_source =
+        "context: estimated: HIP runtime, code objects and scratch; larger than CUDA's, and larger on Instinct",
+    .workspace_source =
+        "library workspace: PyTorch 2.11, CublasHandlePool.cpp and CUDABlas.cpp: rocBLAS 32 MiB (128 MiB on gfx94x and "
+        "gfx95x), and 76 MiB for hipBLASLt where it knows the processor",
+    .launch_source = "launch: estimated: 6 to 10 us are usual with HIP"};
 
 struct Row {
   const char* id;
   const char* name;
   const Generation& generation;
   int year;
-  int64_t memory;    ///< GiB
+  double memory;     ///< GiB
   double bandwidth;  ///< GB/s
   DenseRates rates;  ///< TFLOP/s: fp32, tf32, fp16, bf16, fp8, int8
   double host_link;  ///< GB/s one way
@@ -136,41 +138,22 @@ const std::vector<Row>& rows() {
 }
 
 DeviceSpec device_of(const Row& row) {
-  DeviceSpec device;
-  device.id = row.id;
-  device.name = row.name;
-  device.aliases = row.aliases;
-  device.vendor = "amd";
+  DeviceSpec device = device_of_card(kAmd, row);
   device.architecture = row.generation.name;
-  device.year = row.year;
-  device.device = "rocm";
-  device.memory_bytes = row.memory * GiB;
   device.usable_bytes = device.memory_bytes - row.generation.reserve.bytes;
   device.context_bytes = row.generation.context;
   device.library_workspace_bytes = row.generation.workspace;
-  device.memory_bandwidth = row.bandwidth * kGiga;
-  device.rates = tera(row.rates);
-  device.host_link = row.host_link * kGiga;
   const std::string fabric = row.generation.fabric;
   device.peer_link = fabric.empty() ? pcie_link(row.generation.pcie, row.host_link) : fabric;
-  device.launch_seconds = kLaunchSeconds;
-  device.sources = {fmt::format("memory, bandwidth, host link: {}", row.sheet),
-                    fmt::format("rates: {}: {}", row.sheet, row.rates_note),
-                    row.generation.reserve.source,
-                    kContextSource,
-                    kWorkspaceSource,
-                    fabric.empty() ? std::string("peer link: derived: PCI Express, the host link of the card")
-                                   : fmt::format("peer link: {}", row.sheet),
-                    kLaunchSource};
+  device.sources = sources_of(kAmd, row.sheet, fmt::format("{}: {}", row.sheet, row.rates_note),
+                              row.generation.reserve.source, fabric.empty() ? kPciePeers : row.sheet);
   return device;
 }
 
 }  // namespace
 
 std::vector<DeviceSpec> amd_devices() {
-  std::vector<DeviceSpec> devices;
-  for (const Row& row : rows()) devices.push_back(device_of(row));
-  return devices;
+  return devices_of({&rows()}, device_of);
 }
 
 }  // namespace plimsoll::catalogue

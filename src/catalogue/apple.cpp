@@ -19,15 +19,16 @@ int64_t working_set(int64_t memory) {
   return memory <= 32 * GiB ? memory / 3 * 2 : memory / 4 * 3;
 }
 
-constexpr int64_t kContext = 128 * MiB;
-constexpr const char* kContextSource = "context: estimated: Metal device, command queues and compiled kernels";
-constexpr const char* kWorkspaceSource =
-    "library workspace: none: PyTorch's MPS kernels take what they need call by call";
+constexpr Vendor kApple = {
+    .name = "apple",
+    .device = "mps",
+    .launch_seconds = 10e-6,
+    .context_source = "context: estimated: Metal device, command queues and compiled kernels",
+    .workspace_source = "library workspace: none: PyTorch's MPS kernels take what they need call by call",
+    .launch_source = "launch: estimated: 10 us are usual with PyTorch's MPS backend"};
 constexpr const char* kLinkSource = "host link: derived: the memory's bandwidth, as nothing has to cross a bus";
 constexpr const char* kPeerSource =
     "peer link: estimated: a machine has one device, and Ethernet of 10 Gbit/s is the network of most";
-constexpr const char* kLaunchSource = "launch: estimated: 10 us are usual with PyTorch's MPS backend";
-constexpr double kLaunchSeconds = 10e-6;
 
 constexpr int kLanes = 128;  // fp32 multiply-adds in each core and clock, the same in all chips
 // Speed of fp16 operations on M5's neural accelerators, as a multiple of the lanes' speed.
@@ -79,19 +80,16 @@ std::string rates_source(const Row& row) {
 }
 
 DeviceSpec device_of(const Row& row, int size) {
-  DeviceSpec device;
+  DeviceSpec device = device_of_vendor(kApple, row.year);
   device.name = fmt::format("Apple {} ({} GB)", row.chip, size);
   for (const char* letter = row.chip; *letter != '\0'; ++letter)
     device.id += *letter == ' ' ? '-' : static_cast<char>(*letter | 0x20);  // digits do not change
   if (size == row.sizes.front()) device.aliases.push_back(device.id);
   device.id += fmt::format("-{}gb", size);
-  device.vendor = "apple";
   device.architecture = fmt::format("Apple {} GPU, {} cores", row.chip, row.cores);
-  device.year = row.year;
-  device.device = "mps";
   device.memory_bytes = int64_t{size} * GiB;
   device.usable_bytes = working_set(device.memory_bytes);
-  device.context_bytes = kContext;
+  device.context_bytes = 128 * MiB;
   device.library_workspace_bytes = 0;
   device.unified_memory = true;
   device.memory_bandwidth = row.bandwidth * kGiga;
@@ -100,15 +98,14 @@ DeviceSpec device_of(const Row& row, int size) {
   device.rates = {.fp32 = fp32, .tf32 = 0, .fp16 = half, .bf16 = half, .fp8 = 0, .int8 = 0};
   device.host_link = device.memory_bandwidth;
   device.peer_link = "ethernet-10";
-  device.launch_seconds = kLaunchSeconds;
   device.sources = {fmt::format("memory, bandwidth: {}", row.sheet),
                     rates_source(row),
                     kUsableSource,
-                    kContextSource,
-                    kWorkspaceSource,
+                    kApple.context_source,
+                    kApple.workspace_source,
                     kLinkSource,
                     kPeerSource,
-                    kLaunchSource};
+                    kApple.launch_source};
   return device;
 }
 

@@ -139,6 +139,26 @@ std::string catalogue::pcie_link(int generation, double gigabytes) {
   throw InternalError(fmt::format("no PCI Express {}.0 link has {} GB/s", generation, gigabytes));
 }
 
+DeviceSpec catalogue::device_of_vendor(const Vendor& vendor, int year) {
+  DeviceSpec device;
+  device.vendor = vendor.name;
+  device.year = year;
+  device.device = vendor.device;
+  device.launch_seconds = vendor.launch_seconds;
+  return device;
+}
+
+std::vector<std::string> catalogue::sources_of(const Vendor& vendor, const char* sheet, const std::string& rates,
+                                               const char* usable, const char* peer_link) {
+  return {fmt::format("memory, bandwidth, host link: {}", sheet),
+          "rates: " + rates,
+          usable,
+          vendor.context_source,
+          vendor.workspace_source,
+          fmt::format("peer link: {}", peer_link),
+          vendor.launch_source};
+}
+
 const std::vector<DeviceSpec>& device_catalogue() {
   static const std::vector<DeviceSpec> devices = [] {
     std::vector<DeviceSpec> all;

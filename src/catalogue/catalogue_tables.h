@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,50 @@ constexpr int64_t gibibytes(double count) {
 constexpr DenseRates tera(const DenseRates& rates) {
   return {rates.fp32 * kTera, rates.tf32 * kTera, rates.fp16 * kTera,
           rates.bf16 * kTera, rates.fp8 * kTera,  rates.int8 * kTera};
+}
+
+/// The figures and sources that all devices of a vendor share.
+struct Vendor {
+  const char* name;
+  const char* device;  ///< kind of device as PyTorch names it
+  double launch_seconds;
+  const char* context_source;
+  const char* workspace_source;
+  const char* launch_source;
+};
+
+constexpr const char* kPciePeers = "derived: PCI Express, the host link of the card";
+
+/// Returns a device with the fields that follow from its vendor and year.
+DeviceSpec device_of_vendor(const Vendor& vendor, int year);
+
+/// Returns the sources of a card, which all figures of `sheet` have. `usable` includes the name of the figure.
+std::vector<std::string> sources_of(const Vendor& vendor, const char* sheet, const std::string& rates,
+                                    const char* usable, const char* peer_link);
+
+/// Returns a device with the fields that follow from its vendor and from the columns that all tables of cards have, in
+/// the units of the tables.
+template <typename Row>
+DeviceSpec device_of_card(const Vendor& vendor, const Row& row) {
+  DeviceSpec device = device_of_vendor(vendor, row.year);
+  device.id = row.id;
+  device.name = row.name;
+  device.aliases = row.aliases;
+  device.memory_bytes = gibibytes(row.memory);
+  device.memory_bandwidth = row.bandwidth * kGiga;
+  device.rates = tera(row.rates);
+  device.host_link = row.host_link * kGiga;
+  return device;
+}
+
+/// Returns a device for each row of the tables, in order.
+template <typename Row>
+std::vector<DeviceSpec> devices_of(std::initializer_list<const std::vector<Row>*> tables,
+                                   DeviceSpec (*device_of)(const Row& row)) {
+  std::vector<DeviceSpec> devices;
+  for (const std::vector<Row>* rows : tables)
+    for (const Row& row : *rows) devices.push_back(device_of(row));
+  return devices;
 }
 
 }  // namespace plimsoll::catalogue

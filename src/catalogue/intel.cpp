@@ -6,12 +6,13 @@
 namespace plimsoll::catalogue {
 namespace {
 
-constexpr int64_t kContext = 256 * MiB;
-constexpr const char* kContextSource = "context: estimated: Level Zero context, queues and compiled kernels";
-constexpr const char* kWorkspaceSource =
-    "library workspace: none: oneDNN's scratchpads are taken call by call in PyTorch's XPU backend";
-constexpr const char* kLaunchSource = "launch: estimated: 8 to 12 us are usual with SYCL over Level Zero";
-constexpr double kLaunchSeconds = 10e-6;
+constexpr Vendor kIntel = {
+    .name = "intel",
+    .device = "xpu",
+    .launch_seconds = 10e-6,
+    .context_source = "context: estimated: Level Zero context, queues and compiled kernels",
+    .workspace_source = "library workspace: none: oneDNN's scratchpads are taken call by call in PyTorch's XPU backend",
+    .launch_source = "launch: estimated: 8 to 12 us are usual with SYCL over Level Zero"};
 
 constexpr const char* kReported =
     "usable: total memory as PyTorch's XPU backend reports it on this device (public issue reports, 2025 to 2026)";
@@ -24,8 +25,7 @@ struct Row {
   const char* name;
   const char* architecture;
   int year;
-  int64_t memory;  ///< GiB
-  double usable;   ///< GiB
+  double memory, usable;  ///< GiB
   const char* usable_source;
   double bandwidth;  ///< GB/s
   DenseRates rates;  ///< TFLOP/s: fp32, tf32, fp16, bf16, fp8, int8
@@ -72,39 +72,21 @@ const std::vector<Row>& rows() {
 }
 
 DeviceSpec device_of(const Row& row) {
-  DeviceSpec device;
-  device.id = row.id;
-  device.name = row.name;
-  device.aliases = row.aliases;
-  device.vendor = "intel";
+  DeviceSpec device = device_of_card(kIntel, row);
   device.architecture = row.architecture;
-  device.year = row.year;
-  device.device = "xpu";
-  device.memory_bytes = row.memory * GiB;
   device.usable_bytes = gibibytes(row.usable);
-  device.context_bytes = kContext;
+  device.context_bytes = 256 * MiB;
   device.library_workspace_bytes = 0;
-  device.memory_bandwidth = row.bandwidth * kGiga;
-  device.rates = tera(row.rates);
-  device.host_link = row.host_link * kGiga;
   device.peer_link = pcie_link(row.pcie, row.host_link);
-  device.launch_seconds = kLaunchSeconds;
-  device.sources = {fmt::format("memory, bandwidth, host link: {}", row.sheet),
-                    fmt::format("rates: {}", row.rates_source),
-                    row.usable_source,
-                    kContextSource,
-                    kWorkspaceSource,
-                    "peer link: derived: PCI Express, the host link of the card; Xe Link is not counted",
-                    kLaunchSource};
+  device.sources = sources_of(kIntel, row.sheet, row.rates_source, row.usable_source,
+                              "derived: PCI Express, the host link of the card; Xe Link is not counted");
   return device;
 }
 
 }  // namespace
 
 std::vector<DeviceSpec> intel_devices() {
-  std::vector<DeviceSpec> devices;
-  for (const Row& row : rows()) devices.push_back(device_of(row));
-  return devices;
+  return devices_of({&rows()}, device_of);
 }
 
 }  // namespace plimsoll::catalogue

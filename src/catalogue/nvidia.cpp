@@ -21,10 +21,6 @@ struct Generation {
 // PyTorch's default workspace, one for each thread and stream that runs matmuls; cuBLASLt shares it.
 constexpr int64_t kOldWorkspace = 8 * MiB + 128 * KiB;  // ":4096:2:16:8": two of 4 MiB, eight of 16 KiB
 constexpr int64_t kNewWorkspace = 32 * MiB;
-constexpr const char* kWorkspaceSource =
-    "library workspace: PyTorch 2.11, CublasHandlePool.cpp: 8.125 MiB, 32 MiB from Hopper on (Blackwell: 8.125 or 32 "
-    "MiB "
-    "by version, the larger is taken)";
 
 constexpr Generation kPascal = {"Pascal", 2048, kOldWorkspace, 3, 1};
 constexpr Generation kVolta = {"Volta", 2048, kOldWorkspace, 3, 2};
@@ -41,26 +37,29 @@ constexpr Generation kLargeBlackwell = {"Blackwell", 2048, kNewWorkspace, 5, 5};
 // Processes with almost no allocations were observed to hold 470 MiB and 612 MiB there.
 constexpr int64_t kContextBase = 320 * MiB;
 constexpr int64_t kStack = 1 * KiB;
-constexpr const char* kContextSource =
-    "context: derived: 320 MiB for runtime and lazily loaded kernels, and 1 KiB of stack (cudaLimitStackSize) for each "
-    "resident thread";
-constexpr const char* kLaunchSource = "launch: estimated: 4 to 6 us are usual with CUDA 12";
-constexpr double kLaunchSeconds = 5e-6;
+
+constexpr Vendor kNvidia = {
+    .name = "nvidia",
+    .device = "cuda",
+    .launch_seconds = 5e-6,
+    .context_source =
+        "context: derived: 320 MiB for runtime and lazily loaded kernels, and 1 KiB of stack (cudaLimitStackSize) "
+        "for each resident thread",
+    .workspace_source =
+        "library workspace: PyTorch 2.11, CublasHandlePool.cpp: 8.125 MiB, 32 MiB from Hopper on (Blackwell: 8.125 or "
+        "32 MiB by version, the larger is taken)",
+    .launch_source = "launch: estimated: 4 to 6 us are usual with CUDA 12"};
 
 enum class Usable : uint8_t { reported, with_ecc, estimated };
 
 const char* source_of(Usable usable) {
   switch (usable) {
     case Usable::reported:
-      return "usable: least total capacity in PyTorch's out-of-memory messages on this device, public issue reports of "
-             "2020 "
-             "to "
-             "2026, rounded down to 0.1 GiB";
+      return "usable: least total capacity in PyTorch's out-of-memory messages on this device, public issue reports "
+             "of 2020 to 2026, rounded down to 0.1 GiB";
     case Usable::with_ecc:
       return "usable: least total capacity in PyTorch's out-of-memory messages on this device with ECC on (its "
-             "default), "
-             "public "
-             "issue reports of 2020 to 2026, rounded down to 0.1 GiB";
+             "default), public issue reports of 2020 to 2026, rounded down to 0.1 GiB";
     case Usable::estimated:
       return "usable: estimated: the share that is reported for devices of the same generation and size";
   }
@@ -78,8 +77,7 @@ const char* source_of(Rates rates) {
       return "dense; fp16, bf16 and fp8 with sums in fp32, which GeForce does at half the speed of sums in fp16";
     case Rates::scalar:
       return "derived: fp16 at fp32's speed, as cuBLAS computes it there (arithmetic in fp16 has 1/64 of it); int8: "
-             "dp4a, "
-             "4 x fp32";
+             "dp4a, 4 x fp32";
     case Rates::packed:
       return "derived: fp16 two at a time, 2 x fp32; int8: dp4a, 4 x fp32";
   }
@@ -300,34 +298,17 @@ std::string bridge_of(std::string_view id) {
 }
 
 DeviceSpec device_of(const Row& row) {
-  DeviceSpec device;
-  device.id = row.id;
-  device.name = row.name;
-  device.aliases = row.aliases;
-  device.vendor = "nvidia";
+  DeviceSpec device = device_of_card(kNvidia, row);
   device.architecture = row.generation.name;
-  device.year = row.year;
-  device.device = "cuda";
-  device.memory_bytes = gibibytes(row.memory);
   device.usable_bytes = gibibytes(row.usable);
   device.context_bytes = kContextBase + int64_t{row.sms} * row.generation.threads_per_sm * kStack;
   device.library_workspace_bytes = row.generation.workspace;
-  device.memory_bandwidth = row.bandwidth * kGiga;
-  device.rates = tera(row.rates);
-  device.host_link = row.host_link * kGiga;
   const bool nvlink = is_on_nvlink_board(row.id);
   device.peer_link =
       nvlink ? fmt::format("nvlink{}", row.generation.nvlink) : pcie_link(row.generation.pcie, row.host_link);
   device.bridge = bridge_of(row.id);
-  device.launch_seconds = kLaunchSeconds;
-  device.sources = {fmt::format("memory, bandwidth, host link: {}", row.sheet),
-                    fmt::format("rates: {}: {}", row.sheet, source_of(row.rates_source)),
-                    source_of(row.usable_source),
-                    kContextSource,
-                    kWorkspaceSource,
-                    nvlink ? fmt::format("peer link: {}", row.sheet)
-                           : std::string("peer link: derived: PCI Express, the host link of the card"),
-                    kLaunchSource};
+  device.sources = sources_of(kNvidia, row.sheet, fmt::format("{}: {}", row.sheet, source_of(row.rates_source)),
+                              source_of(row.usable_source), nvlink ? row.sheet : kPciePeers);
   if (!device.bridge.empty())
     device.sources.emplace_back("bridge: data sheet of the card, which has a connector for NVLink");
   return device;
@@ -336,10 +317,7 @@ DeviceSpec device_of(const Row& row) {
 }  // namespace
 
 std::vector<DeviceSpec> nvidia_devices() {
-  std::vector<DeviceSpec> devices;
-  for (const std::vector<Row>* rows : {&workstation_rows(), &server_rows()})
-    for (const Row& row : *rows) devices.push_back(device_of(row));
-  return devices;
+  return devices_of({&workstation_rows(), &server_rows()}, device_of);
 }
 
 }  // namespace plimsoll::catalogue

@@ -28,7 +28,7 @@ int64_t WindowOrder::index(int64_t position) const {
 
 uint64_t WindowOrder::key_of(int64_t epoch) const {
   // Mixed one after the other: seed 1 in epoch 0 is not seed 0 in epoch 1.
-  return mix64(mix64(seed_ + 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(epoch));
+  return mix64(splitmix64(seed_) + static_cast<uint64_t>(epoch));
 }
 
 std::shared_ptr<const WindowOrder::Permutation> WindowOrder::permutation(int64_t epoch) const {

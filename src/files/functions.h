@@ -2,16 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "files/fourier_transform.h"
 #include "files/media.h"
 #include "files/picture.h"
 
 namespace plimsoll::media {
 
 /// Version of the table, raised with every change: a library of another build is refused.
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 /// A table of functions that return an error message, or "" if there is none. No exception crosses from one library
 /// into the other.
@@ -23,6 +25,7 @@ struct Functions {
   std::string (*audio)(const std::string& path, int64_t sample_rate, std::vector<float>& samples) = nullptr;
   /// Decodes the bytes of a PNG or JPEG file, which read_picture() has validated.
   std::string (*picture)(const std::vector<uint8_t>& bytes, bool png, Picture& picture) = nullptr;
+  std::string (*fourier)(int64_t size, std::unique_ptr<FourierTransform>& transform) = nullptr;
 };
 
 /// Type of the one symbol of the library. It returns nullptr for another version.

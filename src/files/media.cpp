@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "files/data_memory.h"
+#include "files/fourier_transform.h"
 #include "files/functions.h"
 #include "plimsoll/error.h"
 
@@ -121,6 +123,13 @@ Picture decode_picture(const std::filesystem::path& path, const std::vector<uint
   Picture picture;
   refuse_failed(path, functions().picture(bytes, png, picture));
   return picture;
+}
+
+std::unique_ptr<FourierTransform> make_fourier_transform(int64_t size) {
+  check(size >= 1 && std::has_single_bit(static_cast<uint64_t>(size)), "a Fourier transform of no power of two");
+  std::unique_ptr<FourierTransform> transform;
+  refuse_failed(fmt::format("a Fourier transform of {} values", size), functions().fourier(size, transform));
+  return transform;
 }
 
 }  // namespace plimsoll

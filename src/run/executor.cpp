@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/hash.h"
 #include "collectives/exchange.h"
 #include "plimsoll/error.h"
 #include "run/bound_op.h"
@@ -11,18 +12,11 @@
 namespace plimsoll {
 namespace {
 
-uint64_t mix(uint64_t x) {  // splitmix64, Steele, Lea and Flood 2014
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
 uint64_t seed_of(const RandomContext& random, int64_t random_id) {
-  uint64_t seed = mix(random.seed);
-  seed = mix(seed ^ static_cast<uint64_t>(random.step));
-  seed = mix(seed ^ static_cast<uint64_t>(random.micro));
-  return mix(seed ^ static_cast<uint64_t>(random_id));
+  uint64_t seed = splitmix64(random.seed);
+  seed = splitmix64(seed ^ static_cast<uint64_t>(random.step));
+  seed = splitmix64(seed ^ static_cast<uint64_t>(random.micro));
+  return splitmix64(seed ^ static_cast<uint64_t>(random_id));
 }
 
 }  // namespace

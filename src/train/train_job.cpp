@@ -1,8 +1,6 @@
 #include "plimsoll/train_job.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -30,7 +28,7 @@
 #include "train/rank_agreement.h"
 #include "train/replan.h"
 #include "train/resumed_batch.h"
-#include "train/stale_op_times.h"
+#include "train/step_times.h"
 #include "weights/model_weights.h"
 
 namespace plimsoll {
@@ -51,21 +49,10 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Steps that are too slow to be representative: the first plans again, the second is the first with the new offsets.
-constexpr size_t kStepsNotTimed = 2;
-
 // A loss scale of 2^16 has fallen to 2^-14 by then, so the scale is not the cause.
 constexpr int64_t kMaxSkippedInARow = 30;
 
 constexpr const char* kBaselines = "baselines on the held-out part";
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 class Run {
  public:
@@ -420,14 +407,13 @@ class Run {
     progress.ranks = ranks_;
     skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
     report_.losses.push_back(result.loss);
-    step_seconds_.push_back(progress.step_seconds);
-    step_tokens_.push_back(tokens);
+    step_times_.add(progress.step_seconds, tokens);
+    tokens_since_log_ += tokens;
     log(progress);
     observer_.stepped(progress);
   }
 
   void log(const TrainProgress& progress) {
-    tokens_since_log_ += step_tokens_.back();
     if (!metrics_ || progress.step % job_.log.every_n_steps != 0) return;
     const double now = seconds_now();
     write_metrics(progress.step,
@@ -541,30 +527,11 @@ class Run {
     report_.steps_skipped = training_->steps_skipped();
     training_.reset();  // the report has its figures; baselines have the memory of the arena
     compute_baselines();
-    const size_t skip = step_seconds_.size() > kStepsNotTimed ? kStepsNotTimed : 0;
-    double seconds = 0, tokens = 0;
-    for (size_t i = skip; i < step_seconds_.size(); ++i) {
-      seconds += step_seconds_[i];
-      tokens += static_cast<double>(step_tokens_[i]);
-    }
-    report_.step_seconds = median({step_seconds_.begin() + static_cast<std::ptrdiff_t>(skip), step_seconds_.end()});
-    if (seconds > 0) report_.tokens_per_second = tokens / seconds;
+    report_.step_seconds = step_times_.median_seconds();
+    report_.tokens_per_second = step_times_.tokens_per_second();
     // Step times of ranks that share a machine's cores say nothing about its ops.
-    if (job_.device == "cpu" && skip > 0 && profile_.file.empty() && !exchange_) {
-      report_.prediction_notes = invalidate_op_times(report_.job, threads_of(options_of(job_)), report_.step_seconds);
-      double load = 0;
-      if (::getloadavg(&load, 1) != 1) load = 0;
-      const bool offloads = report_.job.plan.host_bytes + report_.job.plan.disk_bytes > 0;
-      const int own_threads =
-          threads_of(options_of(job_)) + static_cast<int>(job_.data.num_workers) + (offloads ? 1 : 0);
-      const std::string cause = shared_cores_cause(report_.job.step_seconds, report_.step_seconds, load,
-                                                   static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)), own_threads);
-      std::string& note = report_.prediction_notes;
-      if (!cause.empty())
-        note = note.empty() ? fmt::format("a step took {:.3g} s; {:.3g} s were predicted: {}", report_.step_seconds,
-                                          report_.job.step_seconds, cause)
-                            : note + "; " + cause;
-    }
+    if (job_.device == "cpu" && step_times_.representative() && profile_.file.empty() && !exchange_)
+      report_.prediction_notes = prediction_notes(job_, report_.job, report_.step_seconds);
   }
 
   // Computes the baselines on the rank that reports them. The training is done and saved by now, so an error is a line
@@ -603,8 +570,7 @@ class Run {
   int64_t skipped_in_a_row_ = 0;
   int64_t metrics_lost_ = 0, metrics_lost_from_ = 0;  // number of lines, and the step of the first
   std::string metrics_lost_why_;
-  std::vector<double> step_seconds_;
-  std::vector<int64_t> step_tokens_;
+  StepTimes step_times_;
   double logged_at_ = 0;
   double began_at_ = 0, exchange_seconds_before_ = 0;  // time of the first step of this run; exchange seconds of the
                                                        // thread before it

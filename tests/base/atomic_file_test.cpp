@@ -13,6 +13,7 @@
 #include <string>
 
 #include "plimsoll/error.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -24,17 +25,6 @@ namespace fs = std::filesystem;
 
 class AtomicFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "plimsoll-atomic-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  static std::string read(const fs::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename().string());
@@ -42,16 +32,11 @@ class AtomicFileTest : public ::testing::Test {
   }
   template <typename Action>
   static std::string failure(Action&& action) {
-    try {
-      action();
-    } catch (const UserError& error) {
-      EXPECT_EQ(error.kind(), UserError::Kind::failure);
-      return error.what();
-    }
-    return "no error";
+    return refusal_of(action, UserError::Kind::failure);
   }
 
-  fs::path folder_;
+  const TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(AtomicFileTest, CommitGivesTheFileItsNameAndLeavesNothingBeside) {
@@ -62,7 +47,7 @@ TEST_F(AtomicFileTest, CommitGivesTheFileItsNameAndLeavesNothingBeside) {
   file.write(std::as_bytes(std::span("second", 6)));
   EXPECT_FALSE(fs::exists(folder_ / "out.bin"));
   file.commit();
-  EXPECT_EQ(read(folder_ / "out.bin"), text + "second");
+  EXPECT_EQ(get_file(folder_ / "out.bin"), text + "second");
   EXPECT_THAT(names(), ElementsAre("out.bin"));
 }
 
@@ -71,10 +56,10 @@ TEST_F(AtomicFileTest, WithoutCommitTheOldFileStaysAndTheAsideOneGoes) {
   {
     AtomicFile file(folder_ / "out");
     file.write("new");
-    EXPECT_EQ(read(folder_ / "out"), "old");
+    EXPECT_EQ(get_file(folder_ / "out"), "old");
     EXPECT_EQ(names().size(), 2u);
   }
-  EXPECT_EQ(read(folder_ / "out"), "old");
+  EXPECT_EQ(get_file(folder_ / "out"), "old");
   EXPECT_THAT(names(), ElementsAre("out"));
 }
 
@@ -84,9 +69,9 @@ TEST_F(AtomicFileTest, TwoWritersOfOneFileDoNotMeet) {
   first.write("first");
   second.write("second");
   second.commit();
-  EXPECT_EQ(read(folder_ / "out"), "second");
+  EXPECT_EQ(get_file(folder_ / "out"), "second");
   first.commit();
-  EXPECT_EQ(read(folder_ / "out"), "first");
+  EXPECT_EQ(get_file(folder_ / "out"), "first");
   EXPECT_THAT(names(), ElementsAre("out"));
 }
 
@@ -98,7 +83,7 @@ TEST_F(AtomicFileTest, AReplacedFileKeepsItsPermissionsAndANewOneFollowsTheUmask
   fs::permissions(folder_ / "new", fs::perms(0600));
   write_file_atomically(folder_ / "new", "y");
   EXPECT_EQ(fs::status(folder_ / "new").permissions(), fs::perms(0600));
-  EXPECT_EQ(read(folder_ / "new"), "y");
+  EXPECT_EQ(get_file(folder_ / "new"), "y");
 }
 
 TEST_F(AtomicFileTest, ASymbolicLinkStaysALink) {
@@ -107,7 +92,7 @@ TEST_F(AtomicFileTest, ASymbolicLinkStaysALink) {
   fs::create_symlink(folder_ / "elsewhere" / "real", folder_ / "link");
   write_file_atomically(folder_ / "link", "new");
   EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
-  EXPECT_EQ(read(folder_ / "elsewhere" / "real"), "new");
+  EXPECT_EQ(get_file(folder_ / "elsewhere" / "real"), "new");
 }
 
 TEST_F(AtomicFileTest, ADeviceIsWrittenStraightAndStaysADevice) {
@@ -146,7 +131,7 @@ TEST_F(AtomicFileTest, NoPermissionIsAnErrorAndTouchesNothing) {
   fs::permissions(folder_, fs::perms(0500));
   EXPECT_THAT(failure([&] { AtomicFile file(folder_ / "out"); }), HasSubstr("Permission denied"));
   fs::permissions(folder_, fs::perms(0700));
-  EXPECT_EQ(read(folder_ / "protected"), "old");
+  EXPECT_EQ(get_file(folder_ / "protected"), "old");
 }
 
 // A limit on the size of files replaces the full disk: the same failed write, with no disk to fill.
@@ -161,7 +146,7 @@ TEST_F(AtomicFileTest, AWriteThatFailsHalfwayLeavesTheOldFile) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, previous);
   EXPECT_THAT(message, AllOf(HasSubstr((folder_ / "out").string()), HasSubstr("File too large")));
-  EXPECT_EQ(read(folder_ / "out"), "old");
+  EXPECT_EQ(get_file(folder_ / "out"), "old");
   EXPECT_THAT(names(), ElementsAre("out"));
 }
 
@@ -177,7 +162,7 @@ TEST_F(AtomicFileTest, UseAfterCommitIsOurBug) {
   file.commit();
   EXPECT_THROW(file.write("late"), InternalError);
   EXPECT_THROW(file.commit(), InternalError);
-  EXPECT_EQ(read(folder_ / "out"), "");
+  EXPECT_EQ(get_file(folder_ / "out"), "");
 }
 
 TEST_F(AtomicFileTest, AFailedCommitRemovesTheAsideFile) {

@@ -10,6 +10,7 @@
 
 #include "base/bytes_up.h"
 #include "plimsoll/error.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -50,25 +51,15 @@ TEST(ParseBytes, RefusesTheRestAndSaysWhatIsAllowed) {
        {"",      " ",      "GiB",   "8G",    "8 Gi", "-1",   "-1GiB", "+1",  "1e9",  "8GiBs", "1.GiB",
         ".5GiB", "1,5GiB", " 8GiB", "8GiB ", "8  ",  "0x10", "1.2.3", "nan", "8EiB", "8\tGiB"})
     EXPECT_THROW(parse_bytes(text), UserError) << text;
-  try {
-    parse_bytes("8 apples");
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'8 apples'"), ::testing::HasSubstr("GiB")));
-    EXPECT_EQ(error.kind(), UserError::Kind::usage);
-  }
+  EXPECT_THAT(refusal_of([] { parse_bytes("8 apples"); }, UserError::Kind::usage),
+              ::testing::AllOf(::testing::HasSubstr("'8 apples'"), ::testing::HasSubstr("GiB")));
 }
 
 // memory_budget=1.5 is meant as GiB; read as bytes it would be one byte.
 TEST(ParseBytes, RefusesPartsOfAByte) {
-  for (const char* text : {"1.5", "1.5B", "0.5 b", "1.0"}) {
-    try {
-      parse_bytes(text);
-      FAIL() << text;
-    } catch (const UserError& error) {
-      EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr(text), ::testing::HasSubstr("parts of a byte")));
-    }
-  }
+  for (const char* text : {"1.5", "1.5B", "0.5 b", "1.0"})
+    EXPECT_THAT(refusal_of([&] { parse_bytes(text); }),
+                ::testing::AllOf(::testing::HasSubstr(text), ::testing::HasSubstr("parts of a byte")));
   EXPECT_THROW(parse_bytes("1.5"), UserError);
 }
 

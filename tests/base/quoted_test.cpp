@@ -4,6 +4,7 @@
 
 #include "base/clean_errors.h"
 #include "base/text_width.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -67,13 +68,8 @@ TEST(WithoutControls, CharactersLongerThanTheyNeedBeAreBytes) {
 
 TEST(CleanErrors, MessagesAreCleanedAndKindsKept) {
   EXPECT_EQ(with_clean_errors([] { return 3; }), 3);
-  try {
-    with_clean_errors([] { throw UserError("a\x1b[2J\u202eb", UserError::Kind::failure); });
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "a?[2J?b");
-    EXPECT_EQ(error.kind(), UserError::Kind::failure);
-  }
+  const auto fails = [] { throw UserError("a\x1b[2J\u202eb", UserError::Kind::failure); };
+  EXPECT_EQ(refusal_of([&] { with_clean_errors(fails); }, UserError::Kind::failure), "a?[2J?b");
   EXPECT_THROW(with_clean_errors([] { throw MemoryUnavailable("none", 1); }), MemoryUnavailable);
 }
 

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "plimsoll/error.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -19,15 +20,6 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 CostModel cost_of(const char* gpu, const PeerTopology& topology) {
   CostModel model;
@@ -83,10 +75,10 @@ TEST(Links, AreFoundByEachOfTheirNames) {
 }
 
 TEST(Links, UnknownNamesAreRefusedWithTheNearest) {
-  EXPECT_THAT(message_of([] { require_link("nvlnk3"); }),
+  EXPECT_THAT(refusal_of([] { require_link("nvlnk3"); }),
               AllOf(HasSubstr("'nvlnk3'"), HasSubstr("did you mean nvlink3")));
-  EXPECT_THAT(message_of([] { require_link("infiniband"); }), HasSubstr("infiniband-ndr"));
-  EXPECT_THAT(message_of([] { require_link("carrier pigeon"); }),
+  EXPECT_THAT(refusal_of([] { require_link("infiniband"); }), HasSubstr("infiniband-ndr"));
+  EXPECT_THAT(refusal_of([] { require_link("carrier pigeon"); }),
               AllOf(HasSubstr("allowed: "), HasSubstr("pcie5-x16")));
 }
 
@@ -98,9 +90,9 @@ TEST(Links, OfADeviceAreItsOwn) {
   EXPECT_EQ(require_link("nvlink", require_device("b200")).id, "nvlink5");
   EXPECT_EQ(require_link("nvlink5", require_device("a6000")).id, "nvlink5");  // for what-if questions, although it has
                                                                               // no such link
-  EXPECT_THAT(message_of([] { require_link("nvlink", require_device("rtx4090")); }),
+  EXPECT_THAT(refusal_of([] { require_link("nvlink", require_device("rtx4090")); }),
               AllOf(HasSubstr("RTX 4090 has no NVLink"), HasSubstr("pcie4-x16")));
-  EXPECT_THAT(message_of([] { require_link("bridge", require_device("h100-sxm")); }), HasSubstr("no NVLink bridge"));
+  EXPECT_THAT(refusal_of([] { require_link("bridge", require_device("h100-sxm")); }), HasSubstr("no NVLink bridge"));
 }
 
 TEST(Links, EveryDeviceHasOne) {
@@ -187,11 +179,11 @@ TEST(PeerLink, IsSaidInWords) {
 TEST(PeerLink, RefusesWhatIsNone) {
   CostModel model;
   const DeviceSpec& device = require_device("a6000");
-  EXPECT_THAT(message_of([&] { set_peer_link(model, &device, {.ranks = 0}); }), HasSubstr("at least 1"));
-  EXPECT_THAT(message_of([&] { set_peer_link(model, &device, {.devices_per_machine = 0}); }),
+  EXPECT_THAT(refusal_of([&] { set_peer_link(model, &device, {.ranks = 0}); }), HasSubstr("at least 1"));
+  EXPECT_THAT(refusal_of([&] { set_peer_link(model, &device, {.devices_per_machine = 0}); }),
               HasSubstr("per machine is 0"));
-  EXPECT_THAT(message_of([&] { set_peer_link(model, &device, {.link = "string"}); }), HasSubstr("unknown link"));
-  EXPECT_THAT(message_of([&] { set_peer_link(model, &device, {.ranks = 16, .network = "string"}); }),
+  EXPECT_THAT(refusal_of([&] { set_peer_link(model, &device, {.link = "string"}); }), HasSubstr("unknown link"));
+  EXPECT_THAT(refusal_of([&] { set_peer_link(model, &device, {.ranks = 16, .network = "string"}); }),
               HasSubstr("unknown link"));
 }
 

@@ -4,6 +4,7 @@
 
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -24,14 +25,8 @@ std::vector<std::string> ids_matching(std::string_view pattern) {
   return ids;
 }
 
-std::string refusal_of(std::string_view name) {
-  try {
-    require_device(name);
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.kind(), UserError::Kind::usage);
-    return error.what();
-  }
-  return "none";
+std::string refused(std::string_view name) {
+  return refusal_of([&] { require_device(name); }, UserError::Kind::usage);
 }
 
 TEST(FindDevice, CaseSpacesAndPunctuationDoNotCount) {
@@ -84,29 +79,28 @@ TEST(FindDevice, ASharedNameIsTheOneWithLeastMemory) {
 
 TEST(RequireDevice, NamesTheNearestKnown) {
   EXPECT_EQ(require_device("RTX A6000").id, "a6000");
-  EXPECT_THAT(refusal_of("a60000"), AllOf(HasSubstr("'a60000'"), HasSubstr("did you mean a6000")));
-  EXPECT_THAT(refusal_of("rtx4009"), HasSubstr("did you mean rtx4090"));
+  EXPECT_THAT(refused("a60000"), AllOf(HasSubstr("'a60000'"), HasSubstr("did you mean a6000")));
+  EXPECT_THAT(refused("rtx4009"), HasSubstr("did you mean rtx4090"));
   // At the same distance as "7600", and with the right beginning.
-  EXPECT_THAT(refusal_of("a600"), HasSubstr("did you mean a6000, "));
-  EXPECT_THAT(refusal_of("rtx a600"), HasSubstr("did you mean a6000, "));
-  EXPECT_THAT(refusal_of("mi30x"), HasSubstr("mi300x"));
-  EXPECT_THAT(refusal_of("RTX 6000"), AllOf(HasSubstr("a6000"), HasSubstr("rtx6000-ada"), HasSubstr("quadro-rtx6000")));
+  EXPECT_THAT(refused("a600"), HasSubstr("did you mean a6000, "));
+  EXPECT_THAT(refused("rtx a600"), HasSubstr("did you mean a6000, "));
+  EXPECT_THAT(refused("mi30x"), HasSubstr("mi300x"));
+  EXPECT_THAT(refused("RTX 6000"), AllOf(HasSubstr("a6000"), HasSubstr("rtx6000-ada"), HasSubstr("quadro-rtx6000")));
 }
 
 TEST(RequireDevice, ANameOfSeveralNamesThemAndTakesNone) {
-  EXPECT_EQ(refusal_of("rtx3080"),
-            "GPU 'rtx3080' is not one device: there are rtx3080-10gb and rtx3080-12gb; name one");
-  EXPECT_EQ(refusal_of("a100"),
+  EXPECT_EQ(refused("rtx3080"), "GPU 'rtx3080' is not one device: there are rtx3080-10gb and rtx3080-12gb; name one");
+  EXPECT_EQ(refused("a100"),
             "GPU 'a100' is not one device: there are a100-40gb-pcie, a100-40gb-sxm, a100-80gb-pcie and a100-80gb-sxm; "
             "name one");
-  EXPECT_THAT(refusal_of("V100"), HasSubstr("v100-sxm2-16gb, v100-sxm2-32gb, v100-pcie-16gb and v100-pcie-32gb"));
-  EXPECT_THAT(refusal_of("v100-16gb"), HasSubstr("there are v100-sxm2-16gb and v100-pcie-16gb"));
-  EXPECT_THAT(refusal_of("a100 80gb"), HasSubstr("there are a100-80gb-pcie and a100-80gb-sxm"));
-  EXPECT_THAT(refusal_of("h100"), HasSubstr("there are h100-pcie, h100-sxm and h100-nvl"));
-  EXPECT_THAT(refusal_of("h100-80gb"), HasSubstr("there are h100-pcie and h100-sxm"));
-  EXPECT_THAT(refusal_of("m2"), HasSubstr("there are m2-8gb, m2-16gb and m2-24gb"));
-  EXPECT_THAT(refusal_of("NVIDIA GeForce RTX 3080"), HasSubstr("rtx3080-12gb"));  // the driver's name of both
-  EXPECT_EQ(id_of("NVIDIA GeForce RTX 3080"), "rtx3080-10gb");                    // the driver's name finds one of them
+  EXPECT_THAT(refused("V100"), HasSubstr("v100-sxm2-16gb, v100-sxm2-32gb, v100-pcie-16gb and v100-pcie-32gb"));
+  EXPECT_THAT(refused("v100-16gb"), HasSubstr("there are v100-sxm2-16gb and v100-pcie-16gb"));
+  EXPECT_THAT(refused("a100 80gb"), HasSubstr("there are a100-80gb-pcie and a100-80gb-sxm"));
+  EXPECT_THAT(refused("h100"), HasSubstr("there are h100-pcie, h100-sxm and h100-nvl"));
+  EXPECT_THAT(refused("h100-80gb"), HasSubstr("there are h100-pcie and h100-sxm"));
+  EXPECT_THAT(refused("m2"), HasSubstr("there are m2-8gb, m2-16gb and m2-24gb"));
+  EXPECT_THAT(refused("NVIDIA GeForce RTX 3080"), HasSubstr("rtx3080-12gb"));  // the driver's name of both
+  EXPECT_EQ(id_of("NVIDIA GeForce RTX 3080"), "rtx3080-10gb");                 // the driver's name finds one of them
 }
 
 TEST(RequireDevice, OneNameIsOneDevice) {
@@ -126,11 +120,11 @@ TEST(RequireDevice, OneNameIsOneDevice) {
 
 TEST(RequireDevice, SaysWhereToLook) {
   for (const char* name : {"", "toaster", "'; rm"}) {
-    EXPECT_THAT(refusal_of(name), AllOf(HasSubstr("unknown GPU"), HasSubstr("'plimsoll gpus'"))) << name;
-    EXPECT_THAT(refusal_of(name), Not(HasSubstr("did you mean"))) << name;
+    EXPECT_THAT(refused(name), AllOf(HasSubstr("unknown GPU"), HasSubstr("'plimsoll gpus'"))) << name;
+    EXPECT_THAT(refused(name), Not(HasSubstr("did you mean"))) << name;
   }
-  EXPECT_LT(refusal_of(std::string(1 << 20, 'a')).size(), 300u);
-  EXPECT_THAT(refusal_of("a\nb\x01"), Not(HasSubstr("\n")));
+  EXPECT_LT(refused(std::string(1 << 20, 'a')).size(), 300u);
+  EXPECT_THAT(refused("a\nb\x01"), Not(HasSubstr("\n")));
 }
 
 TEST(DevicesMatching, AnIdIsThatDeviceAlone) {

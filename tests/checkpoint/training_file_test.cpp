@@ -9,6 +9,7 @@
 
 #include "plimsoll/error.h"
 #include "plimsoll/training.h"
+#include "refusals.h"
 #include "test_files.h"
 
 namespace plimsoll {
@@ -36,13 +37,8 @@ TrainingOptions options_of(Precision precision = Precision::fp32_true) {
 
 class TrainingFile : public ::testing::Test {
  protected:
-  std::string refusal_of(Training& training) {
-    try {
-      load_training(training, file_);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+  std::string refused(Training& training) {
+    return refusal_of([&] { load_training(training, file_); });
   }
 
   TempFolder folder_;
@@ -76,17 +72,17 @@ TEST_F(TrainingFile, OfAnotherModelIsRefused) {
   wider.start();
   save_training(first, file_);
   const at::Tensor before = wider.state()[0].second.clone();
-  EXPECT_THAT(refusal_of(wider), HasSubstr("weight"));
+  EXPECT_THAT(refused(wider), HasSubstr("weight"));
   EXPECT_TRUE(wider.state()[0].second.equal(before));
 }
 
 TEST_F(TrainingFile, ThatIsDamagedOrMissingIsRefused) {
   Training training(line_step(), options_of());
   training.start();
-  EXPECT_THAT(refusal_of(training), HasSubstr("training.safetensors"));
+  EXPECT_THAT(refused(training), HasSubstr("training.safetensors"));
   save_training(training, file_);
   std::filesystem::resize_file(file_, std::filesystem::file_size(file_) - 1);
-  EXPECT_THAT(refusal_of(training), HasSubstr("training.safetensors"));
+  EXPECT_THAT(refused(training), HasSubstr("training.safetensors"));
 }
 
 TEST_F(TrainingFile, NeedsATrainingThatWasStarted) {

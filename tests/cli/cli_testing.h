@@ -15,15 +15,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "test_files.h"
 #include "thresholds.h"
 
 namespace plimsoll::cli_testing {
@@ -40,23 +39,10 @@ struct Outcome {
   int64_t resident_bytes = 0;  ///< peak resident bytes
 };
 
-inline std::string get_file(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 class CliTest : public ::testing::Test {
  protected:
-  CliTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-cli-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    folder_ = pattern;
-  }
-  ~CliTest() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path put(const std::string& name, std::string_view text) const {
-    std::ofstream(folder_ / name, std::ios::binary | std::ios::trunc).write(text.data(), std::ssize(text));
-    return folder_ / name;
+    return put_file(folder_ / name, text);
   }
   std::string get(const std::string& name) const { return get_file(folder_ / name); }
 
@@ -158,7 +144,8 @@ class CliTest : public ::testing::Test {
     return found;
   }
 
-  std::filesystem::path folder_;
+  const TempFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 inline std::set<std::string> keys_of(const json& object) {

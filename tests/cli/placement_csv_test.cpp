@@ -8,6 +8,7 @@
 
 #include "plan/placement/placement_traces.h"
 #include "plimsoll/error.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -18,12 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 std::string error_of(std::string_view text) {
-  try {
-    (void)parse_placement_csv(text, "problem.csv");
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { (void)parse_placement_csv(text, "problem.csv"); });
 }
 
 TEST(PlacementCsv, ReadsRowsAndWritesThemWithOffsets) {

@@ -106,4 +106,17 @@ inline void check_all_sums(Exchange& exchange, const std::vector<int64_t>& sizes
   }
 }
 
+/// Throws if the exchange of one of 4 ranks does not count the bytes that it sends.
+inline void check_bytes_sent(Exchange& exchange) {
+  const at::Tensor source = at::ones({4000}), sum = at::ones({1000});
+  exchange.reduce_scatter(sum, source, true);
+  check(exchange.bytes_sent() == 12'000, "reduce_scatter");
+  exchange.all_gather(source);
+  check(exchange.bytes_sent() == 24'000, "all_gather");
+  exchange.all_reduce(source, source.clone(), true);
+  check(exchange.bytes_sent() == 48'000, "all_reduce");
+  exchange.broadcast(sum, 1);
+  check(exchange.bytes_sent() == (exchange.rank() == 1 ? 60'000 : 48'000), "broadcast");
+}
+
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "plimsoll/error.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -28,13 +29,7 @@ std::optional<Rendezvous> met(const Environment& environment) {
 }
 
 std::string launcher_refusal(const Environment& environment) {
-  try {
-    met(environment);
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.kind(), UserError::Kind::usage);
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of([&] { met(environment); }, UserError::Kind::usage);
 }
 
 Environment changed(Environment environment, const std::string& name, const std::string& value) {

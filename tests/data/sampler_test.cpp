@@ -133,18 +133,5 @@ TEST(WindowOrder, OfManyWindowsStaysAsItIs) {
               ElementsAre(4167287359, 3803072532, 1286431802));
 }
 
-TEST(SplitMix64, GivesTheNumbersOfThePaper) {
-  SplitMix64 random(1234567);
-  EXPECT_EQ(random.next(), 6457827717110365317u);
-  EXPECT_EQ(random.next(), 3203168211198807973u);
-  EXPECT_EQ(random.next(), 9817491932198370423u);
-}
-
-TEST(SplitMix64, DrawsBelowItsBound) {
-  SplitMix64 random(1);
-  for (uint64_t bound : {uint64_t{1}, uint64_t{7}, (uint64_t{1} << 63) + 1, ~uint64_t{0}})
-    for (int i = 0; i < 100; ++i) ASSERT_LT(random.below(bound), bound);
-}
-
 }  // namespace
 }  // namespace plimsoll

@@ -15,13 +15,33 @@ extern "C" {
 
 namespace plimsoll {
 
+inline void need(bool good) {
+  if (!good) throw std::runtime_error("the test's file cannot be encoded");
+}
+
+/// Writes what the encoder of stream 0 makes of `frame`; nullptr: the frames that it still holds.
+inline void encode_frame(AVFormatContext* format, AVCodecContext* codec, AVFrame* frame, AVPacket* packet) {
+  need(avcodec_send_frame(codec, frame) >= 0);
+  while (avcodec_receive_packet(codec, packet) >= 0) {
+    av_packet_rescale_ts(packet, codec->time_base, format->streams[0]->time_base);
+    packet->stream_index = 0;
+    need(av_interleaved_write_frame(format, packet) >= 0);
+  }
+}
+
+inline void finish_encoding(AVFormatContext* format, AVCodecContext* codec, AVFrame* frame, AVPacket* packet) {
+  need(av_write_trailer(format) >= 0);
+  av_frame_free(&frame);
+  av_packet_free(&packet);
+  avcodec_free_context(&codec);
+  avio_closep(&format->pb);
+  avformat_free_context(format);
+}
+
 /// Writes MPEG-4 in the container of the file name's ending, 64 x 48, 10 pictures a second, with the grey levels of
 /// `brightness`. There is a key frame every 12 pictures, and two pictures that refer to later ones between others. If
 /// the seconds of sound are not 0, it has this much sound, uncompressed at 8000 samples a second.
 inline void encode_video(const std::filesystem::path& file, const std::vector<int>& brightness, double sound = 0) {
-  const auto need = [](bool good) {
-    if (!good) throw std::runtime_error("the test's video cannot be encoded");
-  };
   AVFormatContext* format = nullptr;
   need(avformat_alloc_output_context2(&format, nullptr, nullptr, file.c_str()) >= 0);
   const AVCodec* encoder = avcodec_find_encoder(AV_CODEC_ID_MPEG4);
@@ -79,26 +99,13 @@ inline void encode_video(const std::filesystem::path& file, const std::vector<in
                       static_cast<uint8_t>(plane == 0 ? 16 + (brightness[i] * 219 + 127) / 255 : 128));
       frame->pts = static_cast<int64_t>(i);
     }
-    need(avcodec_send_frame(codec, last ? nullptr : frame) >= 0);
-    while (avcodec_receive_packet(codec, packet) >= 0) {
-      av_packet_rescale_ts(packet, codec->time_base, stream->time_base);
-      packet->stream_index = 0;
-      need(av_interleaved_write_frame(format, packet) >= 0);
-    }
+    encode_frame(format, codec, last ? nullptr : frame, packet);
   }
-  need(av_write_trailer(format) >= 0);
-  av_frame_free(&frame);
-  av_packet_free(&packet);
-  avcodec_free_context(&codec);
-  avio_closep(&format->pb);
-  avformat_free_context(format);
+  finish_encoding(format, codec, frame, packet);
 }
 
 /// Writes AAC in the container of the file name's ending: a tone at 16000 samples a second.
 inline void encode_sound(const std::filesystem::path& file, double seconds) {
-  const auto need = [](bool good) {
-    if (!good) throw std::runtime_error("the test's sound cannot be encoded");
-  };
   AVFormatContext* format = nullptr;
   need(avformat_alloc_output_context2(&format, nullptr, nullptr, file.c_str()) >= 0);
   const AVCodec* encoder = avcodec_find_encoder(AV_CODEC_ID_AAC);
@@ -134,19 +141,9 @@ inline void encode_sound(const std::filesystem::path& file, double seconds) {
             0.5f * std::sin(0.1f * static_cast<float>(k % 1000) + static_cast<float>(i * k % 97));
       frame->pts = i * codec->frame_size;
     }
-    need(avcodec_send_frame(codec, last ? nullptr : frame) >= 0);
-    while (avcodec_receive_packet(codec, packet) >= 0) {
-      av_packet_rescale_ts(packet, codec->time_base, stream->time_base);
-      packet->stream_index = 0;
-      need(av_interleaved_write_frame(format, packet) >= 0);
-    }
+    encode_frame(format, codec, last ? nullptr : frame, packet);
   }
-  need(av_write_trailer(format) >= 0);
-  av_frame_free(&frame);
-  av_packet_free(&packet);
-  avcodec_free_context(&codec);
-  avio_closep(&format->pb);
-  avformat_free_context(format);
+  finish_encoding(format, codec, frame, packet);
 }
 
 }  // namespace plimsoll

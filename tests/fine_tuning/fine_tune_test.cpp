@@ -11,6 +11,7 @@
 #include "models/decoder.h"
 #include "plimsoll/error.h"
 #include "plimsoll/linear.h"
+#include "refusals.h"
 
 namespace plimsoll::model {
 namespace {
@@ -38,13 +39,7 @@ std::vector<std::string> trained(torch::nn::Module& model) {
 
 std::string refusal(const FineTuning& how) {
   DecoderImpl model(config(), 8);
-  try {
-    fine_tune(model, how, {});
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.kind(), UserError::Kind::usage);
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { fine_tune(model, how, {}); }, UserError::Kind::usage);
 }
 
 TEST(FineTune, FreezesModulesAndParametersByPattern) {

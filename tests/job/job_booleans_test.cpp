@@ -6,6 +6,7 @@
 #include "job/job_testing.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -22,13 +23,7 @@ std::string precision(const std::string& yaml, const std::vector<std::string>& o
 }
 
 std::string usage_error(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  try {
-    parsed(yaml, overrides);
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.kind(), UserError::Kind::usage);
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of([&] { parsed(yaml, overrides); }, UserError::Kind::usage);
 }
 
 TEST(JobBooleans, FalseMeansNotThat) {

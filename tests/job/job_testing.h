@@ -1,12 +1,11 @@
 // Declares helpers that parse job files from a string, or return the parser's message.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "plimsoll/error.h"
 #include "plimsoll/job.h"
+#include "refusals.h"
 
 namespace plimsoll {
 
@@ -18,16 +17,6 @@ inline Job parsed_file(const std::string& yaml, const std::vector<std::string>& 
 /// Parses a job file of data.files in line 1 and `yaml` from line 2 on.
 inline Job parsed(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   return parsed_file("data.files: a.txt\n" + yaml, overrides);
-}
-
-/// Returns the message of the UserError that `parse` throws, "accepted" if it throws none.
-inline std::string refusal_of(const std::function<void()>& parse) {
-  try {
-    parse();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "accepted";
 }
 
 inline std::string file_refusal(const std::string& yaml, const std::vector<std::string>& overrides = {}) {

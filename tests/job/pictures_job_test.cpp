@@ -3,6 +3,7 @@
 
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -10,20 +11,15 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string refusal_of_parts(const std::string& model, const std::string& data) {
-  try {
-    parse_job("{model: " + model + ", data: " + data + "}", "job.yaml", "");
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "nothing";
+  return refusal_of([&] { parse_job("{model: " + model + ", data: " + data + "}", "job.yaml", ""); });
 }
 
 TEST(PicturesJob, KeysAreChecked) {
   const auto pictures = [](const std::string& more, const std::string& model = "{type: prompt_segmentation}") {
     return refusal_of_parts(model, "{type: pictures" + more + "}");
   };
-  EXPECT_EQ(pictures(", images: a, masks: b"), "nothing");
-  EXPECT_EQ(pictures(", list: a.csv, prompt: Segment it."), "nothing");
+  EXPECT_EQ(pictures(", images: a, masks: b"), "accepted");
+  EXPECT_EQ(pictures(", list: a.csv, prompt: Segment it."), "accepted");
   EXPECT_THAT(pictures(""), HasSubstr("data.images is missing"));
   EXPECT_THAT(pictures(", images: a"), HasSubstr("data.masks is missing"));
   EXPECT_THAT(pictures(", images: a, masks: b, list: c.csv"), HasSubstr("leave one of the two"));
@@ -41,7 +37,7 @@ TEST(SeriesJob, LabelsGoWithFiles) {
   const auto series = [](const std::string& more) {
     return refusal_of_parts("{type: gesture_ssm}", "{type: series" + more + "}");
   };
-  EXPECT_EQ(series(", files: a.npy, labels: b.npy"), "nothing");
+  EXPECT_EQ(series(", files: a.npy, labels: b.npy"), "accepted");
   EXPECT_THAT(series(", files: [a.npy, b.npy], labels: c.npy"),
               HasSubstr("data.labels names 1 files and data.files 2"));
   EXPECT_THAT(series(", files: a.npz, validation_labels: c.npy"), HasSubstr("data.validation_files 0"));
@@ -51,7 +47,7 @@ TEST(StimuliJob, FeaturesTakeThePlaceOfOthers) {
   const auto stimuli = [](const std::string& more) {
     return refusal_of_parts("{type: fmri_autoencoder}", "{type: stimuli, fmri: a.npy" + more + "}");
   };
-  EXPECT_EQ(stimuli(", text_features: b.npy, texts: runs.txt, audio_features: c.npy, pictures: d.npy"), "nothing");
+  EXPECT_EQ(stimuli(", text_features: b.npy, texts: runs.txt, audio_features: c.npy, pictures: d.npy"), "accepted");
   EXPECT_THAT(stimuli(", text_features: b.npy, texts: runs.txt, text_embeddings: v.safetensors"),
               HasSubstr("data.text_features and data.text_embeddings are both given"));
   EXPECT_THAT(stimuli(", videos: a.mp4, pictures: d.npy"), HasSubstr("leave one"));

@@ -9,6 +9,7 @@
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -185,12 +186,7 @@ TEST(FmriAutoencoder, RefusesWhatDoesNotDivide) {
   const auto refusal = [](const auto& change) {
     FmriAutoencoderConfig config = small_autoencoder();
     change(config);
-    try {
-      fmri_autoencoder_step(config, 1);
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return refusal_of([&] { fmri_autoencoder_step(config, 1); });
   };
   EXPECT_THAT(refusal([](auto& c) { c.video_patch = 5; }), HasSubstr("model.video.patch is 5; it must divide"));
   EXPECT_THAT(refusal([](auto& c) { c.audio_patch = 3; }), HasSubstr("model.audio.patch is 3"));

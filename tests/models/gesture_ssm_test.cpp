@@ -9,6 +9,7 @@
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -154,12 +155,7 @@ TEST(GestureSsm, RefusesWhatDoesNotDivide) {
   const auto refusal = [](const auto& change) {
     GestureSsmConfig config = small_ssm();
     change(config);
-    try {
-      gesture_ssm_step(config, 1, kVectors);
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return refusal_of([&] { gesture_ssm_step(config, 1, kVectors); });
   };
   EXPECT_THAT(refusal([](auto& c) { c.head_dim = 7; }), HasSubstr("model.head_dim is 7; it must divide"));
   EXPECT_THAT(refusal([](auto& c) {

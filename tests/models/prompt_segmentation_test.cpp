@@ -10,6 +10,7 @@
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -244,12 +245,7 @@ TEST(PromptSegmentation, RefusesWhatDoesNotDivide) {
   const auto refusal = [](const auto& change) {
     PromptSegmentationConfig config = small_segmentation();
     change(config);
-    try {
-      prompt_segmentation_step(config, 1);
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return refusal_of([&] { prompt_segmentation_step(config, 1); });
   };
   EXPECT_THAT(refusal([](auto& c) { c.image_size = 40; }), HasSubstr("model.image_size is 40; it must be a multiple"));
   EXPECT_THAT(refusal([](auto& c) { c.image_tokens = 4; }), HasSubstr("model.image_tokens is 4"));

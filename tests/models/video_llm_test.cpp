@@ -8,6 +8,7 @@
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -137,12 +138,7 @@ TEST(VideoLlm, RefusesWhatDoesNotDivide) {
   const auto refusal = [](const auto& change) {
     VideoLlmConfig config = small_video_llm();
     change(config);
-    try {
-      video_llm_step(config, kFrames, kText, 1);
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return refusal_of([&] { video_llm_step(config, kFrames, kText, 1); });
   };
   EXPECT_THAT(refusal([](auto& c) { c.vision.patch = 5; }), HasSubstr("model.vision.patch is 5; it must divide"));
   EXPECT_THAT(refusal([](auto& c) { c.vision.num_heads = 3; }), HasSubstr("model.vision.num_heads is 3"));

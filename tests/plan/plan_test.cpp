@@ -16,28 +16,8 @@ namespace plimsoll {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::kTwoBlocks;
 using testing::TraceText;
-
-// Two blocks, each with a wide intermediate that backward needs, and an update.
-constexpr const char* kTwoBlocks = R"(
-buffer x 64 persistent
-buffer w0 64 persistent
-buffer w1 64 persistent
-buffer h0 1024
-buffer h1 1024
-micro
-f layers.0 h0 = x w0
-f layers.0 y0 = h0
-f layers.1 h1 = y0 w1
-f layers.1 y1 = h1
-b layers.1 d1 = y1 h1
-b layers.1 g1 = d1 y0
-b layers.0 d0 = d1 h0
-b layers.0 g0 = d0 x
-update
-u - w1 <- g1
-u - w0 <- g0
-)";
 
 TEST(Liveness, FromFirstTouchToLast) {
   const TraceText text(kTwoBlocks);

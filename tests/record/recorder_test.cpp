@@ -11,6 +11,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/training.h"
 #include "record/recording.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -192,32 +193,23 @@ TEST(Recorder, AModelTakesNoMemory) {
   EXPECT_GT(bytes, int64_t{59} << 30);
 }
 
-std::string message_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(RecordStep, MistakesAreNamed) {
   Step step = two_layers();
   step.loss = [](torch::nn::Module& m, const StepInputs& in) { return static_cast<Two&>(m).first(in["y"]).sum(); };
-  EXPECT_THAT(message_of([&] { record_step(step, {}); }), AllOf(HasSubstr("'y'"), HasSubstr("'x'")));
+  EXPECT_THAT(refusal_of([&] { record_step(step, {}); }), AllOf(HasSubstr("'y'"), HasSubstr("'x'")));
   step.loss = [](torch::nn::Module& m, const StepInputs& in) { return static_cast<Two&>(m).first(in["x"]); };
-  EXPECT_THAT(message_of([&] { record_step(step, {}); }), HasSubstr("one floating-point number"));
+  EXPECT_THAT(refusal_of([&] { record_step(step, {}); }), HasSubstr("one floating-point number"));
   step.loss = [](torch::nn::Module&, const StepInputs& in) { return in["x"].sum(); };
-  EXPECT_THAT(message_of([&] { record_step(step, {}); }), HasSubstr("does not depend on any parameter"));
+  EXPECT_THAT(refusal_of([&] { record_step(step, {}); }), HasSubstr("does not depend on any parameter"));
   step.loss = [](torch::nn::Module& m, const StepInputs& in) {
     const Tensor h = static_cast<Two&>(m).first(in["x"]);
     return h.index({h > 0}).sum();
   };
-  EXPECT_THAT(message_of([&] { record_step(step, {}); }), HasSubstr("in module 'first'"));
+  EXPECT_THAT(refusal_of([&] { record_step(step, {}); }), HasSubstr("in module 'first'"));
   step.loss = [](torch::nn::Module& m, const StepInputs& in) {
     return torch::mm(static_cast<Two&>(m).first(in["x"]), torch::zeros({3, 3})).sum();
   };
-  const std::string message = message_of([&] { record_step(step, {}); });
+  const std::string message = refusal_of([&] { record_step(step, {}); });
   EXPECT_THAT(message, AllOf(HasSubstr("in module 'first'"), HasSubstr("cannot be multiplied"), Not(HasSubstr("\n"))));
   // A failed recording leaves nothing behind: the next one works.
   EXPECT_FALSE(record_step(two_layers(), {}).ops.empty());
@@ -241,7 +233,7 @@ TEST(RecordStep, LibtorchsAttentionIsRefusedByItsOwnName) {
     const Tensor h = net.i(in["x"]);
     return std::get<0>(net.early(h, h, h)).sum();
   };
-  EXPECT_THAT(message_of([&] { record_step(step, {}); }),
+  EXPECT_THAT(refusal_of([&] { record_step(step, {}); }),
               AllOf(HasSubstr("aten::equal in module 'early' (torch::nn::MultiheadAttention)"),
                     HasSubstr("compares the values of two tensors"), HasSubstr("at::scaled_dot_product_attention"),
                     Not(HasSubstr("'i'"))));
@@ -250,14 +242,14 @@ TEST(RecordStep, LibtorchsAttentionIsRefusedByItsOwnName) {
     auto& net = static_cast<Attentive&>(m);
     return net.block(net.early->out_proj(net.i(in["x"]))).sum();
   };
-  EXPECT_THAT(message_of([&] { record_step(step, {}); }), HasSubstr("in module 'block.self_attn'"));
+  EXPECT_THAT(refusal_of([&] { record_step(step, {}); }), HasSubstr("in module 'block.self_attn'"));
   // The name of a step does not change the modules.
   step.loss = [](torch::nn::Module& m, const StepInputs& in) {
     const Tensor h = static_cast<Two&>(m).first(in["x"]);
     return torch::equal(h, h + 1) ? h.sum() : h.mean();
   };
   step.model = [] { return std::make_shared<Two>(); };
-  EXPECT_THAT(message_of([&] { record_step(step, {}); }),
+  EXPECT_THAT(refusal_of([&] { record_step(step, {}); }),
               AllOf(HasSubstr("decide by shapes"), Not(HasSubstr("scaled_dot_product"))));
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "plimsoll/error.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -23,31 +24,15 @@ namespace fs = std::filesystem;
 
 class MetricsLogTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "plimsoll-metrics-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    path_ = folder_ / "metrics.jsonl";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string get() const {
-    std::ifstream in(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  void put(const std::string& text) const { std::ofstream(path_, std::ios::binary | std::ios::trunc) << text; }
+  std::string get() const { return get_file(path_); }
+  void put(const std::string& text) const { put_file(path_, text); }
   template <typename Action>
   static std::string failure(Action&& action) {
-    try {
-      action();
-    } catch (const UserError& error) {
-      EXPECT_EQ(error.kind(), UserError::Kind::failure);
-      return error.what();
-    }
-    return "no error";
+    return refusal_of(action, UserError::Kind::failure);
   }
 
-  fs::path folder_, path_;
+  const TempFolder temporary_;
+  const fs::path folder_ = temporary_.path(), path_ = folder_ / "metrics.jsonl";
 };
 
 TEST_F(MetricsLogTest, WritesOneObjectALineInOrder) {

@@ -22,6 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::large_plan;
+using testing::page_named;
 using testing::page_of;
 using testing::page_plan;
 using Json = nlohmann::json;
@@ -328,18 +329,8 @@ TEST_F(PlanPageInBrowser, ZoomsAndTellsTime) {
 }
 
 TEST_F(PlanPageInBrowser, HostileNamesRunNothing) {
-  Plan plan = page_plan();
   const std::string hostile = "</script><script>window.taken = 1</script><img src=x onerror='window.taken = 2'>\"&amp;";
-  for (Buffer& buffer : plan.trace.buffers) buffer.label = hostile;
-  for (Op& op : plan.trace.ops) op.name = hostile;
-  for (std::string& module : plan.trace.modules) module = hostile;
-  for (Segment& segment : plan.trace.segments) segment.name = hostile;
-  plan.reasons = {{hostile, hostile}};
-  PlanPage page = page_of(plan);
-  page.title = page.subtitle = hostile;
-  page.facts = {{hostile, hostile}};
-  page.frontier = {{1000, 1000, 1, hostile, true}};
-  const Json seen = look(to_html(page), R"js(
+  const Json seen = look(page_named(hostile), R"js(
     pointAt('arena', ...middle(planPage.boxOf(0)));
     seen.tip = document.querySelector('#tip b').textContent;
     document.querySelector('#frontier g[tabindex]').focus();

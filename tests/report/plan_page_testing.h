@@ -101,4 +101,19 @@ inline nlohmann::json data_in(const std::string& html) {
   return nlohmann::json::parse(html.substr(begin, html.find("</script>", begin) - begin));
 }
 
+/// Returns the page of a plan in which everything has this name.
+inline std::string page_named(const std::string& name) {
+  Plan plan = page_plan();
+  for (Buffer& buffer : plan.trace.buffers) buffer.label = name;
+  for (Op& op : plan.trace.ops) op.name = name;
+  for (std::string& module : plan.trace.modules) module = name;
+  for (Segment& segment : plan.trace.segments) segment.name = name;
+  plan.reasons = {{name, name}};
+  PlanPage page = page_of(plan);
+  page.title = page.subtitle = name;
+  page.facts = {{name, name}};
+  page.frontier = {{1000, 1000, 1, name, true}};
+  return to_html(page);
+}
+
 }  // namespace plimsoll::testing

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "plimsoll/error.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -26,29 +27,16 @@ using ::testing::HasSubstr;
 
 class RunLockTest : public ::testing::Test {
  protected:
-  RunLockTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-lock-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    folder_ = pattern;
-  }
-  ~RunLockTest() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path file() const { return folder_ / ".lock"; }
   RunLock taken() const { return RunLock("run", file(), "job.yaml"); }
 
   std::string refusal() const {
-    try {
-      const RunLock lock = taken();
-    } catch (const UserError& error) {
-      EXPECT_EQ(error.kind(), UserError::Kind::usage);
-      return error.what();
-    }
-    return "";
+    return refusal_of([&] { const RunLock lock = taken(); }, UserError::Kind::usage);
   }
 
   void write(const std::string& text) const { std::ofstream(file(), std::ios::trunc) << text; }
 
-  std::filesystem::path folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(RunLockTest, IsHeldByOneAndSaysByWhom) {
@@ -61,16 +49,16 @@ TEST_F(RunLockTest, IsHeldByOneAndSaysByWhom) {
     EXPECT_EQ(holder["pid"], ::getpid());
   }
   EXPECT_FALSE(std::filesystem::exists(file()));
-  EXPECT_EQ(refusal(), "");
+  EXPECT_EQ(refusal(), "accepted");
 }
 
 TEST_F(RunLockTest, MovesWithItsHolder) {
   std::optional<RunLock> first(taken());
   std::optional<RunLock> second(std::move(first));
   first.reset();
-  EXPECT_NE(refusal(), "");
+  EXPECT_NE(refusal(), "accepted");
   second.reset();
-  EXPECT_EQ(refusal(), "");
+  EXPECT_EQ(refusal(), "accepted");
 }
 
 // With any content, the file is not locked.
@@ -79,7 +67,7 @@ TEST_F(RunLockTest, AFileThatNobodyLocksIsInNobodysWay) {
        {std::string(), std::string("{"), std::string(100000, '['), std::string("{\"pid\":1}"),
         std::string(R"({"host":"elsewhere","pid":1,"process_start":0,"since":"2026","job":""})")}) {
     write(text);
-    EXPECT_EQ(refusal(), "") << text.substr(0, 100);
+    EXPECT_EQ(refusal(), "accepted") << text.substr(0, 100);
   }
 }
 
@@ -109,7 +97,7 @@ TEST_F(RunLockTest, EndsWithTheProcess) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(std::filesystem::exists(file()));
-  EXPECT_EQ(refusal(), "");
+  EXPECT_EQ(refusal(), "accepted");
 }
 
 // Each tries to lock when the other unlocks and removes the file: never do both hold one.

@@ -12,8 +12,8 @@
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
+#include "refusals.h"
 #include "run/batches.h"
-#include "run/refusals.h"
 #include "run/watched_backend.h"
 #include "test_files.h"
 
@@ -23,7 +23,6 @@ namespace {
 using ::testing::AllOf;
 using testing::Batch;
 using ::testing::HasSubstr;
-using testing::message_of;
 using testing::token_batch;
 
 Step tiny_decoder() {
@@ -41,7 +40,7 @@ TEST(Failures, AfterARefusedBatchTheNextOneTrains) {
   training.start();
   Batch bad = token_batch(2, 8, 64);
   bad["targets"][0][0] = 64;
-  EXPECT_THAT(message_of([&] { training.step({bad}, 1e-3); }),
+  EXPECT_THAT(refusal_of([&] { training.step({bad}, 1e-3); }),
               AllOf(HasSubstr("operator plimsoll::"), HasSubstr("64")));
   // The process's allocator and generator are its own again.
   torch::manual_seed(3);
@@ -71,7 +70,7 @@ TEST(Failures, AnOpThatTheDeviceDoesNotBeginLeavesNothingBehind) {
     SCOPED_TRACE(after);
     torch::manual_seed(3);
     watched.refuse_after = after;
-    EXPECT_THAT(message_of([&] { training.step({batch}, 0.0); }), AllOf(HasSubstr("operator "), HasSubstr("is gone")));
+    EXPECT_THAT(refusal_of([&] { training.step({batch}, 0.0); }), AllOf(HasSubstr("operator "), HasSubstr("is gone")));
     EXPECT_EQ(watched.refuse_after, -1);
     EXPECT_EQ(watched.begun, watched.ended);
     const torch::Tensor drawn = torch::rand({1000});
@@ -96,7 +95,7 @@ TEST(Failures, ADeviceThatFailsForGoodIsToldByTheOp) {
     training.start();
     watched.refuse_after = 7;
     watched.fails_for_good = true;
-    EXPECT_THAT(message_of([&] { training.step({batch}, 1e-3); }), AllOf(HasSubstr("operator "), HasSubstr("is gone")));
+    EXPECT_THAT(refusal_of([&] { training.step({batch}, 1e-3); }), AllOf(HasSubstr("operator "), HasSubstr("is gone")));
   }
   watched.copies_fail = false;
 }
@@ -104,11 +103,11 @@ TEST(Failures, ADeviceThatFailsForGoodIsToldByTheOp) {
 TEST(Failures, CallsBeforeTheStart) {
   Training training(tiny_decoder(), {.evaluate = true});
   const Batch batch = token_batch(2, 8, 64);
-  EXPECT_THAT(message_of([&] { training.step({batch}, 1e-3); }), HasSubstr("start()"));
-  EXPECT_THAT(message_of([&] { training.evaluate(batch); }), HasSubstr("start()"));
-  EXPECT_THAT(message_of([&] { training.state(); }), HasSubstr("start()"));
+  EXPECT_THAT(refusal_of([&] { training.step({batch}, 1e-3); }), HasSubstr("start()"));
+  EXPECT_THAT(refusal_of([&] { training.evaluate(batch); }), HasSubstr("start()"));
+  EXPECT_THAT(refusal_of([&] { training.state(); }), HasSubstr("start()"));
   training.start();
-  EXPECT_THAT(message_of([&] { training.step({}, 1e-3); }), HasSubstr("micro batch"));
+  EXPECT_THAT(refusal_of([&] { training.step({}, 1e-3); }), HasSubstr("micro batch"));
 }
 
 struct Own : torch::nn::Module {
@@ -137,7 +136,7 @@ TEST(Failures, AnUnregisteredTensorThatTheStepChangesIsRefused) {
     own.mask.mul_(0.5);
     return (own.weight * own.mask * x).sum();
   });
-  EXPECT_THAT(message_of([&] { Training training(step, {}); }), HasSubstr("register_buffer"));
+  EXPECT_THAT(refusal_of([&] { Training training(step, {}); }), HasSubstr("register_buffer"));
 }
 
 TEST(Failures, ATensorOfAnotherRecordingIsRefused) {
@@ -147,7 +146,7 @@ TEST(Failures, ATensorOfAnotherRecordingIsRefused) {
     return (own.weight * *kept * x).sum();
   });
   Training first(step, {});
-  EXPECT_THAT(message_of([&] { Training second(step, {}); }), HasSubstr("another step"));
+  EXPECT_THAT(refusal_of([&] { Training second(step, {}); }), HasSubstr("another step"));
   *kept = torch::Tensor();
 }
 
@@ -158,7 +157,7 @@ TEST(Failures, WritingToACpuTensorIsRefused) {
     torch::Tensor(host).add_(x);
     return (own.weight * x).sum();
   });
-  EXPECT_THAT(message_of([&] { Training training(step, {}); }), HasSubstr("CPU tensor"));
+  EXPECT_THAT(refusal_of([&] { Training training(step, {}); }), HasSubstr("CPU tensor"));
   EXPECT_EQ(host.sum().item<double>(), 0);
 }
 

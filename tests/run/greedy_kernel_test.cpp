@@ -16,8 +16,8 @@
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
+#include "refusals.h"
 #include "run/batches.h"
-#include "run/refusals.h"
 #include "run/training_runs.h"
 
 namespace plimsoll {
@@ -25,7 +25,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
 using testing::RunResult;
 using testing::token_batch;
 using testing::train;
@@ -82,7 +81,7 @@ TEST_F(Greedy, IsFoundOutBeforeTheStartAndPlanned) {
   EXPECT_FALSE(refused.plan().fits);  // by the plan before the start
   const int64_t tried = calls;
   EXPECT_GT(tried, 0);
-  EXPECT_THAT(message_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("needs at least")));
+  EXPECT_THAT(refusal_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("needs at least")));
   EXPECT_EQ(calls, tried);  // none of it was run
 
   options.budget.device = refused.plan().minimum_budget_bytes;
@@ -112,7 +111,7 @@ TEST_F(Greedy, OfALargeOpIsFoundOutAtTheStart) {
   Training refused(step, options);
   ASSERT_TRUE(refused.plan().fits);
   EXPECT_EQ(calls, 0);
-  EXPECT_THAT(message_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("scratch")));
+  EXPECT_THAT(refusal_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("scratch")));
   EXPECT_FALSE(refused.plan().fits);
   EXPECT_GT(refused.plan().minimum_budget_bytes, *options.budget.device);
 }

@@ -13,6 +13,7 @@
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/measured_workspace.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -149,9 +150,8 @@ TEST(OpTimes, WhatIsTooLargeIsLeftOut) {
 }
 
 TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-times-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-  const std::filesystem::path file = std::filesystem::path(pattern) / "made" / "times.json";
+  const TempFolder folder;
+  const std::filesystem::path file = folder / "made" / "times.json";
   OpTimes times(1), read(1), others(2);
   const Trace trace = small_trace();
   times.measure(trace, generic_cost_model(), 10, 1 << 30);
@@ -169,7 +169,6 @@ TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
     damaged.load(file);
     EXPECT_EQ(damaged.size(), 0u) << text;
   }
-  std::filesystem::remove_all(pattern);
 }
 
 TEST(OpTimes, PredictionsGoByThem) {

@@ -9,16 +9,15 @@
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
+#include "refusals.h"
 #include "run/batches.h"
 #include "run/equality.h"
-#include "run/refusals.h"
 
 namespace plimsoll {
 namespace {
 
 using testing::Batch;
 using ::testing::HasSubstr;
-using testing::message_of;
 using testing::token_batch;
 
 constexpr int64_t kTime = 24, kVocabulary = 131;
@@ -198,27 +197,27 @@ TEST(Ragged, WrongSizesAreRefused) {
   const auto refusal = [&](const std::vector<int64_t>& sizes) {
     std::vector<Batch> batches;
     for (int64_t size : sizes) batches.push_back(token_batch(size, kTime, kVocabulary));
-    return message_of([&] { training.step(batches, 1e-3); });
+    return refusal_of([&] { training.step(batches, 1e-3); });
   };
-  EXPECT_EQ(refusal({4, 4, 2}), "no UserError");
+  EXPECT_EQ(refusal({4, 4, 2}), "accepted");
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{2}, {2, 4}, {2, 2}, {4, 2, 4}, {4, 3}})
     EXPECT_THAT(refusal(sizes),
                 HasSubstr("the step declares Long [4, 24], and of the last of several micro batches 2"));
   Batch uneven = token_batch(2, kTime, kVocabulary);
   uneven["targets"] = uneven["targets"].narrow(1, 0, 20);
-  EXPECT_THAT(message_of([&] {
+  EXPECT_THAT(refusal_of([&] {
                 training.step({token_batch(4, kTime, kVocabulary), uneven}, 1e-3);
               }),
               HasSubstr("'targets' is Long [2, 20]; the step declares Long [2, 24] of the last micro batch"));
-  EXPECT_EQ(refusal({4, 4, 2}), "no UserError");
+  EXPECT_EQ(refusal({4, 4, 2}), "accepted");
 
   Training plain(ragged_decoder(4), {.accumulate = true});
   plain.start();
   const std::vector<Batch> batches = {token_batch(4, kTime, kVocabulary), token_batch(2, kTime, kVocabulary)};
-  EXPECT_THAT(message_of([&] { plain.step(batches, 1e-3); }), HasSubstr("the step declares Long [4, 24]"));
+  EXPECT_THAT(refusal_of([&] { plain.step(batches, 1e-3); }), HasSubstr("the step declares Long [4, 24]"));
   const auto next = [&](int64_t index) -> const Batch& { return batches[index]; };
-  EXPECT_THAT(message_of([&] { plain.step(2, next, 1e-3, true); }), HasSubstr("last_micro_batch"));
-  EXPECT_THAT(message_of([&] { training.step(1, next, 1e-3, true); }), HasSubstr("only the last of several"));
+  EXPECT_THAT(refusal_of([&] { plain.step(2, next, 1e-3, true); }), HasSubstr("last_micro_batch"));
+  EXPECT_THAT(refusal_of([&] { training.step(1, next, 1e-3, true); }), HasSubstr("only the last of several"));
 }
 
 TEST(Ragged, InputsMustHaveSamplesFirst) {
@@ -231,13 +230,13 @@ TEST(Ragged, InputsMustHaveSamplesFirst) {
     step.inputs = std::move(inputs);
     TrainingOptions options = ragged_options();
     options.last_micro_batch = last;
-    return message_of([&] { record_step(step, options); });
+    return refusal_of([&] { record_step(step, options); });
   };
   EXPECT_THAT(refusal({{"x", {4, 3}, torch::kFloat32}, {"scale", {}, torch::kFloat32}}, 2), HasSubstr("'scale' is []"));
   EXPECT_THAT(refusal({{"x", {4, 3}, torch::kFloat32}, {"scale", {1}, torch::kFloat32}}, 2),
               HasSubstr("'scale' is [1], 'x' [4, 3]"));
   const std::vector<InputSpec> good = {{"x", {4, 3}, torch::kFloat32}, {"scale", {4, 1}, torch::kFloat32}};
-  EXPECT_EQ(refusal(good, 2), "no UserError");
+  EXPECT_EQ(refusal(good, 2), "accepted");
   for (int64_t last : {4, 5, -1}) EXPECT_THAT(refusal(good, last), HasSubstr("it must be less than the 4 samples"));
 }
 

@@ -11,9 +11,9 @@
 #include "plimsoll/models.h"
 #include "plimsoll/trace.h"
 #include "plimsoll/training.h"
+#include "refusals.h"
 #include "run/batches.h"
 #include "run/equality.h"
-#include "run/refusals.h"
 #include "run/training_runs.h"
 
 namespace plimsoll {
@@ -21,7 +21,6 @@ namespace {
 
 using testing::Batch;
 using ::testing::HasSubstr;
-using testing::message_of;
 using testing::RunResult;
 using testing::token_batch;
 using testing::train;
@@ -231,14 +230,14 @@ TEST(UpdateInBackward, AGradientThatIsNotFiniteStopsWhatComesAfterIt) {
 TEST(UpdateInBackward, WhatCannotBeIsRefused) {
   TrainingOptions options = options_for(Choice::on, 1.0);
   options.accumulate = true;
-  EXPECT_THAT(message_of([&] { Training(eight_layer_decoder(), options); }),
+  EXPECT_THAT(refusal_of([&] { Training(eight_layer_decoder(), options); }),
               HasSubstr("gradient_accumulation_steps: 1"));
   options.update_in_backward = Choice::automatic;
   EXPECT_FALSE(Training(eight_layer_decoder(), options).plan().update_in_backward);
   options = options_for(Choice::on, 0);
   options.accumulate = true;
   options.precision = Precision::fp16_mixed;
-  EXPECT_THAT(message_of([&] { Training(eight_layer_decoder(), options); }), HasSubstr("16-mixed"));
+  EXPECT_THAT(refusal_of([&] { Training(eight_layer_decoder(), options); }), HasSubstr("16-mixed"));
 
   Step step;
   step.model = [] { return torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::BatchNorm1d(4)).ptr(); };
@@ -246,7 +245,7 @@ TEST(UpdateInBackward, WhatCannotBeIsRefused) {
   step.loss = [](torch::nn::Module& model, const StepInputs& in) {
     return dynamic_cast<torch::nn::SequentialImpl&>(model).forward(in["x"]).square().mean();
   };
-  EXPECT_THAT(message_of([&] { Training(step, options_for(Choice::on, 1.0)); }),
+  EXPECT_THAT(refusal_of([&] { Training(step, options_for(Choice::on, 1.0)); }),
               ::testing::AllOf(HasSubstr("'1."), HasSubstr("max_grad_norm: 0")));
   EXPECT_TRUE(Training(step, options_for(Choice::on, 0)).plan().update_in_backward);
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "plimsoll/error.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -37,21 +38,8 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 class SafetensorsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "plimsoll-safetensors-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    path_ = folder_ / "model.safetensors";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  void put(std::string_view contents) const {
-    std::ofstream(path_, std::ios::binary | std::ios::trunc).write(contents.data(), std::ssize(contents));
-  }
-  std::string get() const {
-    std::ifstream in(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  void put(std::string_view contents) const { put_file(path_, contents); }
+  std::string get() const { return get_file(path_); }
   /// A file of that JSON and `data` zero bytes.
   void put_raw(const std::string& json, size_t data) const {
     uint64_t length = json.size();
@@ -59,14 +47,9 @@ class SafetensorsTest : public ::testing::Test {
     put(contents + json + std::string(data, '\0'));
   }
   std::string open_failure() const {
-    try {
-      SafetensorsFile::open(path_);
-    } catch (const UserError& error) {
-      EXPECT_EQ(error.kind(), UserError::Kind::failure);
-      EXPECT_THAT(error.what(), HasSubstr(path_.string()));
-      return error.what();
-    }
-    return "no error";
+    const std::string message = refusal_of([&] { SafetensorsFile::open(path_); }, UserError::Kind::failure);
+    EXPECT_THAT(message, HasSubstr(path_.string()));
+    return message;
   }
   std::string failure_of(const std::string& json, size_t data) const {
     put_raw(json, data);
@@ -76,13 +59,7 @@ class SafetensorsTest : public ::testing::Test {
   }
   std::string verify_failure() const {
     SafetensorsFile file = SafetensorsFile::open(path_);
-    try {
-      file.verify();
-    } catch (const UserError& error) {
-      EXPECT_EQ(error.kind(), UserError::Kind::failure);
-      return error.what();
-    }
-    return "no error";
+    return refusal_of([&] { file.verify(); }, UserError::Kind::failure);
   }
   /// Three tensors and a step, with checksums.
   void write_example() const {
@@ -101,7 +78,8 @@ class SafetensorsTest : public ::testing::Test {
     writer.commit();
   }
 
-  fs::path folder_, path_;
+  const TempFolder temporary_;
+  const fs::path folder_ = temporary_.path(), path_ = folder_ / "model.safetensors";
 };
 
 TEST_F(SafetensorsTest, WhatWasWrittenIsRead) {

@@ -11,6 +11,7 @@
 #include "thresholds.h"
 #include "train/job_data.h"
 #include "train/tiny_job.h"
+#include "train/tiny_systems.h"
 
 namespace plimsoll {
 namespace {
@@ -67,19 +68,7 @@ TEST(DataFormats, FmriFromNumpyLearnsAsFromNifti) {
   const TempFolder folder;
   const StimuliFiles files(folder, 4, 2, false);
   Job job;
-  job.model.type = "fmri_autoencoder";
-  FmriAutoencoderConfig& model = job.model.fmri;
-  model.voxels = StimuliFiles::kVoxels;
-  model.text_features = StimuliFiles::kFeatures;
-  model.text_tokens = 3;
-  model.video_frames = 2;
-  model.video_size = 8;
-  model.audio_frames = 4;
-  model.audio_mels = 5;
-  model.video = model.audio = model.text = {.width = 16, .depth = 1, .decoder_depth = 1, .num_heads = 2};
-  model.fusion.width = model.fmri.width = 32;
-  model.fmri.depth = model.fmri.decoder_depth = 1;
-  model.bottleneck_dim = 16;
+  job.model = tiny_fmri_autoencoder();
   job.data = files.config;
   one_micro_batch(job, 8);
   const TrainReport from_nifti = train(job);
@@ -128,19 +117,8 @@ TEST(DataFormats, AListOfPicturesDecidesWhetherAStepIsEvaluated) {
 TEST(DataFormats, PicturesTeachMasks) {
   const TempFolder folder;
   Job job;
-  job.model.type = "prompt_segmentation";
-  PromptSegmentationConfig& model = job.model.segmentation;
-  model.image_size = 32;
-  model.prompt_length = 24;
-  model.encoder.widths = {8, 12, 16, 16};
-  model.encoder.depths = {1, 1, 1, 1};
-  model.encoder.num_heads = {2, 2, 2};
-  model.encoder.windows = {4, 2, 2};
-  model.encoder.expansion = 2;
-  model.llm.hidden_size = 24;
-  model.llm.num_layers = 1;
-  model.llm.num_heads = 2;
-  model.decoder = {.width = 16, .depth = 1, .num_heads = 2, .intermediate_size = 32};
+  job.model = tiny_prompt_segmentation();
+  job.model.segmentation.prompt_length = 24;
   job.data = scenes(folder, /*count=*/32, /*distinct=*/6);
   job.data.slices.prompt = "{}";
   job.data.slices.answer = ":";

@@ -7,6 +7,7 @@
 #include "plimsoll/train_job.h"
 #include "thresholds.h"
 #include "train/tiny_job.h"
+#include "train/tiny_systems.h"
 
 namespace plimsoll {
 namespace {
@@ -15,20 +16,10 @@ using ::testing::HasSubstr;
 
 Job box_job(const TempFolder& folder) {
   Job job;
-  job.model.type = "prompt_segmentation";
+  job.model = tiny_prompt_segmentation();
   PromptSegmentationConfig& model = job.model.segmentation;
-  model.image_size = 32;
   model.prompt_length = 40;
   model.image_tokens = 4;
-  model.encoder.widths = {8, 12, 16, 16};
-  model.encoder.depths = {1, 1, 1, 1};
-  model.encoder.num_heads = {2, 2, 2};
-  model.encoder.windows = {4, 2, 2};
-  model.encoder.expansion = 2;
-  model.llm.hidden_size = 24;
-  model.llm.num_layers = 1;
-  model.llm.num_heads = 2;
-  model.decoder = {.width = 16, .depth = 1, .num_heads = 2, .intermediate_size = 32};
   model.loss.text = 0.01;
   job.data = box_slices(folder);
   job.batch_size = 8;

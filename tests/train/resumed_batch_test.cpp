@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "plimsoll/error.h"
+#include "refusals.h"
 
 namespace plimsoll {
 namespace {
@@ -20,19 +21,14 @@ int64_t epoch_of(int64_t position) {
   return position / kWindows;
 }
 
-/// Returns "" if the job continues from `position` after this number of steps, else the message.
+/// Returns "accepted" if the job continues from `position` after this number of steps, else the message.
 std::string refusal(const std::string& yaml, int64_t steps, int64_t position) {
   const Job job = parse_job("data.files: a.txt\n" + yaml, "job.yaml", "");
   ResolvedSettings settings;
   settings.micro_batch_size = job.micro_batch_size.value_or(1);
   settings.accumulation = job.gradient_accumulation_steps.value_or(AccumulationSchedule{{0, 1}});
-  try {
-    require_same_batch_meaning(job, settings, steps, position, epoch_of, "step-7.safetensors");
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.kind(), UserError::Kind::usage);
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { require_same_batch_meaning(job, settings, steps, position, epoch_of, "step-7.safetensors"); },
+                    UserError::Kind::usage);
 }
 
 /// Returns the position of a run after `steps` steps, each with `micro` x the epoch's number of samples.
@@ -55,15 +51,16 @@ TEST(ResumedBatch, TheOldMeaningIsRefusedWithBothWaysOn) {
 }
 
 TEST(ResumedBatch, WhatHasTheSameMeaningGoesOn) {
-  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", 100, 3200), "");
-  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", 100, 2000), "");  // neither: it was changed
-  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", 0, 0), "");
+  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", 100, 3200), "accepted");
+  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", 100, 2000),
+            "accepted");  // neither: it was changed
+  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", 0, 0), "accepted");
   // Nothing to mistake: the file says which.
-  EXPECT_EQ(refusal("batch_size: 16\nmicro_batch_size: 8\ngradient_accumulation_steps: 2", 100, 1600), "");
-  EXPECT_EQ(refusal("micro_batch_size: 16\ngradient_accumulation_steps: 2", 100, 1600), "");
-  EXPECT_EQ(refusal("batch_size: 16", 100, 1600), "");
+  EXPECT_EQ(refusal("batch_size: 16\nmicro_batch_size: 8\ngradient_accumulation_steps: 2", 100, 1600), "accepted");
+  EXPECT_EQ(refusal("micro_batch_size: 16\ngradient_accumulation_steps: 2", 100, 1600), "accepted");
+  EXPECT_EQ(refusal("batch_size: 16", 100, 1600), "accepted");
   // The largest number that a damaged file may have.
-  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", int64_t{1} << 62, int64_t{1} << 62), "");
+  EXPECT_EQ(refusal("batch_size: 16\ngradient_accumulation_steps: 2", int64_t{1} << 62, int64_t{1} << 62), "accepted");
 }
 
 TEST(ResumedBatch, SchedulesAreFollowedThroughTheirEpochs) {
@@ -73,9 +70,9 @@ TEST(ResumedBatch, SchedulesAreFollowedThroughTheirEpochs) {
     EXPECT_THAT(refusal(job, steps, after(steps, 2, schedule)),
                 AllOf(HasSubstr("8 x 4 = 32"), HasSubstr("size: 2; to")))
         << steps;
-    EXPECT_EQ(refusal(job, steps, after(steps, 8, schedule)), "") << steps;
+    EXPECT_EQ(refusal(job, steps, after(steps, 8, schedule)), "accepted") << steps;
     // In four parts 6 would not have been taken.
-    EXPECT_EQ(refusal("batch_size: 6\ngradient_accumulation_steps: {0: 4, 1: 2, 3: 1}", steps, 6 * steps), "");
+    EXPECT_EQ(refusal("batch_size: 6\ngradient_accumulation_steps: {0: 4, 1: 2, 3: 1}", steps, 6 * steps), "accepted");
   }
 }
 

@@ -5,6 +5,7 @@
 #include "plimsoll/error.h"
 #include "thresholds.h"
 #include "train/tiny_job.h"
+#include "train/tiny_systems.h"
 
 namespace plimsoll {
 namespace {
@@ -13,19 +14,7 @@ using ::testing::HasSubstr;
 
 Job stimuli_job(const StimuliFiles& files) {
   Job job;
-  job.model.type = "fmri_autoencoder";
-  FmriAutoencoderConfig& model = job.model.fmri;
-  model.voxels = StimuliFiles::kVoxels;
-  model.text_features = StimuliFiles::kFeatures;
-  model.text_tokens = 3;
-  model.video_frames = 2;
-  model.video_size = 8;
-  model.audio_frames = 4;
-  model.audio_mels = 5;
-  model.video = model.audio = model.text = {.width = 16, .depth = 1, .decoder_depth = 1, .num_heads = 2};
-  model.fusion.width = model.fmri.width = 32;
-  model.fmri.depth = model.fmri.decoder_depth = 1;
-  model.bottleneck_dim = 16;
+  job.model = tiny_fmri_autoencoder();
   job.data = files.config;
   job.optimizer.learning_rate = 5e-3;
   job.batch_size = job.micro_batch_size = 8;

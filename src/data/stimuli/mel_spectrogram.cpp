@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <memory>
 #include <numbers>
 
+#include "files/fourier_transform.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -12,7 +14,7 @@ namespace {
 
 constexpr int64_t kWindow = kMelSampleRate / 40;  // 25 ms
 constexpr int64_t kHop = kMelSampleRate / 100;    // 10 ms
-constexpr size_t kMinTransformLength = 512;
+constexpr int64_t kMinTransformLength = 512;
 constexpr double kMaxFrequency = kMelSampleRate / 2.0;
 constexpr double kFloor = 1e-8;
 
@@ -28,63 +30,43 @@ double hertz_of(double mel) {
   return mel < bend ? mel * kHertzPerMel : kBend * std::exp((mel - bend) * kLogStep);
 }
 
-/// Transforms in place; the size is a power of two (Cooley and Tukey 1965).
-void transform(std::vector<std::complex<double>>& values) {
-  const size_t size = values.size();
-  for (size_t i = 1, reversed = 0; i < size; ++i) {
-    size_t bit = size >> 1;
-    for (; reversed & bit; bit >>= 1) reversed ^= bit;
-    reversed ^= bit;
-    if (i < reversed) std::swap(values[i], values[reversed]);
-  }
-  for (size_t half = 1; half < size; half *= 2) {
-    const std::complex<double> turn = std::polar(1.0, -std::numbers::pi / static_cast<double>(half));
-    for (size_t begin = 0; begin < size; begin += 2 * half) {
-      std::complex<double> factor = 1;
-      for (size_t i = begin; i < begin + half; ++i, factor *= turn) {
-        const std::complex<double> odd = factor * values[i + half];
-        values[i + half] = values[i] - odd;
-        values[i] += odd;
-      }
-    }
-  }
-}
-
 class Bands {
  public:
   explicit Bands(int64_t count) {
     const double step = mel_of(kMaxFrequency) / static_cast<double>(count + 1);
     // The lowest bands are the narrowest; each of their slopes has at least one bin.
-    size_ = kMinTransformLength;
-    while (kMelSampleRate / static_cast<double>(size_) > hertz_of(step)) size_ *= 2;
+    int64_t size = kMinTransformLength;
+    while (kMelSampleRate / static_cast<double>(size) > hertz_of(step)) size *= 2;
+    values_.resize(static_cast<size_t>(size));
+    transform_ = make_fourier_transform(size);
     for (int64_t i = 0; i < count + 2; ++i) edges_.push_back(hertz_of(step * static_cast<double>(i)));
   }
 
   /// Adds the power of a window around sample `centre` to `powers`, one for each band.
   void add(std::span<const float> samples, int64_t centre, std::vector<double>& powers) {
-    values_.assign(size_, 0);
+    std::ranges::fill(values_, 0);
     for (int64_t i = 0; i < kWindow; ++i) {
       const int64_t at = centre - kWindow / 2 + i;
       if (at < 0 || at >= std::ssize(samples)) continue;
       const double hann = 0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(i) / kWindow);
       values_[static_cast<size_t>(i)] = hann * static_cast<double>(samples[static_cast<size_t>(at)]);
     }
-    transform(values_);
-    const double bin = kMelSampleRate / static_cast<double>(size_);
+    const std::span<const std::complex<double>> spectrum = transform_->of(values_);
+    const double bin = kMelSampleRate / static_cast<double>(values_.size());
     for (size_t band = 0; band < powers.size(); ++band) {
       const double low = edges_[band], middle = edges_[band + 1], high = edges_[band + 2];
       for (auto k = static_cast<size_t>(std::ceil(low / bin)); static_cast<double>(k) * bin < high; ++k) {
         const double hertz = static_cast<double>(k) * bin;
         const double weight = hertz < middle ? (hertz - low) / (middle - low) : (high - hertz) / (high - middle);
-        powers[band] += weight * std::norm(values_[k]);
+        powers[band] += weight * std::norm(spectrum[k]);
       }
     }
   }
 
  private:
-  size_t size_ = 0;
   std::vector<double> edges_;
   std::vector<std::complex<double>> values_;
+  std::unique_ptr<FourierTransform> transform_;
 };
 
 }  // namespace

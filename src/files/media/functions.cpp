@@ -4,6 +4,7 @@
 #include <new>
 
 #include "files/media/audio.h"
+#include "files/media/fourier.h"
 #include "files/media/media_file.h"
 #include "files/media/picture.h"
 #include "files/media/video.h"
@@ -37,6 +38,10 @@ constexpr Functions kFunctions = {
                 std::vector<float>& samples) { return matter_with([&] { media::audio(path, sample_rate, samples); }); },
     .picture = [](const std::vector<uint8_t>& bytes, bool png,
                   Picture& picture) { return matter_with([&] { picture = media::picture(bytes, png); }); },
+    .fourier =
+        [](int64_t size, std::unique_ptr<FourierTransform>& transform) {
+          return matter_with([&] { transform = media::fourier(size); });
+        },
 };
 
 }  // namespace

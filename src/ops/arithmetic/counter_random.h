@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "base/hash.h"
 #include "ops/host_device.h"
 
 namespace plimsoll::ops {
@@ -19,15 +20,6 @@ struct Draw {
   PLIMSOLL_HOST_DEVICE Draw of(uint32_t other_stream) const { return {{key[0], key[1]}, other_stream, first_element}; }
 };
 
-/// Computes splitmix64 (Steele, Lea and Flood 2014). Inputs that differ in one bit give outputs that differ in half of
-/// their bits.
-PLIMSOLL_HOST_DEVICE constexpr uint64_t mixed(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
 PLIMSOLL_HOST_DEVICE constexpr Draw draw_from_key(uint64_t key, int64_t first_element = 0) {
   return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)}, 0, first_element};
 }
@@ -35,7 +27,8 @@ PLIMSOLL_HOST_DEVICE constexpr Draw draw_from_key(uint64_t key, int64_t first_el
 /// Returns the draw of an update, from a parameter's seed and the number of updates before. `first_element`: as in
 /// Draw.
 PLIMSOLL_HOST_DEVICE constexpr Draw draw_of_step(int64_t seed, double step, int64_t first_element = 0) {
-  return draw_from_key(mixed(mixed(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step)), first_element);
+  return draw_from_key(splitmix64(splitmix64(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step)),
+                       first_element);
 }
 
 template <typename Word>

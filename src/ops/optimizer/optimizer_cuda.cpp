@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/hash.h"
 #include "ops/cuda_op_support.h"
 #include "ops/optimizer/results.h"
 #include "ops/optimizer/update_group.h"
@@ -156,7 +157,7 @@ ops::Draw draw_from(const std::optional<at::Generator>& given, const Tensor& ten
   }
   auto first = at::make_generator<at::CPUGeneratorImpl>(generator.current_seed());
   const uint64_t key = at::check_generator<at::CPUGeneratorImpl>(first)->random64();
-  return ops::draw_from_key(offset == 0 ? key : ops::mixed(key ^ ops::mixed(offset)));
+  return ops::draw_from_key(offset == 0 ? key : splitmix64(key ^ splitmix64(offset)));
 }
 
 void accumulate_random(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool overwrite,

@@ -4,18 +4,13 @@
 #include <array>
 #include <numeric>
 
+#include "base/hash.h"
+
 namespace plimsoll::placing {
 namespace {
 
 /// Steps of inner loops that count as one unit of work.
 constexpr int64_t kStepsOfWork = 32;
-
-uint64_t mixed(uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 }  // namespace
 
@@ -127,7 +122,7 @@ void TreeSearch::order_boxes(int which, uint64_t seed) {
   std::vector<std::array<double, 3>> keys;
   for (size_t i = 0; i < box_count_; ++i) {
     const Box& box = kernel_.boxes[i];
-    const double shake = seed == 0 ? 1.0 : 1.0 + 0.3 * static_cast<double>(mixed(seed << 32 | i) >> 11) * 0x1p-53;
+    const double shake = seed == 0 ? 1.0 : 1.0 + 0.3 * static_cast<double>(splitmix64(seed << 32 | i) >> 11) * 0x1p-53;
     const double crowd = static_cast<double>(crowd_[i]) * shake;
     const double life = static_cast<double>(box.last - box.first) * shake;
     const double size = static_cast<double>(box.size) * shake;
@@ -167,7 +162,7 @@ uint64_t TreeSearch::fingerprint(Span part) const {
   uint64_t sum = 0;
   for (size_t k = part.begin; k < part.end; ++k) {
     const auto i = static_cast<uint64_t>(pool_[k]);
-    sum += mixed(mixed(i << 32 | static_cast<uint32_t>(floor_[i])) + static_cast<uint32_t>(low_[i]));
+    sum += splitmix64(splitmix64(i << 32 | static_cast<uint32_t>(floor_[i])) + static_cast<uint32_t>(low_[i]));
   }
   return sum;
 }

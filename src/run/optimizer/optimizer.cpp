@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/arithmetic/counter_random.h"
+#include "base/hash.h"
 #include "ops/optimizer/ops.h"
 #include "plimsoll/error.h"
 #include "run/optimizer/muon.h"
@@ -17,7 +17,7 @@ constexpr double kClipThreshold = 1.0;  // Adafactor's d, section 6 of the paper
 std::vector<NamedState> Optimizer::make_state(const std::vector<OptimizedParameter>& parameters) {
   std::vector<NamedState> named;
   for (const OptimizedParameter& parameter : parameters) {
-    const auto seed = static_cast<int64_t>(ops::mixed(ops::mixed(seed_) ^ states_.size()));
+    const auto seed = static_cast<int64_t>(splitmix64(splitmix64(seed_) ^ states_.size()));
     states_.push_back(optimizer::make_parameter_state(config_, parameter, seed, named));
   }
   const auto device = parameters.empty() ? at::Device(at::kCPU) : parameters[0].value.device();

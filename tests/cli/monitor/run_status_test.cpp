@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "base/process_start.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -25,13 +26,8 @@ using ::testing::Not;
 
 class RunStatusTest : public ::testing::Test {
  protected:
-  RunStatusTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-status-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~RunStatusTest() override { std::filesystem::remove_all(folder_); }
-
-  std::filesystem::path folder_;
+  const TempFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 RunStatus mine() {

@@ -1,7 +1,8 @@
 #include "cli/monitor/utilisation.h"
 
+#include "test_files.h"
+
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -11,15 +12,11 @@ namespace {
 
 class Utilisation : public ::testing::Test {
  protected:
-  Utilisation() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-proc-XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
-    std::filesystem::create_directories(root_ / "proc/42");
-  }
-  ~Utilisation() override { std::filesystem::remove_all(root_); }
+  Utilisation() { std::filesystem::create_directories(root_ / "proc/42"); }
   void put(const char* file, const std::string& text) const { std::ofstream(root_ / file) << text; }
 
-  std::filesystem::path root_;
+  const TempFolder temporary_;
+  const std::filesystem::path root_ = temporary_.path();
 };
 
 TEST_F(Utilisation, MemoryIsWhatTheSystemSays) {

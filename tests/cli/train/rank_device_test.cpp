@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "plimsoll/error.h"
+#include "refusals.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -21,30 +22,16 @@ TEST(RankDevice, IsTheOneOfItsNumberAmongThoseThatAreVisible) {
 }
 
 TEST(RankDevice, MoreRanksThanDevicesAreRefused) {
-  const auto refusal = [](const char* visible, int64_t present) -> std::string {
-    try {
-      visible_device_of(0, 4, visible, present, false);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "accepted";
+  const auto refusal = [](const char* visible, int64_t present) {
+    return refusal_of([&] { visible_device_of(0, 4, visible, present, false); });
   };
   EXPECT_EQ(refusal("", 2), "4 ranks on this host, but 2 devices; start at most 2 here");
   EXPECT_EQ(refusal("3", 8), "4 ranks on this host, but 1 device visible (3); start at most 1 here");
   EXPECT_EQ(refusal("", 4), "accepted");
-  try {
-    require_devices("mps", 2);
-    ADD_FAILURE();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("one device of type mps"));
-  }
+  EXPECT_THAT(refusal_of([] { require_devices("mps", 2); }), HasSubstr("one device of type mps"));
   EXPECT_NO_THROW(require_devices("cpu", 64));
-  try {
-    require_devices("cpu", 1 << 16);
-    ADD_FAILURE();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("65536 ranks on the CPU of this machine, which has "));
-  }
+  EXPECT_THAT(refusal_of([] { require_devices("cpu", 1 << 16); }),
+              HasSubstr("65536 ranks on the CPU of this machine, which has "));
 }
 
 }  // namespace

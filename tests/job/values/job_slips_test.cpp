@@ -8,6 +8,7 @@
 #include "job/values/yaml_diagnostics.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "refusals.h"
 
 namespace plimsoll::job {
 namespace {
@@ -75,14 +76,7 @@ TEST(YamlDiagnostics, SurviveRandomText) {
 }
 
 TEST(ParseBytes, UnitsThatAreNoneAreAnsweredWithBoth) {
-  const auto message = [](const char* text) {
-    try {
-      parse_bytes(text);
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
+  const auto message = [](const char* text) { return refusal_of([&] { parse_bytes(text); }); };
   for (const char* text : {"8G", "8g", "8 gig", "8GBytes", "8gigabytes", "8 gigabyte", "8Gibs"})
     EXPECT_TRUE(message(text).ends_with("; did you mean 8GiB or 8GB?")) << message(text);
   EXPECT_TRUE(message("50%").ends_with("; a share is not taken: state the amount"));

@@ -7,6 +7,7 @@
 #include "ops/ops_testing.h"
 #include "ops/optimizer/optimizer_testing.h"
 #include "plimsoll/error.h"
+#include "refusals.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -191,23 +192,15 @@ TEST(Accumulator, TakesAGradientOfAnotherOrder) {
 
 TEST(Accumulator, RefusesWhatDoesNotBelongTogether) {
   const Tensor x = torch::randn({300});
-  const auto refused = [](const auto& run) -> std::string {
-    try {
-      run();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "nothing was refused";
-  };
   const Packed eight = zeros(kEight, x);
-  EXPECT_THAT(refused([&] { accumulate_(eight, torch::randn({301}), false); }), ::testing::HasSubstr("take 301"));
-  EXPECT_THAT(refused([&] {
+  EXPECT_THAT(refusal_of([&] { accumulate_(eight, torch::randn({301}), false); }), ::testing::HasSubstr("take 301"));
+  EXPECT_THAT(refusal_of([&] {
                 accumulate_({eight.values, at::zeros({2}, at::kByte)}, x, false);
               }),
               ::testing::HasSubstr("it needs 3"));
-  EXPECT_THAT(refused([&] { accumulate_(zeros(kFour, x), x, false); }), ::testing::HasSubstr("4 bits"));
-  EXPECT_THAT(refused([&] { accumulate_({at::zeros({300})}, x.to(at::kInt), false); }), ::testing::HasSubstr("Int"));
-  EXPECT_THAT(refused([&] {
+  EXPECT_THAT(refusal_of([&] { accumulate_(zeros(kFour, x), x, false); }), ::testing::HasSubstr("4 bits"));
+  EXPECT_THAT(refusal_of([&] { accumulate_({at::zeros({300})}, x.to(at::kInt), false); }), ::testing::HasSubstr("Int"));
+  EXPECT_THAT(refusal_of([&] {
                 call("plimsoll::accumulate_", {at::zeros({300}, at::kBFloat16), c10::IValue(), x, false});
               }),
               ::testing::HasSubstr("generator"));

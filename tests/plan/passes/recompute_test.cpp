@@ -64,25 +64,7 @@ int64_t recomputed_cost(const Trace& trace, const char* name) {
 }
 
 TEST(Recompute, DropsWhatABlockSavedAndRebuildsItWhereItIsUsed) {
-  const TraceText text(R"(
-buffer x 64 persistent
-buffer w0 64 persistent
-buffer w1 64 persistent
-buffer h0 1024
-buffer h1 1024
-micro
-f layers.0 h0 = x w0
-f layers.0 y0 = h0
-f layers.1 h1 = y0 w1
-f layers.1 y1 = h1
-b layers.1 d1 = y1 h1
-b layers.1 g1 = d1 y0
-b layers.0 d0 = d1 h0
-b layers.0 g0 = d0 x
-update
-u - w1 <- g1
-u - w0 <- g0
-)");
+  const TraceText text(testing::kTwoBlocks);
   const Trace scheduled = with_blocks_dropped(text.trace);
   std::vector<std::string> names;
   for (const Op& op : scheduled.ops) names.push_back((op.recomputed ? "again " : "") + op.name);

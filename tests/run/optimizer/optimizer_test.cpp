@@ -11,6 +11,7 @@
 #include <map>
 
 #include "plimsoll/error.h"
+#include "refusals.h"
 #include "run/optimizer/muon.h"
 #include "thresholds.h"
 #include "train/update_once.h"
@@ -216,16 +217,11 @@ TEST(OptimizerState, OfFewElementsStaysFloat32) {
 }
 
 TEST(OptimizerState, RefusesWhatDoesNotSuitAParameter) {
-  const auto refusal = [](const char* name, WeightUpdate update, at::ScalarType type) -> std::string {
+  const auto refusal = [](const char* name, WeightUpdate update, at::ScalarType type) {
     OptimizerConfig config;
     config.name = name;
     config.weight_update = update;
-    try {
-      Optimizer(config).make_state({{"layers.0.w", torch::ones({2, 2}, type), {}}});
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "nothing was refused";
+    return refusal_of([&] { Optimizer(config).make_state({{"layers.0.w", torch::ones({2, 2}, type), {}}}); });
   };
   EXPECT_THAT(refusal("adamw", WeightUpdate::split, at::kHalf),
               ::testing::AllOf(::testing::HasSubstr("'layers.0.w' is float16"), ::testing::HasSubstr("master")));
@@ -376,14 +372,9 @@ TEST(Muon, RefusesAPatternThatNamesNothing) {
   config.adamw_parameters.push_back("layers.*.mlp");
   EXPECT_NO_THROW(optimizer::check_patterns(config, names));
   config.adamw_parameters.push_back("layer.*.mlp");
-  try {
-    optimizer::check_patterns(config, names);
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(),
-                ::testing::AllOf(::testing::HasSubstr("optimizer.adamw_parameters: 'layer.*.mlp' matches no parameter"),
-                                 ::testing::HasSubstr("layers.0.mlp.up.weight")));
-  }
+  EXPECT_THAT(refusal_of([&] { optimizer::check_patterns(config, names); }),
+              ::testing::AllOf(::testing::HasSubstr("optimizer.adamw_parameters: 'layer.*.mlp' matches no parameter"),
+                               ::testing::HasSubstr("layers.0.mlp.up.weight")));
   config.name = "adamw";
   EXPECT_NO_THROW(optimizer::check_patterns(config, names)) << "only muon asks";
 }

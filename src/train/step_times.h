@@ -1,0 +1,34 @@
+// Declares the step times of a run, and notes on their difference from the plan's prediction.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plimsoll/train_job.h"
+
+namespace plimsoll {
+
+/// The times of the steps of a run. The first two steps are too slow to be representative: the first plans again, the
+/// second is the first with the new offsets. They count only if there are no others.
+class StepTimes {
+ public:
+  void add(double seconds, int64_t tokens);
+
+  /// Returns true if other steps than the first two are known.
+  bool representative() const;
+  double median_seconds() const;     ///< 0: no step
+  double tokens_per_second() const;  ///< 0: no step
+
+ private:
+  size_t skipped() const;
+
+  std::vector<double> seconds_;
+  std::vector<int64_t> tokens_;
+};
+
+/// Returns notes on a wrong prediction after a run on the CPU whose steps took `measured_seconds`, with their probable
+/// cause; empty: the prediction holds. Marks the op times that the run contradicts.
+std::string prediction_notes(const Job& job, const PlannedJob& planned, double measured_seconds);
+
+}  // namespace plimsoll
