@@ -46,14 +46,6 @@ int speed_type_of(DType dtype) {
   }
 }
 
-OpKind kind_of(const Op& op) {
-  const std::string_view name = std::string_view(op.name).substr(0, op.name.find('.'));
-  const OperatorRow* row = operator_row(op.name);
-  const OpKind kind = row ? row->kind : kind_by_name(name);
-  // Draws of random numbers limit ops that otherwise only read and write.
-  return op.random_id >= 0 && (kind == OpKind::streaming || kind == OpKind::reduction) ? OpKind::random : kind;
-}
-
 DType compute_type_of(const Op& op) {
   DType type = DType::float32;
   bool found = false;

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "cost/op_cost.h"
+#include "cost/operators.h"
 #include "ops/op_call.h"
 #include "plimsoll/error.h"
 #include "record/op_signature.h"

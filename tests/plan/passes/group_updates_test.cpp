@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "cost/cost.h"
+#include "cost/operators.h"
 #include "plan/placement/assign_offsets.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/plan.h"
