@@ -80,7 +80,7 @@ plimsoll::Plan plan_of(const char* name, const char* overload, Form form) {
     plan.trace.ops.push_back(std::move(op));
     plan.workspace_offsets.push_back(-1);
   }
-  plan.trace.segments = {{"ops", 0, kOps}};
+  plan.trace.segments = {{plimsoll::SegmentKind::micro, 0, kOps}};
   return plan;
 }
 

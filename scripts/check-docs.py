@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the documents: every link must resolve, and every command must be one that exists.
+"""Checks the documents: every link must resolve, every command must exist, and excerpts must be in their files.
 
     scripts/check-docs.py            checks README.md, CONTRIBUTING.md, CHANGELOG.md, docs/**/*.md and examples/**/*.md
     scripts/check-docs.py FILE ...   checks these documents only
@@ -13,9 +13,13 @@ every `make TARGET` is in Makefile; every path below scripts/, bench/ and exampl
 `--option` is in docs/command-line.md, which is generated from the help; every override `key=value` is a key of
 docs/job-file.md or a name of src/job/values/aliases.cpp. A command that is shown with the error it causes may be wrong.
 
+Excerpts: a code block behind a line `<!-- excerpt of PATH -->` has lines of that file. Its parts, which are separated by
+lines of `…`, must be in the file in this order, except for spaces at the beginning of a line.
+
 Prints one line for each fault, FILE:LINE: TARGET: REASON, and exits with 1 if there is one.
 """
 import functools
+import os
 import pathlib
 import re
 import shlex
@@ -230,6 +234,29 @@ def faults_of_commands(document):
             yield f"{name}:{number}: {target}: {fault}"
 
 
+def faults_of_excerpts(document):
+    """Excerpts of files that are not in these files."""
+    lines = document.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        named = re.fullmatch(r"<!-- excerpt of (\S+) -->", line)
+        if not named:
+            continue
+        place = f"{os.path.relpath(document, ROOT)}:{number}: {named[1]}"
+        if not (ROOT / named[1]).is_file():
+            yield f"{place}: no such file"
+            continue
+        source = "\n".join(each.strip() for each in (ROOT / named[1]).read_text(encoding="utf-8").splitlines()) + "\n"
+        end = lines.index("```", number + 1)
+        block = "\n".join(each.strip() for each in lines[number + 1:end]) + "\n"
+        start = 0
+        for part in block.split("…\n"):
+            found = source.find(part, start)
+            if found < 0:
+                yield f"{place}: the file has no such lines: {part.splitlines()[0]}"
+                break
+            start = found + len(part)
+
+
 def documents():
     names = [ROOT / name for name in DOCUMENTS]
     for folder in FOLDERS:
@@ -241,7 +268,7 @@ def documents():
 
 def main():
     chosen = [pathlib.Path(name).resolve() for name in sys.argv[1:]]
-    faults = [fault for document in chosen or documents() for faults_of in (faults_of_links, faults_of_commands)
+    faults = [fault for document in chosen or documents() for faults_of in (faults_of_links, faults_of_commands, faults_of_excerpts)
               for fault in faults_of(document)]
     if not chosen:
         faults += faults_of_names()

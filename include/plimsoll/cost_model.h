@@ -93,11 +93,11 @@ double exchange_seconds(const CostModel& model, int64_t bytes);
 
 /// Returns for each op of a segment the seconds from the segment's begin to the op's end, waits for copies included.
 /// Empty if the trace does not have the segment.
-std::vector<double> end_times(const CostModel& model, const Trace& trace, std::string_view segment);
+std::vector<double> end_times(const CostModel& model, const Trace& trace, SegmentKind segment);
 
 /// Returns the predicted seconds of a segment: its ops one after the other, and waits for copies that overlap them. 0
 /// if the trace does not have the segment.
-double segment_seconds(const CostModel& model, const Trace& trace, std::string_view segment);
+double segment_seconds(const CostModel& model, const Trace& trace, SegmentKind segment);
 
 /// A summary of the exchanges between ranks in one training step, on one rank.
 struct StepExchanges {

@@ -79,14 +79,10 @@ Job parse_job(const std::string& yaml, const std::string& name, const std::files
               const std::vector<std::string>& overrides = {});
 
 /// Returns whether the samples of the job are sequences of tokens.
-inline bool is_language_model(const Job& job) {
-  return job.model.type == "decoder" || job.model.type == "mamba";
-}
+bool is_language_model(const Job& job);
 
 /// Returns the setting of the vocabulary's size, in rows of the embedding. `job` trains a language model.
-inline int64_t& rows_of_embedding(Job& job) {
-  return job.model.type == "mamba" ? job.model.mamba.vocab_size : job.model.decoder.vocab_size;
-}
+int64_t& rows_of_embedding(Job& job);
 
 /// Returns the unit of the job's throughput: "tokens" or "samples".
 inline std::string unit_of(const Job& job) {

@@ -139,9 +139,14 @@ struct Op {
 /// Returns the constant arguments of `op` that differ from the operator's defaults, as text: "dim=1, keepdim=True".
 std::string describe_constants(const Op& op);
 
+/// Kind of a segment, in the order above. A trace has at most one segment of each kind.
+enum class SegmentKind : uint8_t { initialize, norms, micro, accumulate, remainder, last, update, finish, evaluate };
+/// Returns the name of a segment in messages, files and listings: "initialize", "norms", …
+std::string_view name_of(SegmentKind kind);
+
 /// A range of ops, [begin, end), that run as one.
 struct Segment {
-  std::string name;
+  SegmentKind kind = SegmentKind::micro;
   int32_t begin = 0;
   int32_t end = 0;
 };
@@ -196,8 +201,10 @@ struct Trace {
   int64_t alignment = kArenaAlignment;
   std::vector<UpdatePiece> update_pieces;  ///< pieces of segment `update` in recorded order; empty after the passes
 
+  /// Returns the segment of this kind, or nullptr.
+  const Segment* segment(SegmentKind kind) const;
   /// Returns the segment with this name, or nullptr.
-  const Segment* segment(std::string_view name) const;
+  const Segment* segment_named(std::string_view name) const;
   /// Returns the entry of `list` (inputs, outputs or state) with this name, or nullptr.
   static const NamedView* find(const std::vector<NamedView>& list, std::string_view name);
 };

@@ -46,14 +46,6 @@ int speed_type_of(DType dtype) {
   }
 }
 
-OpKind kind_of(const Op& op) {
-  const std::string_view name = std::string_view(op.name).substr(0, op.name.find('.'));
-  const OperatorRow* row = operator_row(op.name);
-  const OpKind kind = row ? row->kind : kind_by_name(name);
-  // Draws of random numbers limit ops that otherwise only read and write.
-  return op.random_id >= 0 && (kind == OpKind::streaming || kind == OpKind::reduction) ? OpKind::random : kind;
-}
-
 DType compute_type_of(const Op& op) {
   DType type = DType::float32;
   bool found = false;
@@ -103,13 +95,13 @@ double seconds_of(const CostModel& model, const Op& op) {
   return model.overhead_seconds + seconds;
 }
 
-double segment_seconds(const CostModel& model, const Trace& trace, std::string_view name) {
-  const std::vector<double> ends = end_times(model, trace, name);
+double segment_seconds(const CostModel& model, const Trace& trace, SegmentKind kind) {
+  const std::vector<double> ends = end_times(model, trace, kind);
   return ends.empty() ? 0 : ends.back();
 }
 
-std::vector<double> end_times(const CostModel& model, const Trace& trace, std::string_view name) {
-  const Segment* segment = trace.segment(name);
+std::vector<double> end_times(const CostModel& model, const Trace& trace, SegmentKind kind) {
+  const Segment* segment = trace.segment(kind);
   std::vector<double> ends;
   if (!segment) return ends;
   ends.reserve(segment->end - segment->begin);

@@ -1,13 +1,10 @@
-// Declares the classification of ops for the cost model (cost_model.h): their kind and their dtype.
+// Declares the dtype of an op for the cost model (cost_model.h); its kind is in operators.h.
 #pragma once
 
 #include "plimsoll/cost_model.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
-
-/// Returns the kind of an op's operator. Views and other ops that move no data are `streaming`.
-OpKind kind_of(const Op& op);
 
 /// Returns the dtype that an op computes in: that of its first floating-point operand.
 DType compute_type_of(const Op& op);

@@ -1,7 +1,6 @@
 #include "cost/exchange_cost.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "cost/cost.h"
 #include "cost/segment_clock.h"
@@ -20,8 +19,8 @@ double seconds_of_exchange(const CostModel& model, const Op& op) {
 
 StepExchanges exchanges_of_step(const CostModel& model, const Trace& trace, int64_t micro_batches, bool ragged) {
   StepExchanges all;
-  const auto add = [&](std::string_view name, int64_t times) {
-    const Segment* const segment = trace.segment(name);
+  const auto add = [&](SegmentKind kind, int64_t times) {
+    const Segment* const segment = trace.segment(kind);
     if (!segment) return;
     SegmentClock clock(model, trace);
     for (int32_t i = segment->begin; i < segment->end; ++i) {
@@ -34,16 +33,16 @@ StepExchanges exchanges_of_step(const CostModel& model, const Trace& trace, int6
     }
     all.waited += static_cast<double>(times) * clock.waited();
   };
-  add("micro", 1);
+  add(SegmentKind::micro, 1);
   if (micro_batches < 2) {
-    add("norms", 1);
-    add("update", 1);
+    add(SegmentKind::norms, 1);
+    add(SegmentKind::update, 1);
     return all;
   }
-  const bool last = trace.segment("last") != nullptr;
-  add("accumulate", micro_batches - 2);
-  add(ragged ? "remainder" : last ? "last" : "accumulate", 1);
-  add(last ? "finish" : "update", 1);
+  const bool last = trace.segment(SegmentKind::last) != nullptr;
+  add(SegmentKind::accumulate, micro_batches - 2);
+  add(ragged ? SegmentKind::remainder : last ? SegmentKind::last : SegmentKind::accumulate, 1);
+  add(last ? SegmentKind::finish : SegmentKind::update, 1);
   return all;
 }
 

@@ -1,8 +1,8 @@
 #include "cost/operators.h"
 
+#include <algorithm>
 #include <map>
 
-#include "cost/op_cost.h"
 #include "trace/update_group.h"
 
 namespace plimsoll {
@@ -12,6 +12,12 @@ const View* operand(const Op& op, size_t index) {
   if (index >= op.arguments.size() || op.arguments[index].views.empty()) return nullptr;
   const View& view = op.arguments[index].views[0];
   return view.buffer == kNoBuffer ? nullptr : &view;
+}
+
+double elementwise_flops(const Op& op) {
+  int64_t elements = 0;
+  for_each_view(op, [&](const View& view, bool) { elements = std::max(elements, view.elements()); });
+  return static_cast<double>(elements);
 }
 
 // Matmuls [..., M, K] x [..., K, N] of the operands from `first` on.
@@ -86,52 +92,47 @@ double update_flops(const Op& op) {
 using Kind = OpKind;
 using Exchange = ExchangeOp;
 
+// Name, kind, arithmetic, gradient; rows with further facts name them.
 constexpr OperatorRow kRows[] = {
     // libtorch
-    {.name = "aten::mm", .kind = Kind::product, .flops = product_flops<0>},
-    {.name = "aten::bmm", .kind = Kind::product, .flops = product_flops<0>},
-    {.name = "aten::addmm", .kind = Kind::product, .flops = product_flops<1>},
-    {.name = "aten::baddbmm", .kind = Kind::product, .flops = product_flops<1>},
-    {.name = "aten::mv", .kind = Kind::product},
-    {.name = "aten::dot", .kind = Kind::product},
-    {.name = "aten::convolution",
-     .kind = Kind::convolution,
-     .flops = convolution_forward_flops,
-     .gradient = "aten::convolution_backward"},
-    {.name = "aten::convolution_backward", .kind = Kind::convolution, .flops = convolution_backward_flops},
-    {.name = "aten::sum", .kind = Kind::reduction},
-    {.name = "aten::mean", .kind = Kind::reduction},
-    {.name = "aten::softmax", .kind = Kind::reduction},
-    {.name = "aten::_softmax", .kind = Kind::reduction, .gradient = "aten::_softmax_backward_data"},
-    {.name = "aten::_softmax_backward_data", .kind = Kind::reduction},
-    {.name = "aten::_log_softmax", .kind = Kind::reduction},
-    {.name = "aten::var", .kind = Kind::reduction},
-    {.name = "aten::std", .kind = Kind::reduction},
-    {.name = "aten::amax", .kind = Kind::reduction},
+    {"aten::mm", Kind::product, product_flops<0>},
+    {"aten::bmm", Kind::product, product_flops<0>},
+    {"aten::addmm", Kind::product, product_flops<1>},
+    {"aten::baddbmm", Kind::product, product_flops<1>},
+    {"aten::mv", Kind::product},
+    {"aten::dot", Kind::product},
+    {"aten::convolution", Kind::convolution, convolution_forward_flops, "aten::convolution_backward"},
+    {"aten::convolution_backward", Kind::convolution, convolution_backward_flops},
+    {"aten::sum", Kind::reduction},
+    {"aten::mean", Kind::reduction},
+    {"aten::softmax", Kind::reduction},
+    {"aten::_softmax", Kind::reduction, nullptr, "aten::_softmax_backward_data"},
+    {"aten::_softmax_backward_data", Kind::reduction},
+    {"aten::_log_softmax", Kind::reduction},
+    {"aten::var", Kind::reduction},
+    {"aten::std", Kind::reduction},
+    {"aten::amax", Kind::reduction},
 
     // Attention
-    {.name = "plimsoll::attention",
-     .kind = Kind::attention,
-     .flops = attention_flops<0, 2>,
-     .gradient = "plimsoll::attention_backward"},
-    {.name = "plimsoll::attention_backward", .kind = Kind::attention, .flops = attention_flops<1, 5>},
+    {"plimsoll::attention", Kind::attention, attention_flops<0, 2>, "plimsoll::attention_backward"},
+    {"plimsoll::attention_backward", Kind::attention, attention_flops<1, 5>},
 
     // Loss head: the forward pass computes the gradients too
-    {.name = "plimsoll::linear_cross_entropy", .kind = Kind::loss_head, .flops = loss_head_flops<3>},
-    {.name = "plimsoll::linear_cross_entropy_loss", .kind = Kind::loss_head, .flops = loss_head_flops<1>},
+    {"plimsoll::linear_cross_entropy", Kind::loss_head, loss_head_flops<3>},
+    {"plimsoll::linear_cross_entropy_loss", Kind::loss_head, loss_head_flops<1>},
 
     // Scans
-    {.name = "plimsoll::ssd_scan", .flops = scan_flops<0, false>, .gradient = "plimsoll::ssd_scan_backward"},
-    {.name = "plimsoll::ssd_scan_backward", .flops = scan_flops<1, true>},
-    {.name = "plimsoll::causal_conv1d", .gradient = "plimsoll::causal_conv1d_backward"},
-    {.name = "plimsoll::causal_conv1d_backward"},
+    {"plimsoll::ssd_scan", Kind::streaming, scan_flops<0, false>, "plimsoll::ssd_scan_backward"},
+    {"plimsoll::ssd_scan_backward", Kind::streaming, scan_flops<1, true>},
+    {"plimsoll::causal_conv1d", Kind::streaming, nullptr, "plimsoll::causal_conv1d_backward"},
+    {"plimsoll::causal_conv1d_backward"},
 
     // Layers; the gradient of a rotation is the inverse rotation
-    {.name = "plimsoll::rope", .gradient = "plimsoll::rope"},
-    {.name = "plimsoll::swiglu", .gradient = "plimsoll::swiglu_backward"},
-    {.name = "plimsoll::swiglu_backward"},
-    {.name = "plimsoll::geglu", .gradient = "plimsoll::geglu_backward"},
-    {.name = "plimsoll::geglu_backward"},
+    {"plimsoll::rope", Kind::streaming, nullptr, "plimsoll::rope"},
+    {"plimsoll::swiglu", Kind::streaming, nullptr, "plimsoll::swiglu_backward"},
+    {"plimsoll::swiglu_backward"},
+    {"plimsoll::geglu", Kind::streaming, nullptr, "plimsoll::geglu_backward"},
+    {"plimsoll::geglu_backward"},
     {.name = "plimsoll::rms_norm",
      .kind = Kind::reduction,
      .gradient = "plimsoll::rms_norm_backward",
@@ -141,14 +142,11 @@ constexpr OperatorRow kRows[] = {
     {.name = "plimsoll::rms_norm_backward_add", .kind = Kind::reduction, .fused_name = "fused: rms_norm_backward, add"},
 
     // Quantized weights
-    {.name = "plimsoll::quantized_linear",
-     .kind = Kind::product,
-     .flops = quantized_flops,
-     .gradient = "plimsoll::quantized_linear_backward"},
-    {.name = "plimsoll::quantized_linear_backward", .kind = Kind::product, .flops = quantized_flops},
-    {.name = "plimsoll::quantize_weight"},
-    {.name = "plimsoll::quantize_scales"},
-    {.name = "plimsoll::dequantize_weight"},
+    {"plimsoll::quantized_linear", Kind::product, quantized_flops, "plimsoll::quantized_linear_backward"},
+    {"plimsoll::quantized_linear_backward", Kind::product, quantized_flops},
+    {"plimsoll::quantize_weight"},
+    {"plimsoll::quantize_scales"},
+    {"plimsoll::dequantize_weight"},
 
     // Updates, and norms of gradients
     {.name = "plimsoll::adamw_", .kind = Kind::update, .flops = update_flops<14>, .converted_argument = 2},
@@ -156,13 +154,13 @@ constexpr OperatorRow kRows[] = {
     {.name = "plimsoll::momentum_sgd_", .kind = Kind::update, .flops = update_flops<6>, .converted_argument = 2},
     {.name = "plimsoll::sgd_", .kind = Kind::update, .flops = update_flops<4>, .converted_argument = 2},
     {.name = "plimsoll::adafactor_", .kind = Kind::update, .flops = update_flops<14>, .converted_argument = 2},
-    {.name = "plimsoll::nesterov_momentum_", .kind = Kind::update, .flops = update_flops<5>},
-    {.name = "plimsoll::accumulate_", .kind = Kind::update, .flops = update_flops<1>},
+    {"plimsoll::nesterov_momentum_", Kind::update, update_flops<5>},
+    {"plimsoll::accumulate_", Kind::update, update_flops<1>},
     {.name = "plimsoll::gradient_norm_", .kind = Kind::reduction, .converted_argument = 2},
-    {.name = "plimsoll::gradient_block_sums_"},
-    {.name = "plimsoll::norms_of_blocks_", .kind = Kind::reduction},
-    {.name = "plimsoll::block_norm", .kind = Kind::reduction},
-    {.name = "plimsoll::unpacked"},
+    {"plimsoll::gradient_block_sums_"},
+    {"plimsoll::norms_of_blocks_", Kind::reduction},
+    {"plimsoll::block_norm", Kind::reduction},
+    {"plimsoll::unpacked"},
 
     // Exchanges between ranks; a reduction sums in the dtype of the sum
     {.name = "plimsoll::reduce_scatter_", .exchange = Exchange::reduce_scatter, .converted_argument = 1},
@@ -172,7 +170,7 @@ constexpr OperatorRow kRows[] = {
     {.name = "plimsoll::broadcast_", .exchange = Exchange::broadcast},
 
     // Chains of pointwise ops; a plan calls them by their program
-    {.name = "plimsoll::fused"},
+    {"plimsoll::fused"},
 };
 
 const std::map<std::string_view, const OperatorRow*>& rows_by_name() {
@@ -187,17 +185,8 @@ const std::map<std::string_view, const OperatorRow*>& rows_by_name() {
   return rows;
 }
 
-}  // namespace
-
-const OperatorRow* operator_row(std::string_view name) {
-  const auto found = rows_by_name().find(single_name(name.substr(0, name.find('.'))));
-  return found == rows_by_name().end() ? nullptr : found->second;
-}
-
-std::span<const OperatorRow> operator_rows() {
-  return kRows;
-}
-
+// Returns the kind of an operator that has no row. libtorch's convolutions, attention kernels, fused updates and norms
+// have many names, and are known by a part of the name.
 OpKind kind_by_name(std::string_view name) {
   constexpr struct {
     std::string_view part;
@@ -210,6 +199,40 @@ OpKind kind_by_name(std::string_view name) {
   for (const auto& family : kFamilies)
     if (name.find(family.part) != std::string_view::npos) return family.kind;
   return OpKind::streaming;
+}
+
+}  // namespace
+
+const OperatorRow* operator_row(std::string_view name) {
+  const auto found = rows_by_name().find(single_name(name.substr(0, name.find('.'))));
+  return found == rows_by_name().end() ? nullptr : found->second;
+}
+
+std::span<const OperatorRow> operator_rows() {
+  return kRows;
+}
+
+OpKind kind_of(const Op& op) {
+  const OperatorRow* row = operator_row(op.name);
+  const OpKind kind = row ? row->kind : kind_by_name(std::string_view(op.name).substr(0, op.name.find('.')));
+  // Draws of random numbers limit ops that otherwise only read and write.
+  return op.random_id >= 0 && (kind == OpKind::streaming || kind == OpKind::reduction) ? OpKind::random : kind;
+}
+
+double flops_of(const Op& op) {
+  const OperatorRow* row = operator_row(op.name);
+  return row && row->flops ? row->flops(op) : elementwise_flops(op);
+}
+
+int64_t bytes_moved_by(const Op& op) {
+  // An operand that is updated in place is read and written.
+  const OperatorRow* row = operator_row(op.name);
+  const int64_t written_times = row && row->kind == OpKind::update ? 2 : 1;
+  int64_t bytes = 0;
+  for_each_view(op, [&](const View& view, bool written) {
+    bytes += view.elements() * element_bytes(view.dtype) * (written ? written_times : 1);
+  });
+  return bytes;
 }
 
 }  // namespace plimsoll

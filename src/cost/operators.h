@@ -1,6 +1,6 @@
 // Declares the table of operators: one row for each operator of Plimsoll, and for the operators of libtorch that the
 // planner knows by name. Recording, planning and fusion read from it what they know about an operator. Scratch is in a
-// table of its own (ops/workspace/operator_scratch.h), because it depends on how kernels of a device cut their work.
+// table of its own (ops/workspace/scratch_row.h), because it depends on how kernels of a device cut their work.
 #pragma once
 
 #include <span>
@@ -44,8 +44,15 @@ inline bool is_exchange(const Op& op) {
   return exchange_op_of(op) != ExchangeOp::none;
 }
 
-/// Returns the kind of an operator that has no row. libtorch's convolutions, attention kernels, fused updates and norms
-/// have many names, and are known by a part of it.
-OpKind kind_by_name(std::string_view name);
+/// Returns the kind of an op's operator. Views and other ops that move no data are `streaming`.
+OpKind kind_of(const Op& op);
+
+/// Returns the arithmetic operations of `op` by the formula of its operator; a multiply-add counts as two. Operators
+/// without a formula count one operation for each element of the largest operand.
+double flops_of(const Op& op);
+
+/// Returns the bytes read and written: elements times element size, not strides. Each operand counts once; operands
+/// that one of Plimsoll's update operators changes in place count twice.
+int64_t bytes_moved_by(const Op& op);
 
 }  // namespace plimsoll

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "device/matmul_scratch.h"
-#include "ops/workspace/workspace_cpu.h"
+#include "ops/workspace/workspace.h"
 
 namespace plimsoll {
 

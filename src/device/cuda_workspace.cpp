@@ -1,6 +1,6 @@
 #include "device/cuda_workspace.h"
 
-#include "ops/workspace/workspace_cuda_rules.h"
+#include "ops/workspace/workspace.h"
 
 namespace plimsoll {
 

@@ -14,11 +14,11 @@ namespace {
 
 void check_data(const Job& job, const KeyLocations& locations) {
   const std::string& type = job.data.type;
-  const std::vector<std::string>& allowed = model_kind(job.model.type).data_types;
-  if (type != "synthetic" && std::ranges::find(allowed, type) == allowed.end())
+  const ModelKind& model = model_kind(job.model.type);
+  if (!learns_from(model, type))
     refuse(locations.of({"data.type", "model.type"}),
            fmt::format("data.type is '{}'; a model of type {} takes data.type: {} | synthetic", type, job.model.type,
-                       joined(allowed, " | ")));
+                       joined(model.data_types, " | ")));
   if (const DataKind& kind = data_kind(type); kind.check) kind.check(job, locations);
 }
 

@@ -24,12 +24,12 @@ const Value* given(const std::vector<Value>& values, std::string_view key) {
 /// Returns true if a model of that kind has all given keys, together with one of its types of data. `data_type`: the
 /// named type, or "".
 bool could_be(const ModelKind& kind, const std::vector<Value>& values, const std::string& data_type) {
-  const auto learns_from = [&](const std::string& type) { return type == "synthetic" || holds(kind.data_types, type); };
-  if (!data_type.empty() && !learns_from(data_type)) return false;
+  const auto learns = [&](const std::string& type) { return learns_from(kind, type); };
+  if (!data_type.empty() && !learns(data_type)) return false;
   return std::ranges::all_of(values, [&](const Value& value) {
     const Key& key = *find_key(value.key);
     if (key.types.empty()) return true;
-    return key.type_key == "model.type" ? holds(key.types, kind.type) : std::ranges::any_of(key.types, learns_from);
+    return key.type_key == "model.type" ? holds(key.types, kind.type) : std::ranges::any_of(key.types, learns);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/nearest_file.h"
+#include "job/keys/data_kind.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -18,44 +19,15 @@ bool is_there(const fs::path& path) {
 }
 
 std::vector<MissingFile> all_files(const Job& job) {
-  const DataConfig& data = job.data;
   std::vector<MissingFile> all;
   const auto add = [&](const char* key, const fs::path& file) {
     if (!file.empty()) all.push_back({key, file});
   };
-  const auto add_each = [&](const char* key, const std::vector<fs::path>& files) {
-    for (const fs::path& file : files) add(key, file);
-  };
-  add_each("data.files", data.files);
-  if (data.type == "series") {
-    add_each("data.validation_files", data.series.validation_files);
-    add_each("data.test_files", data.series.test_files);
-    add_each("data.labels", data.series.labels);
-    add_each("data.validation_labels", data.series.validation_labels);
-    add_each("data.test_labels", data.series.test_labels);
-  }
-  if (data.type == "pictures") {
-    add("data.images", data.pictures.images);
-    add("data.masks", data.pictures.masks);
-    add("data.list", data.pictures.list);
-    add("data.label_names", data.slices.label_names);
-  }
-  if (data.type == "slices") {
-    add_each("data.labels", data.slices.labels);
-    add("data.label_names", data.slices.label_names);
-  }
-  if (data.type == "clips") add("data.list", data.clips.list);
-  if (data.type == "stimuli") {
-    add("data.fmri", data.stimuli.fmri);
-    add("data.fmri_mask", data.stimuli.mask);
-    add("data.texts", data.stimuli.texts);
-    add("data.text_embeddings", data.stimuli.text_embeddings);
-    add("data.videos", data.stimuli.videos);
-    add("data.text_features", data.stimuli.text_features);
-    add("data.audio_features", data.stimuli.audio_features);
-    add("data.pictures", data.stimuli.pictures);
-  }
-  if (data.tokenizer != "bytes") add("data.tokenizer_file", data.tokenizer_file);
+  for (const fs::path& file : job.data.files) add("data.files", file);
+  Job copy = job;
+  if (const job::DataKind& kind = job::data_kind(job.data.type); kind.paths)
+    for (const job::DataPath& each : kind.paths(copy)) add(each.key, *each.path);
+  if (job.data.tokenizer != "bytes") add("data.tokenizer_file", job.data.tokenizer_file);
   return all;
 }
 
@@ -88,7 +60,8 @@ std::optional<std::string> what_prepares(const fs::path& file) {
 }  // namespace
 
 std::vector<MissingFile> missing_data(const Job& job) {
-  if (job.data.type == "synthetic") return {};  // files of the replaced type are not read
+  if (!job::data_kind(job.data.type).from_files)
+    return {};  // files of a type that the command line replaced are not read
   std::vector<MissingFile> all = all_files(job);
   std::erase_if(all, [](const MissingFile& each) { return is_there(each.file); });
   return all;

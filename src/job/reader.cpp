@@ -270,7 +270,7 @@ void make_relative_to(const std::filesystem::path& directory, Job& job) {
   place(job.data.cache_dir);
   place(job.data.tokenizer_file);
   if (const DataKind& kind = data_kind(job.data.type); kind.paths)
-    for (std::filesystem::path* path : kind.paths(job)) place_data(*path);
+    for (const DataPath& each : kind.paths(job)) place_data(*each.path);
   place(job.model.weights);
   place(job.model.config);
   place(job.model.llm_weights);

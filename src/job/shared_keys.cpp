@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/hash.h"
+#include "job/keys/data_kind.h"
 #include "job/origin.h"
 #include "plimsoll/error.h"
 
@@ -23,18 +24,6 @@ std::string shortened(const std::string& value) {
   return fmt::format("{}... ({:016x})", value.substr(0, kMaxValue / 2), hash_bytes(value));
 }
 
-std::string listed(const std::vector<std::string>& items) {
-  std::string text;
-  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
-  return text;
-}
-
-std::string names_of_files(const std::vector<std::filesystem::path>& files) {
-  std::vector<std::string> names;
-  for (const std::filesystem::path& file : files) names.push_back(file.filename().string());
-  return listed(names);
-}
-
 std::string_view name_of_choice(Choice choice) {
   return choice == Choice::automatic ? "auto" : choice == Choice::on ? "true" : "false";
 }
@@ -45,7 +34,7 @@ std::string accumulation_text(const Job& job) {
   for (const auto& [epoch, count] : *job.gradient_accumulation_steps)
     items.push_back(job.gradient_accumulation_steps->size() == 1 ? fmt::format("{}", count)
                                                                  : fmt::format("{}: {}", epoch, count));
-  return listed(items);
+  return joined(items, ", ");
 }
 
 template <typename Number>
@@ -75,7 +64,7 @@ std::map<std::string, std::string> training_keys(const Job& job) {
       {"optimizer.betas", fmt::format("[{}, {}]", job.optimizer.beta1, job.optimizer.beta2)},
       {"optimizer.eps", text(job.optimizer.eps)},
       {"optimizer.momentum", text(job.optimizer.momentum)},
-      {"optimizer.adamw_parameters", listed(job.optimizer.adamw_parameters)},
+      {"optimizer.adamw_parameters", joined(job.optimizer.adamw_parameters, ", ")},
       {"scheduler.name", job.scheduler.name},
       {"scheduler.warmup_steps", text(job.scheduler.warmup_steps)},
       {"scheduler.min_lr_ratio", text(job.scheduler.min_lr_ratio)},
@@ -102,44 +91,14 @@ std::map<std::string, std::string> data_and_model_keys(const Job& job) {
       {"data.samples", text(job.data.samples)},
       {"data.test_fraction", text(job.data.test_fraction)},
       {"model.weights", job.model.weights.filename().string()},
-      {"freeze", listed(job.fine_tuning.freeze)},
-      {"train", listed(job.fine_tuning.train)},
-      {"lora.modules", listed(lora.modules)},
+      {"freeze", joined(job.fine_tuning.freeze, ", ")},
+      {"train", joined(job.fine_tuning.train, ", ")},
+      {"lora.modules", joined(lora.modules, ", ")},
       {"lora.dropout", text(lora.dropout)},
-      {"quantize.modules", listed(quantize.modules)},
+      {"quantize.modules", joined(quantize.modules, ", ")},
       {"quantize.format", quantize.format},
       {"quantize.double_scales", text(quantize.double_scales)},
   };
-}
-
-/// Returns the keys of one kind of data that change its samples; files by their names.
-std::map<std::string, std::string> samples_keys(const Job& job) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  const DataConfig& data = job.data;
-  const SlicesConfig& slices = data.slices;
-  const ClipsConfig& clips = data.clips;
-  if (data.type == "slices" || data.type == "pictures")
-    return {
-        {"data.augment", text(slices.augment)},
-        {"data.min_pixels", text(slices.min_pixels)},
-        {"data.prompt", slices.prompt},
-        {"data.answer", slices.answer},
-        {"data.structures", listed(slices.structures)},
-        {"data.normalise", data.pictures.normalise},
-        {"data.list", data.pictures.list.filename().string()},
-    };
-  if (data.type == "clips")
-    return {
-        {"data.max_frames", text_of(clips.max_frames, "none")}, {"data.clip_seconds", text(clips.clip_seconds)},
-        {"data.clip_stride", text(clips.clip_stride)},          {"data.prompt", clips.prompt},
-        {"data.list", clips.list.filename().string()},
-    };
-  if (data.type == "series")
-    return {
-        {"data.validation_files", names_of_files(data.series.validation_files)},
-        {"data.test_files", names_of_files(data.series.test_files)},
-    };
-  return {};
 }
 
 /// Returns the value of each key; keys that a job does not have are missing.
@@ -159,7 +118,7 @@ std::map<std::string, std::string> parsed(const std::string& text) {
 std::map<std::string, std::string> shared_keys(const Job& job) {
   std::map<std::string, std::string> keys = training_keys(job);
   keys.merge(data_and_model_keys(job));
-  keys.merge(samples_keys(job));
+  if (const DataKind& kind = data_kind(job.data.type); kind.shared_keys) keys.merge(kind.shared_keys(job));
   keys.merge(origin_of(job, nullptr));  // keys of the model and the data, by their types
   for (auto& [key, value] : keys) value = shortened(value);
   return keys;

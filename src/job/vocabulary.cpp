@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "files/data_memory.h"
+#include "job/keys/data_kind.h"
+#include "job/keys/model_kind.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 
@@ -12,14 +14,23 @@ namespace {
 constexpr int64_t kRowMultiple = 64;
 
 // Returns the number of rows that the job sets for its language model, and the key for it.
-std::pair<int64_t, const char*> rows_asked_for(const Job& job) {
-  if (job.model.type == "video_llm") return {job.model.video_llm.llm.vocab_size, "model.llm.vocab_size"};
-  if (job.model.type == "prompt_segmentation") return {job.model.segmentation.llm.vocab_size, "model.llm.vocab_size"};
-  if (job.model.type == "mamba") return {job.model.mamba.vocab_size, "model.vocab_size"};
-  return {job.model.decoder.vocab_size, "model.vocab_size"};
+std::pair<int64_t, const char*> rows_asked_for(Job job) {
+  const auto& vocabulary = job::model_kind(job.model.type).vocabulary;
+  check(vocabulary.has_value(), job.model.type + " reads no tokens");
+  return {vocabulary->rows(job), vocabulary->key};
 }
 
 }  // namespace
+
+bool is_language_model(const Job& job) {
+  return job::model_kind(job.model.type).reads_token_windows;
+}
+
+int64_t& rows_of_embedding(Job& job) {
+  const job::ModelKind& kind = job::model_kind(job.model.type);
+  check(kind.reads_token_windows && kind.vocabulary, job.model.type + " is no language model");
+  return kind.vocabulary->rows(job);
+}
 
 int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer) {
   const auto [rows, key] = rows_asked_for(job);
@@ -33,7 +44,7 @@ int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer) {
 
 int64_t vocabulary_of(const Job& job) {
   const int64_t rows = rows_asked_for(job).first;
-  if (rows > 0 && (job.data.tokenizer != "bytes" || job.data.type == "synthetic")) return rows;
+  if (rows > 0 && (job.data.tokenizer != "bytes" || !job::data_kind(job.data.type).from_files)) return rows;
   for (const MissingFile& each : missing_data(job))
     if (each.key == "data.tokenizer_file")
       throw UserError(fmt::format("{}: {} does not exist; {}", each.key, each.file.lexically_normal().string(),

@@ -1,5 +1,5 @@
 // Declares how our CUDA kernels cut their work where their scratch depends on it. Launchers use it, and so do the rules
-// for planning without a GPU (workspace_cuda_rules.h). The cut never depends on the device: sums are the same on every
+// for planning without a GPU (ops/workspace). The cut never depends on the device: sums are the same on every
 // GPU. No libtorch.
 #pragma once
 

@@ -44,19 +44,6 @@ struct RmsNormBackward {
   int64_t width;
 };
 
-/// The arguments of a rotation of the pairs (i, i + width / 2) of x [batch, tokens, heads, width] for the tokens
-/// [begin, end). `out` is contiguous.
-struct Rope {
-  const void* x;
-  void* out;
-  DType dtype;
-  int64_t batch, tokens, heads, width;
-  int64_t batch_stride, token_stride, head_stride;  ///< strides of x, in elements
-  const double* frequencies;                        ///< radians per position; width / 2 values
-  int64_t position;                                 ///< position of the first token
-  bool inverse;                                     ///< rotate back
-};
-
 /// The arguments of the softmax of rows of c = cap tanh(scale x / cap), over the columns that a row sees; the other
 /// columns get 0. `x` is of the accumulator type.
 struct CappedSoftmax {

@@ -73,29 +73,6 @@ PLIMSOLL_INLINE void sum_partial_rows(const void* partials, int64_t count, int64
 }
 
 template <typename T>
-PLIMSOLL_INLINE void rope(const Rope& args, int64_t begin, int64_t end) {
-  using V = Vector<T>;
-  const int64_t half = args.width / 2;
-  const double direction = args.inverse ? -1.0 : 1.0;
-  for (int64_t token = begin; token < end; ++token) {
-    const double position = direction * static_cast<double>(args.position + token);
-    PLIMSOLL_FOR_LANES(i, partial, half) {
-      V sine{}, cosine{};
-      sin_cos(load_some(args.frequencies + i, partial) * position, sine, cosine);
-      for (int64_t b = 0; b < args.batch; ++b) {
-        const T* from = static_cast<const T*>(args.x) + b * args.batch_stride + token * args.token_stride + i;
-        T* to = static_cast<T*>(args.out) + (b * args.tokens + token) * args.heads * args.width + i;
-        for (int64_t h = 0; h < args.heads; ++h, from += args.head_stride, to += args.width) {
-          const V first = load_some(from, partial), second = load_some(from + half, partial);
-          store_some(to, first * cosine - second * sine, partial);
-          store_some(to + half, second * cosine + first * sine, partial);
-        }
-      }
-    }
-  }
-}
-
-template <typename T>
 PLIMSOLL_INLINE void swiglu(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const T* gate = row_of<T>(gate_up, row);
@@ -220,7 +197,6 @@ PLIMSOLL_INLINE void sum_squares(const void* data, int64_t begin, int64_t end, d
 PLIMSOLL_KERNELS(sum_partial_rows,
                  (const void* partials, int64_t count, int64_t width, void* out, int64_t begin, int64_t end),
                  (partials, count, width, out, begin, end))
-PLIMSOLL_KERNELS(rope, (const Rope& args, int64_t begin, int64_t end), (args, begin, end))
 PLIMSOLL_KERNELS(swiglu, (const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end),
                  (gate_up, y, width, begin, end))
 PLIMSOLL_KERNELS(swiglu_backward,
@@ -281,10 +257,6 @@ void sum_partials(const void* partials, int64_t count, int64_t width, DType accu
   check((accumulator == DType::float64) == (out_dtype == DType::float64),
         "sum_partials: float64 mixes with float64 only");
   pick_sum_partial_rows(out_dtype, partials, count, width, out, begin, end);
-}
-
-void rope_tokens(const Rope& args, int64_t begin, int64_t end) {
-  pick_rope(args.dtype, args, begin, end);
 }
 
 void swiglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end) {

@@ -18,8 +18,6 @@ void rms_norm_backward_rows(const RmsNormBackward& args, void* partial, int64_t 
 void sum_partials(const void* partials, int64_t count, int64_t width, DType accumulator, void* out, DType out_dtype,
                   int64_t begin, int64_t end);
 
-void rope_tokens(const Rope& args, int64_t begin, int64_t end);
-
 /// Computes y = silu(first half) * second half of rows of 2 * width.
 void swiglu_rows(const ConstRows& gate_up, const Rows& y, int64_t width, int64_t begin, int64_t end);
 void swiglu_backward_rows(const ConstRows& grad, const ConstRows& gate_up, const Rows& grad_gate_up, int64_t width,

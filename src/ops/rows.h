@@ -1,5 +1,5 @@
 // Declares the test for a strided tensor that is a plain matrix of rows, and the division of rows among threads. No
-// libtorch: the kernels and the estimates of their workspace (workspace_cpu.h) must agree.
+// libtorch: the kernels and the estimates of their workspace (ops/workspace) must agree.
 #pragma once
 
 #include <algorithm>

@@ -17,7 +17,7 @@ void observe_passes(const Trace& recorded, const Plan& plan, const PlanOptions& 
   again = run_passes(std::move(again), Stage::prepare, Stage::prepare, inputs);
   const Trace prepared = again.trace;
   std::optional<RecomputeSearch> search;  // provides the training graphs that the choices refer to
-  if (prepared.segment("micro"))
+  if (prepared.segment(SegmentKind::micro))
     inputs.graphs = &search.emplace(prepared, options.cost, options.solver.recompute).graphs();
   again = run_passes(std::move(again), Stage::choices, Stage::placement, inputs);
   check(same_trace(again.trace, plan.trace) && again.offsets == plan.offsets &&

@@ -90,7 +90,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   const PlanOptions& options = in.options;
   const PlanChoices& choices = in.choices;
   // A trace without training segments is placed as prepared.
-  const FusionRules* const fusion_rules = plan.trace.segment("micro") ? options.fusion_rules.get() : nullptr;
+  const FusionRules* const fusion_rules = plan.trace.segment(SegmentKind::micro) ? options.fusion_rules.get() : nullptr;
   PassRunner run(plan, first, last, in.observer);
 
   run.begin(Stage::prepare);

@@ -144,7 +144,7 @@ struct Planner::Impl {
     const int64_t lower_bound = search->lower_bound(builder.transient_limit(budget, min_memory_plan->persistent_bytes));
     // The last micro batch may be smaller than those that the bound is for.
     const auto full_micro_batches =
-        static_cast<double>(options.micro_batches - (builder.trace().segment("remainder") ? 1 : 0));
+        static_cast<double>(options.micro_batches - (builder.trace().segment(SegmentKind::remainder) ? 1 : 0));
     return builder.keep_all_step_seconds() - builder.overlap_seconds_saved() +
            options.solver.unmerged_recompute_fraction * static_cast<double>(lower_bound) * 1e-12 * full_micro_batches;
   }

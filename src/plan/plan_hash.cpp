@@ -77,7 +77,7 @@ std::string plan_hash(const Plan& plan) {
   for (const Buffer& buffer : trace.buffers) hash.add(buffer);
   for (const Op& op : trace.ops) hash.add(op);
   for (const Segment& segment : trace.segments) {
-    hash.add(segment.name);
+    hash.add(name_of(segment.kind));
     hash.add(segment.begin);
     hash.add(segment.end);
   }

@@ -34,13 +34,13 @@ int64_t parameters_updated_on_host(const Trace& trace) {
 
 StepTime time_of(const Trace& trace, const CostModel& cost) {
   StepTime time;
-  time.norms = segment_seconds(cost, trace, "norms");
-  time.micro = segment_seconds(cost, trace, "micro");
-  time.accumulate = segment_seconds(cost, trace, "accumulate");
-  time.remainder = segment_seconds(cost, trace, "remainder");
-  time.last = segment_seconds(cost, trace, "last");
-  time.update = segment_seconds(cost, trace, "update");
-  time.finish = segment_seconds(cost, trace, "finish");
+  time.norms = segment_seconds(cost, trace, SegmentKind::norms);
+  time.micro = segment_seconds(cost, trace, SegmentKind::micro);
+  time.accumulate = segment_seconds(cost, trace, SegmentKind::accumulate);
+  time.remainder = segment_seconds(cost, trace, SegmentKind::remainder);
+  time.last = segment_seconds(cost, trace, SegmentKind::last);
+  time.update = segment_seconds(cost, trace, SegmentKind::update);
+  time.finish = segment_seconds(cost, trace, SegmentKind::finish);
   return time;
 }
 
@@ -55,7 +55,7 @@ ScheduleBuilder::ScheduleBuilder(const Trace& recorded, const PlanOptions& optio
     : options_(options),
       updates_in_backward_(updates_in_backward),
       trace_(prepare_trace(recorded, updates_in_backward, options_)) {
-  if (!trace_.segment("micro")) return;
+  if (!trace_.segment(SegmentKind::micro)) return;
   search_.emplace(trace_, options_.cost, options_.solver.recompute);
   const Trace all = run(Stage::merging, Stage::merging, trace_, {}).trace;
   const StepTime keep_all_time = time_of(all, options_.cost);
@@ -189,7 +189,7 @@ double ScheduleBuilder::step_seconds(const Plan& plan) const {
 }
 
 bool ScheduleBuilder::is_ragged() const {
-  return options_.micro_batches > 1 && trace_.segment("remainder") != nullptr;
+  return options_.micro_batches > 1 && trace_.segment(SegmentKind::remainder) != nullptr;
 }
 
 double ScheduleBuilder::step_seconds(const StepTime& time) const {

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "cost/op_cost.h"
+#include "cost/operators.h"
 #include "ops/op_call.h"
 #include "plimsoll/error.h"
 #include "record/op_signature.h"
@@ -38,11 +38,11 @@ Recorder* Recorder::active() {
   return active_recorder;
 }
 
-void Recorder::begin_segment(const std::string& name) {
+void Recorder::begin_segment(SegmentKind kind) {
   const auto here = static_cast<int32_t>(trace_.ops.size());
   if (!trace_.segments.empty()) trace_.segments.back().end = here;
   end_update_piece();
-  trace_.segments.push_back({name, here, here});
+  trace_.segments.push_back({kind, here, here});
   module_ = 0;
   read_.clear();
   module_of_node_.clear();
@@ -284,7 +284,7 @@ void Recorder::fill_labels() {
 // Makes unregistered tensors persistent that initialization makes and a later segment reads. If the step changes one,
 // it is state that no checkpoint would hold.
 void Recorder::keep_unregistered_tensors() {
-  const Segment* initialize = trace_.segment("initialize");
+  const Segment* initialize = trace_.segment(SegmentKind::initialize);
   if (!initialize) return;
   std::vector<bool> early(trace_.buffers.size(), false), late = early;
   const Op* changes = nullptr;

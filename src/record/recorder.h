@@ -27,8 +27,8 @@ class Recorder {
   /// Returns an id that is different for each recording of a process.
   uint64_t serial() const { return serial_; }
 
-  /// Begins the segment `name`, which gets all ops until the next call. Segments follow one another.
-  void begin_segment(const std::string& name);
+  /// Begins a segment, which gets all ops until the next call. Segments follow one another.
+  void begin_segment(SegmentKind kind);
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }
 

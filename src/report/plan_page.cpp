@@ -188,7 +188,7 @@ std::string describe_peak(const Plan& plan) {
   text += fmt::format(", {}", name_of(op.phase));
   for (const Segment& segment : trace.segments)
     if (segment.begin <= plan.peak_op && plan.peak_op < segment.end)
-      text += ", segment " + escaped(page_name(segment.name));
+      text += ", segment " + std::string(name_of(segment.kind));
   return text;
 }
 
@@ -231,7 +231,7 @@ std::string timeline_html(const PlanPage& page) {
       "<button type=\"button\" data-segment=\"-1\" aria-pressed=\"true\">whole trace</button>";
   for (size_t s = 0; s < plan.trace.segments.size(); ++s)
     tools += fmt::format("<button type=\"button\" data-segment=\"{}\" aria-pressed=\"false\">{}</button>", s,
-                         escaped(page_name(plan.trace.segments[s].name)));
+                         name_of(plan.trace.segments[s].kind));
   tools += "</div>";
   if (!page.op_seconds.empty())
     tools +=

@@ -278,7 +278,7 @@ nlohmann::json page_data(const PlanPage& page, const PageBuffers& buffers, size_
   }
   nlohmann::json segments = nlohmann::json::array();
   for (const Segment& segment : plan.trace.segments) {
-    segments.push_back({page_name(segment.name), segment.begin, segment.end});
+    segments.push_back({name_of(segment.kind), segment.begin, segment.end});
     named.push_back(segment.begin);
     named.push_back(segment.end);
   }

@@ -10,7 +10,7 @@ std::string exchange_order(const Trace& trace) {
   std::string all;
   int64_t exchanges = 0;
   for (const Segment& segment : trace.segments) {
-    all += segment.name + "\n";
+    all += std::string(name_of(segment.kind)) + "\n";
     for (int32_t i = segment.begin; i < segment.end; ++i) {
       const Op& op = trace.ops[i];
       if (op.link_bytes == 0) continue;

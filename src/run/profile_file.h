@@ -56,7 +56,7 @@ struct ProfiledStep {
   std::shared_ptr<const ProfiledPlan> plan;
   /// A segment or another part of a step: "micro", "inputs".
   struct Part {
-    const char* name;  ///< a literal
+    std::string_view name;  ///< never freed
     ProfiledSpan span;
   };
   std::vector<Part> parts;

@@ -74,10 +74,10 @@ class StepRecorder {
                          options_.accumulate ? options_.accumulator_dtype : AccumulatorDtype::as_gradients);
     else if (options_.accumulate && options_.accumulator_dtype != AccumulatorDtype::as_gradients)
       accumulators_.emplace(parameters_, options_.accumulator_dtype);
-    micro("micro");
+    micro(SegmentKind::micro);
     collect_gradients();
     if (options_.accumulate) {
-      micro("accumulate");
+      micro(SegmentKind::accumulate);
       check_gradients();
       if (options_.last_micro_batch != 0) remainder();
     }
@@ -164,7 +164,7 @@ class StepRecorder {
   }
 
   void build() {
-    recorder_.begin_segment("initialize");
+    recorder_.begin_segment(SegmentKind::initialize);
     recorder_.set_phase(Phase::initialize);
     {
       const DefaultDtype dtype(weight_type(options_));
@@ -248,12 +248,12 @@ class StepRecorder {
       if (parameter.slice && parameter.slice->apart) gather_(parameter.slice->padded, parameter.slice->own);
   }
 
-  void micro(const std::string& segment) {
+  void micro(SegmentKind segment) {
     recorder_.begin_segment(segment);
     recorder_.set_phase(Phase::forward);
     // An op draws by its id and the number of the micro batch. It draws the same numbers whether the micro batch is a
     // rank's first or a later one.
-    if (segment == "micro") first_random_id_ = recorder_.next_random_id();
+    if (segment == SegmentKind::micro) first_random_id_ = recorder_.next_random_id();
     const int64_t behind = recorder_.next_random_id();
     recorder_.set_next_random_id(first_random_id_);
     gather_parameters();
@@ -267,8 +267,8 @@ class StepRecorder {
     // The loss scale is constant over micro batches. In most jobs it is 1, and then exact.
     const at::Tensor scaled = loss * loss_factor_;
     recorder_.set_phase(Phase::backward);
-    if (accumulators_) accumulators_->begin_micro_batch(segment == "micro");
-    if (exchanged_) exchanged_->begin_micro_batch(segment == "micro");
+    if (accumulators_) accumulators_->begin_micro_batch(segment == SegmentKind::micro);
+    if (exchanged_) exchanged_->begin_micro_batch(segment == SegmentKind::micro);
     scaled.backward();
     recorder_.set_next_random_id(std::max(behind, recorder_.next_random_id()));
   }
@@ -291,7 +291,7 @@ class StepRecorder {
                                   rows, first ? first->at(0) : 0));
     const auto whole = inputs_;
     for (auto& [name, tensor] : inputs_) tensor = tensor.narrow(0, 0, rows);
-    micro("remainder");
+    micro(SegmentKind::remainder);
     inputs_ = whole;
     check_gradients();
   }
@@ -318,7 +318,7 @@ class StepRecorder {
   }
 
   void update() {
-    recorder_.begin_segment("update");
+    recorder_.begin_segment(SegmentKind::update);
     recorder_.set_phase(Phase::update);
     const at::NoGradGuard no_grad;
     const UpdateOutputs outputs =
@@ -341,7 +341,7 @@ class StepRecorder {
   }
 
   void evaluate() {
-    recorder_.begin_segment("evaluate");
+    recorder_.begin_segment(SegmentKind::evaluate);
     recorder_.set_phase(Phase::evaluate);
     const at::NoGradGuard no_grad;
     gather_parameters();

@@ -33,7 +33,7 @@ Plan plan_of(const Trace& trace, const Op& op) {
   plan.workspace_offsets.push_back(op.workspace_bytes > 0 ? end : -1);
   end += placed_bytes(trace, op.workspace_bytes);
   plan.trace.ops.push_back(std::move(copy));
-  plan.trace.segments.push_back({"op", 0, 1});
+  plan.trace.segments.push_back({SegmentKind::micro, 0, 1});
   plan.arena_bytes = plan.peak_bytes = plan.live_bytes = end;
   return plan;
 }

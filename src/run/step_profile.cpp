@@ -39,7 +39,7 @@ void StepProfile::begin_step(int64_t number, const Plan& plan) {
   now_.span.begin = nanoseconds(ProfileClock::now());
 }
 
-void StepProfile::add_part(const char* name, const TimeSpan& span) {
+void StepProfile::add_part(std::string_view name, const TimeSpan& span) {
   now_.parts.push_back({name, span_of(span)});
 }
 

@@ -26,7 +26,7 @@ class StepProfile final : public OpObserver {
   /// Begins a step: observations until end_step() belong to it. `number` is its number in the training. Reads the
   /// plan's ops now; the plan may be destroyed later.
   void begin_step(int64_t number, const Plan& plan);
-  void add_part(const char* name, const TimeSpan& span);
+  void add_part(std::string_view name, const TimeSpan& span);
   void ran(int32_t op, const TimeSpan& span) override;
   void copied(int32_t op, const TimeSpan& span) override;
   /// Ends the step, after all of its copies are done.
@@ -58,7 +58,7 @@ class StepProfile final : public OpObserver {
 /// A timer of a part of a step while it lives; does nothing if `profile` is null.
 class TimedPart {
  public:
-  TimedPart(StepProfile* profile, const char* name) : profile_(profile), name_(name) {
+  TimedPart(StepProfile* profile, std::string_view name) : profile_(profile), name_(name) {
     if (profile_) begin_ = ProfileClock::now();
   }
   ~TimedPart() {
@@ -69,7 +69,7 @@ class TimedPart {
 
  private:
   StepProfile* profile_;
-  const char* name_;
+  std::string_view name_;
   ProfileClock::time_point begin_;
 };
 

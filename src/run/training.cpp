@@ -111,7 +111,7 @@ struct Training::Impl {
     make_executor();
     backend->reset_out_of_arena_peak();
     allocations_at_start = backend->out_of_arena_allocations();
-    run("initialize", 0);
+    run(SegmentKind::initialize, 0);
     reset_scalars();
   }
 
@@ -139,17 +139,18 @@ struct Training::Impl {
     write("learning_rate", 0.0);
   }
 
-  const Segment& segment(const char* name) const {
-    const Segment* found = plan.trace.segment(name);
+  const Segment& segment(SegmentKind kind) const {
+    const Segment* found = plan.trace.segment(kind);
     if (!found)
-      throw UserError(fmt::format("this training was recorded without '{}'; ask for it in TrainingOptions", name));
+      throw UserError(
+          fmt::format("this training was recorded without '{}'; ask for it in TrainingOptions", name_of(kind)));
     return *found;
   }
 
-  void run(const char* name, int64_t micro) {
-    const TimedPart timed(profiled, name);
+  void run(SegmentKind kind, int64_t micro) {
+    const TimedPart timed(profiled, name_of(kind));
     const ExchangeScope scope(exchange(), exchange() ? fmt::format("step {}", steps + 1) : std::string());
-    executor->run(segment(name), {options.seed, steps, micro});
+    executor->run(segment(kind), {options.seed, steps, micro});
   }
 
   // A step that is timed, which the executor reports to the profile. A step that fails leaves nothing in the profile.
@@ -422,7 +423,7 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
   // Micro batch i of rank r is micro batch i * ranks + r of the step.
   const int64_t ranks = self.ranks(), rank = self.rank(), all = micro_batches * ranks;
   const auto total = static_cast<double>(ragged ? self.samples * (all - 1) + last : all);
-  const bool in_last = self.plan.trace.segment("last") != nullptr;
+  const bool in_last = self.plan.trace.segment(SegmentKind::last) != nullptr;
   StepResult result;
   std::vector<double> losses;
   for (int64_t i = 0; i < micro_batches; ++i) {
@@ -434,12 +435,16 @@ StepResult Training::step(int64_t micro_batches, const MicroBatchSource& next, d
       const TimedPart waiting(self.profiled, "inputs");
       self.bind(next(i), smaller ? last : 0);
     }
-    if (i == 0 && self.plan.trace.segment("norms")) self.run("norms", of_step);
+    if (i == 0 && self.plan.trace.segment(SegmentKind::norms)) self.run(SegmentKind::norms, of_step);
     const bool last_of_several = in_last && i > 0 && i + 1 == micro_batches;
-    self.run(i == 0 ? "micro" : smaller ? "remainder" : last_of_several ? "last" : "accumulate", of_step);
+    self.run(i == 0            ? SegmentKind::micro
+             : smaller         ? SegmentKind::remainder
+             : last_of_several ? SegmentKind::last
+                               : SegmentKind::accumulate,
+             of_step);
     losses.push_back(self.read("loss") * share / total);
   }
-  self.run(in_last && micro_batches > 1 ? "finish" : "update", 0);
+  self.run(in_last && micro_batches > 1 ? SegmentKind::finish : SegmentKind::update, 0);
   bool found_more = self.has_new_workspace();
   if (self.exchange()) {
     const SummedLosses summed = sum_losses(*self.exchange(), losses, found_more);
@@ -469,7 +474,7 @@ double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
   impl_->require_started();
   impl_->wait_for_others();
   impl_->bind(micro_batch);
-  impl_->run("evaluate", 0);
+  impl_->run(SegmentKind::evaluate, 0);
   const double loss = impl_->read("evaluation_loss");
   for (const NamedView& output : impl_->plan.trace.outputs) {
     if (!output.name.starts_with(kSumPrefix)) continue;

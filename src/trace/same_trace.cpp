@@ -37,8 +37,8 @@ bool same_op(const Op& a, const Op& b) {
 
 bool same_segment(const Segment& a, const Segment& b) {
   const auto fields = [](const Segment& segment) {
-    const auto& [name, begin, end] = segment;
-    return std::tie(name, begin, end);
+    const auto& [kind, begin, end] = segment;
+    return std::tie(kind, begin, end);
   };
   return fields(a) == fields(b);
 }

@@ -56,9 +56,39 @@ std::string_view name_of(Phase phase) {
   return "?";
 }
 
-const Segment* Trace::segment(std::string_view name) const {
+std::string_view name_of(SegmentKind kind) {
+  switch (kind) {
+    case SegmentKind::initialize:
+      return "initialize";
+    case SegmentKind::norms:
+      return "norms";
+    case SegmentKind::micro:
+      return "micro";
+    case SegmentKind::accumulate:
+      return "accumulate";
+    case SegmentKind::remainder:
+      return "remainder";
+    case SegmentKind::last:
+      return "last";
+    case SegmentKind::update:
+      return "update";
+    case SegmentKind::finish:
+      return "finish";
+    case SegmentKind::evaluate:
+      return "evaluate";
+  }
+  return "?";
+}
+
+const Segment* Trace::segment(SegmentKind kind) const {
   for (const Segment& segment : segments)
-    if (segment.name == name) return &segment;
+    if (segment.kind == kind) return &segment;
+  return nullptr;
+}
+
+const Segment* Trace::segment_named(std::string_view name) const {
+  for (const Segment& segment : segments)
+    if (name_of(segment.kind) == name) return &segment;
   return nullptr;
 }
 

@@ -80,9 +80,10 @@ class Steps {
     };
     const bool wide = memory_.linear_wide + memory_.frozen_wide + memory_.trained_wide > 0;
     if (!wide) return;
-    if (job_.model.type == "video_llm" && job_.model.video_llm.llm_dtype != DType::bfloat16 && !job_.model.dtype) {
-      add({"model.llm.dtype=bfloat16"}, "the language model's weights in bfloat16", memory_.trains_linear ? 1.5 : 0.4,
-          half);
+    if (const auto& part = job::model_kind(job_.model.type).part_dtype;
+        part && part->value(job_) != DType::bfloat16 && !job_.model.dtype) {
+      add({fmt::format("{}=bfloat16", part->key)}, fmt::format("{} in bfloat16", part->meaning),
+          memory_.trains_linear ? 1.5 : 0.4, half);
       steps_.back().mixed_only = true;
     }
     if (job_.model.dtype == DType::bfloat16) return;
@@ -213,13 +214,14 @@ class Steps {
             smaller_samples(share));
       }
     }
-    if (job_.model.type != "gesture_ssm") return;
+    const auto& fraction = job::model_kind(job_.model.type).reducible_fraction;
+    if (!fraction) return;
     ++family_;
-    const double now = job_.data.series.train_ratio_of_vectors;
+    const double now = fraction->value(job_);
     for (int halving = 1; halving <= kHalvings; ++halving) {
       const double ratio = now / (1 << halving);
-      add({fmt::format("data.train_ratio_of_vectors={}", ratio)},
-          fmt::format("{:.3g} % of each series' vectors instead of {:.3g} %", 100 * ratio, 100 * now),
+      add({fmt::format("{}={}", fraction->key, ratio)},
+          fmt::format("{:.3g} % {} instead of {:.3g} %", 100 * ratio, fraction->meaning, 100 * now),
           3.0 + 1.5 * (halving - 1), smaller_samples(ratio / now));
     }
   }
@@ -278,8 +280,8 @@ std::vector<AdviceStep> unpinning_steps(const Job& job) {
   };
   if (job.gradient_checkpointing != Choice::automatic)
     leave_open({"gradient_checkpointing=auto"}, "recomputation chosen by the planner");
-  else if (job.model.type == "video_llm" && job.model.video_llm.llm_checkpointing)
-    leave_open({"model.llm.use_gradient_checkpointing=false"}, "recomputation chosen by the planner");
+  else if (const auto& module = job::model_kind(job.model.type).checkpointed_module; module && module->value(job))
+    leave_open({fmt::format("{}=false", module->key)}, "recomputation chosen by the planner");
   if (job.update_in_backward != Choice::automatic)
     leave_open({"update_in_backward=auto"}, "updates in backward chosen by the planner");
   if (job.compile == Choice::off) leave_open({"compile=auto"}, "fused operators chosen by the planner");
@@ -307,8 +309,7 @@ std::vector<AdviceStep> advice_steps(const Job& job, const PeakMemoryModel& memo
 }
 
 std::string decoder_layers_of(const Job& job) {
-  if (is_language_model(job)) return "layers";
-  return job.model.type == "video_llm" || job.model.type == "prompt_segmentation" ? "llm.layers" : "";
+  return job::model_kind(job.model.type).decoder_layers;
 }
 
 }  // namespace plimsoll

@@ -12,6 +12,7 @@
 #include "plimsoll/machine.h"
 #include "run/op_times.h"
 #include "run/plan_options.h"
+#include "trace/segment_runs.h"
 
 namespace plimsoll {
 namespace {
@@ -74,7 +75,7 @@ class Groups {
       sum += add(op, runs);
     }
     result_.wait_seconds +=
-        std::max(0.0, segment_seconds(cost_, trace_, segment.name) - sum) * static_cast<double>(runs);
+        std::max(0.0, segment_seconds(cost_, trace_, segment.kind) - sum) * static_cast<double>(runs);
   }
 
   HotOps finish() {
@@ -120,40 +121,24 @@ class Groups {
   HotOps result_;
 };
 
-/// Returns the runs of each segment in a step of the first epoch, by name, as Training::step makes them. Segments that
-/// do not run are absent.
-std::vector<std::pair<std::string, int64_t>> segments_of_a_step(const Trace& trace, const ResolvedSettings& settings) {
-  const int64_t count = settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
-  const bool several = count > 1, in_last = several && trace.segment("last") != nullptr;
-  const bool ragged = several && settings.last_micro_batch > 0;
-  std::vector<std::pair<std::string, int64_t>> segments;
-  const auto put = [&](const char* name, int64_t runs) {
-    if (runs > 0 && trace.segment(name)) segments.emplace_back(name, runs);
-  };
-  put("norms", 1);
-  put("micro", 1);
-  put("accumulate", count - 1 - (ragged || in_last ? 1 : 0));
-  if (ragged)
-    put("remainder", 1);
-  else
-    put("last", in_last ? 1 : 0);
-  put(in_last ? "finish" : "update", 1);
-  return segments;
-}
-
 }  // namespace
 
 HotOps hot_ops(const PlannedJob& planned, const std::string& segment) {
   const Trace& trace = planned.plan.trace;
   Groups groups(planned);
   if (segment.empty()) {
-    for (const auto& [name, runs] : segments_of_a_step(trace, planned.settings)) groups.add(*trace.segment(name), runs);
+    // A step of the first epoch, as Training::step makes it.
+    const AccumulationSchedule& accumulation = planned.settings.accumulation;
+    const int64_t count = accumulation.empty() ? 1 : accumulation.begin()->second;
+    for (const Segment& each : trace.segments)
+      if (const int64_t runs = runs_in_step(trace, each.kind, count, planned.settings.last_micro_batch > 0); runs > 0)
+        groups.add(each, runs);
     return groups.finish();
   }
-  const Segment* found = trace.segment(segment);
+  const Segment* found = trace.segment_named(segment);
   if (!found) {
     std::vector<std::string> names;
-    for (const Segment& each : trace.segments) names.push_back(each.name);
+    for (const Segment& each : trace.segments) names.emplace_back(name_of(each.kind));
     throw UserError(
         fmt::format("the schedule has no segment {}; it has {}", in_quotes(segment), fmt::join(names, ", ")));
   }

@@ -1,6 +1,10 @@
 #include "train/job_data.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 
 #include "data/clips/clip_list.h"
 #include "data/clips/clip_samples.h"
@@ -9,6 +13,7 @@
 #include "data/series/series_samples.h"
 #include "data/slices/slice_samples.h"
 #include "data/stimuli/stimuli_samples.h"
+#include "data/text/text_samples.h"
 #include "data/tokenizers/tokenizer.h"
 #include "files/data_memory.h"
 #include "job/vocabulary.h"
@@ -18,50 +23,111 @@
 namespace plimsoll {
 namespace {
 
-std::unique_ptr<SampleSource> open_clips(const Job& job, const DataProgress& progress) {
-  const auto tokenizer = make_tokenizer(job.data.tokenizer, job.data.tokenizer_file);
-  vocabulary_of(job, *tokenizer);  // throws if it is too small
+/// Returns the job's tokenizer. Throws UserError if the model's vocabulary is too small for it: if the job sets the
+/// vocabulary, the tokenizer's file has not been read yet.
+std::unique_ptr<Tokenizer> open_tokenizer(const Job& job) {
+  auto tokenizer = make_tokenizer(job.data.tokenizer, job.data.tokenizer_file);
+  vocabulary_of(job, *tokenizer);
+  return tokenizer;
+}
+
+OpenedSamples open_synthetic(const Job& job, const Step& step, const DataProgress&) {
+  return {synthetic_samples(job.data, job.seed, synthetic_fields(step.inputs))};
+}
+
+OpenedSamples open_text(const Job& job, const Step&, const DataProgress& progress) {
+  auto tokenizer = open_tokenizer(job);
+  const std::string what = fmt::format("tokenising with '{}'", tokenizer->name());
+  auto source = text_samples(job.data, *tokenizer, [&](double fraction) { progress(what, fraction); });
+  return {std::move(source), std::move(tokenizer)};
+}
+
+OpenedSamples open_series(const Job& job, const Step&, const DataProgress&) {
+  return {series_samples(job.data, {job.model.gesture.channels, job.model.gesture.num_classes}, job.seed)};
+}
+
+OpenedSamples open_clips(const Job& job, const Step&, const DataProgress& progress) {
+  const auto tokenizer = open_tokenizer(job);
   // The shape is the step's: both follow from the job's own keys.
   const VideoLlmConfig& model = job.model.video_llm;
   const ClipShape shape{frames_of_clip(job.data.clips), model.image_size, job.data.sequence_length,
                         model.vision.image_mean, model.vision.image_std};
-  return clip_samples(job.data, *tokenizer, shape, [&](double fraction) { progress("decoding videos", fraction); });
+  return {clip_samples(job.data, *tokenizer, shape, [&](double fraction) { progress("decoding videos", fraction); })};
 }
 
-StimuliShape shape_of(const FmriAutoencoderConfig& model) {
-  return {.voxels = model.voxels,
-          .video_frames = model.video_frames,
-          .video_size = model.video_size,
-          .audio_frames = model.audio_frames,
-          .audio_mels = model.audio_mels,
-          .text_tokens = model.text_tokens,
-          .text_features = model.text_features};
+OpenedSamples open_stimuli(const Job& job, const Step&, const DataProgress& progress) {
+  const FmriAutoencoderConfig& model = job.model.fmri;
+  return {stimuli_samples(job.data,
+                          {.voxels = model.voxels,
+                           .video_frames = model.video_frames,
+                           .video_size = model.video_size,
+                           .audio_frames = model.audio_frames,
+                           .audio_mels = model.audio_mels,
+                           .text_tokens = model.text_tokens,
+                           .text_features = model.text_features},
+                          progress)};
 }
 
-std::unique_ptr<SampleSource> open_slices(const Job& job, const DataProgress& progress) {
-  const PromptSegmentationConfig& model = job.model.segmentation;
-  const auto tokenizer = make_tokenizer(job.data.tokenizer, job.data.tokenizer_file);
-  // If the job sets the model's vocabulary, the tokenizer's file has not been read yet.
-  vocabulary_of(job, *tokenizer);
-  const SliceShape shape{model.image_size, model.channels, model.prompt_length};
-  const bool pictures = job.data.type == "pictures";
-  const auto told = [&](double fraction) { progress(pictures ? "reading pictures" : "reading volumes", fraction); };
-  return pictures ? picture_samples(job.data, shape, *tokenizer, told, job.seed)
-                  : slice_samples(job.data, shape, *tokenizer, told, job.seed);
+SliceShape shape_of(const PromptSegmentationConfig& model) {
+  return {model.image_size, model.channels, model.prompt_length};
 }
 
-/// Returns true if data.list assigns a sample to the part that evaluations use.
+OpenedSamples open_slices(const Job& job, const Step&, const DataProgress& progress) {
+  return {slice_samples(
+      job.data, shape_of(job.model.segmentation), *open_tokenizer(job),
+      [&](double fraction) { progress("reading volumes", fraction); }, job.seed)};
+}
+
+OpenedSamples open_pictures(const Job& job, const Step&, const DataProgress& progress) {
+  return {picture_samples(
+      job.data, shape_of(job.model.segmentation), *open_tokenizer(job),
+      [&](double fraction) { progress("reading pictures", fraction); }, job.seed)};
+}
+
+bool clip_list_holds_out(const DataConfig& data) {
+  return std::ranges::any_of(read_clip_list(data.clips.list),
+                             [](const CaptionedVideo& each) { return each.split == Split::validation; });
+}
+
+bool picture_list_holds_out(const DataConfig& data) {
+  return std::ranges::any_of(picture_tasks(data),
+                             [&](const PictureTask& each) { return each.split == data.evaluate_on; });
+}
+
+/// A type of data: what opens its samples.
+struct SampleOpener {
+  std::string_view type;
+  OpenedSamples (*open)(const Job& job, const Step& step, const DataProgress& progress);
+  /// Returns the list of samples that may hold some out by its own split; nullptr: there is none.
+  const std::filesystem::path& (*list)(const DataConfig& data) = nullptr;
+  /// Returns whether the list assigns a sample to the part that evaluations use.
+  bool (*list_holds_out)(const DataConfig& data) = nullptr;
+};
+
+constexpr SampleOpener kOpeners[] = {
+    {"text", open_text},
+    {"synthetic", open_synthetic},
+    {"series", open_series},
+    {"slices", open_slices},
+    {"pictures", open_pictures,
+     [](const DataConfig& data) -> const std::filesystem::path& { return data.pictures.list; }, picture_list_holds_out},
+    {"clips", open_clips, [](const DataConfig& data) -> const std::filesystem::path& { return data.clips.list; },
+     clip_list_holds_out},
+    {"stimuli", open_stimuli},
+};
+
+const SampleOpener& opener_of(const DataConfig& data) {
+  const auto found = std::ranges::find(kOpeners, data.type, &SampleOpener::type);
+  check(found != std::end(kOpeners), "unknown data type " + data.type);
+  return *found;
+}
+
 bool list_holds_out(const DataConfig& data) {
-  const bool clips = data.type == "clips";
-  if (!clips && data.type != "pictures") return false;
+  const SampleOpener& opener = opener_of(data);
   std::error_code error;
-  if (!std::filesystem::is_regular_file(clips ? data.clips.list : data.pictures.list, error)) return false;
+  if (!opener.list || !std::filesystem::is_regular_file(opener.list(data), error)) return false;
   try {
-    if (clips)
-      return std::ranges::any_of(read_clip_list(data.clips.list),
-                                 [](const CaptionedVideo& each) { return each.split == Split::validation; });
-    return std::ranges::any_of(picture_tasks(data),
-                               [&](const PictureTask& each) { return each.split == data.evaluate_on; });
+    return opener.list_holds_out(data);
   } catch (const UserError&) {
     return false;
   }
@@ -73,17 +139,10 @@ void decide_evaluation(DataConfig& data) {
   if (!data.evaluated) data.evaluated = data.is_evaluated() || list_holds_out(data);
 }
 
-std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& progress) {
-  const std::string& type = job.data.type;
+OpenedSamples open_samples(const Job& job, const Step& step, const DataProgress& progress) {
   DataMemory memory(job.data.memory_budget);
   const DataMemory::Scope scope(memory);
-  if (type == "series")
-    return series_samples(job.data, {job.model.gesture.channels, job.model.gesture.num_classes}, job.seed);
-  if (type == "clips") return open_clips(job, progress);
-  if (type == "stimuli") return stimuli_samples(job.data, shape_of(job.model.fmri), progress);
-  if (type == "slices" || type == "pictures") return open_slices(job, progress);
-  check(type == "synthetic", "unknown data type " + type);
-  return synthetic_samples(job.data, job.seed, synthetic_fields(step.inputs));
+  return opener_of(job.data).open(job, step, progress);
 }
 
 }  // namespace plimsoll

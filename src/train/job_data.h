@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "data/sample_source.h"
+#include "data/tokenizers/tokenizer.h"
 #include "plimsoll/job.h"
 #include "plimsoll/training.h"
 
@@ -18,8 +19,14 @@ using DataProgress = std::function<void(const std::string& what, double fraction
 /// reports the error.
 void decide_evaluation(DataConfig& data);
 
-/// Opens the samples of a job whose model takes `step`; data.type is not text. Throws UserError for files that cannot
-/// be read, and for samples that do not match the step's inputs.
-std::unique_ptr<SampleSource> open_samples(const Job& job, const Step& step, const DataProgress& progress);
+struct OpenedSamples {
+  std::unique_ptr<SampleSource> source;
+  /// Set if the samples are windows of its tokens: it is part of the origin that a checkpoint stores (job/origin.h).
+  std::unique_ptr<Tokenizer> tokenizer = nullptr;
+};
+
+/// Opens the samples of a job whose model takes `step`. Throws UserError for files that cannot be read, and for samples
+/// that do not match the step's inputs.
+OpenedSamples open_samples(const Job& job, const Step& step, const DataProgress& progress);
 
 }  // namespace plimsoll

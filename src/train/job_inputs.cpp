@@ -8,11 +8,11 @@ namespace plimsoll {
 
 std::vector<JobInput> inputs_of(const Job& job) {
   std::vector<JobInput> inputs;
-  if (job.data.type != "synthetic") {
+  if (const job::DataKind& kind = job::data_kind(job.data.type); kind.from_files) {
     for (const std::filesystem::path& file : job.data.files) inputs.push_back({"one of data.files", file});
     Job copy = job;
-    if (const auto& kind = job::data_kind(job.data.type); kind.paths)
-      for (const std::filesystem::path* path : kind.paths(copy)) inputs.push_back({"one of the data's files", *path});
+    if (kind.paths)
+      for (const job::DataPath& each : kind.paths(copy)) inputs.push_back({"one of the data's files", *each.path});
   }
   inputs.push_back({"data.tokenizer_file", job.data.tokenizer_file});
   if (job.checkpoint.resume != "auto" && job.checkpoint.resume != "never")

@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/file_error.h"
 #include "base/key_errors.h"
+#include "job/keys/data_kind.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 
@@ -46,8 +47,7 @@ RunOutputs::RunOutputs(const Job& job) {
       require_not_read(job);
       of_key(kMetricsKey, [&] { lock_metrics(job); });
     }
-    if (job.data.type == "text" || job.data.type == "clips" || job.data.type == "stimuli")
-      of_key("data.cache_dir", [&] { make(job.data.cache_dir); });
+    if (job::data_kind(job.data.type).uses_cache_folder) of_key("data.cache_dir", [&] { make(job.data.cache_dir); });
     if (job.budget.disk > 0)
       of_key("disk_path", [&] { const AtomicFile probe(options_of(job).disk_path / "plimsoll-disk"); });
   } catch (...) {

@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 
+#include "job/keys/model_kind.h"
 #include "job/vocabulary.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
@@ -20,6 +23,31 @@ std::filesystem::path disk_folder_of(const Job& job) {
   return job.checkpoint.directory.empty() ? job.file.parent_path() : job.checkpoint.directory;
 }
 
+/// A maker of a model's step. The vocabulary of the job is set.
+struct ModelStep {
+  std::string_view type;
+  Step (*make)(const Job& job, int64_t micro_batch_size);
+};
+
+constexpr ModelStep kSteps[] = {
+    {"decoder", [](const Job& job,
+                   int64_t samples) { return decoder_step(job.model.decoder, samples, job.data.sequence_length); }},
+    {"mamba",
+     [](const Job& job, int64_t samples) { return mamba_step(job.model.mamba, samples, job.data.sequence_length); }},
+    {"fmri_autoencoder",
+     [](const Job& job, int64_t samples) { return fmri_autoencoder_step(job.model.fmri, samples); }},
+    {"gesture_ssm",
+     [](const Job& job, int64_t samples) {
+       return gesture_ssm_step(job.model.gesture, samples, job.data.series.vectors());
+     }},
+    {"prompt_segmentation",
+     [](const Job& job, int64_t samples) { return prompt_segmentation_step(job.model.segmentation, samples); }},
+    {"video_llm",
+     [](const Job& job, int64_t samples) {
+       return video_llm_step(job.model.video_llm, frames_of_clip(job.data.clips), job.data.sequence_length, samples);
+     }},
+};
+
 }  // namespace
 
 std::string describe_micro_batches(const ResolvedSettings& settings) {
@@ -29,28 +57,11 @@ std::string describe_micro_batches(const ResolvedSettings& settings) {
 }
 
 Step step_of(const Job& job, int64_t micro_batch_size) {
-  const std::string& type = job.model.type;
-  if (type == "fmri_autoencoder") return fmri_autoencoder_step(job.model.fmri, micro_batch_size);
-  if (type == "gesture_ssm") return gesture_ssm_step(job.model.gesture, micro_batch_size, job.data.series.vectors());
-  if (type == "prompt_segmentation") {
-    PromptSegmentationConfig config = job.model.segmentation;
-    config.llm.vocab_size = vocabulary_of(job);
-    return prompt_segmentation_step(config, micro_batch_size);
-  }
-  if (type == "video_llm") {
-    VideoLlmConfig config = job.model.video_llm;
-    config.llm.vocab_size = vocabulary_of(job);
-    return video_llm_step(config, frames_of_clip(job.data.clips), job.data.sequence_length, micro_batch_size);
-  }
-  if (type == "mamba") {
-    MambaConfig config = job.model.mamba;
-    config.vocab_size = vocabulary_of(job);
-    return mamba_step(config, micro_batch_size, job.data.sequence_length);
-  }
-  check(type == "decoder", "unknown model type " + type);
-  DecoderConfig config = job.model.decoder;
-  config.vocab_size = vocabulary_of(job);
-  return decoder_step(config, micro_batch_size, job.data.sequence_length);
+  const auto found = std::ranges::find(kSteps, job.model.type, &ModelStep::type);
+  check(found != std::end(kSteps), "unknown model type " + job.model.type);
+  Job whole = job;
+  if (const auto& vocabulary = job::model_kind(job.model.type).vocabulary) vocabulary->rows(whole) = vocabulary_of(job);
+  return found->make(whole, micro_batch_size);
 }
 
 TrainingOptions options_of(const Job& job) {
@@ -67,10 +78,10 @@ TrainingOptions options_of(const Job& job) {
   options.last_micro_batch = last_micro_batch_of(job);
   options.evaluate = job.data.is_evaluated();
   options.gradient_checkpointing = job.gradient_checkpointing;
-  if (job.model.type == "video_llm" && job.model.video_llm.llm_checkpointing &&
-      job.gradient_checkpointing == Choice::automatic) {
+  const auto& checkpointed = job::model_kind(job.model.type).checkpointed_module;
+  if (checkpointed && checkpointed->value(job) && job.gradient_checkpointing == Choice::automatic) {
     options.gradient_checkpointing = Choice::on;
-    options.checkpointed_module = "llm";
+    options.checkpointed_module = checkpointed->module;
   }
   options.update_in_backward = job.update_in_backward;
   options.compile = job.compile;
@@ -88,7 +99,7 @@ TrainingOptions options_of(const Job& job) {
 }
 
 Job resolved_job(Job job, const ResolvedSettings& settings) {
-  rows_of_embedding(job) = settings.vocab_size;
+  if (is_language_model(job)) rows_of_embedding(job) = settings.vocab_size;
   job.precision = settings.precision;
   job.optimizer.state_dtype = settings.state_dtype;
   job.optimizer.weight_update = settings.weight_update;

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "data/cast_batch.h"
-#include "data/text/text_samples.h"
 #include "fine_tuning/weight_types.h"
 #include "ops/dtypes.h"
 #include "plimsoll/error.h"
@@ -67,9 +66,6 @@ int64_t minus_prefetched_batches(int64_t host_memory_budget, const DataConfig& d
 bool uses_sample_mask(const std::vector<InputSpec>& inputs) {
   return std::ranges::find(inputs, kSampleMask, &InputSpec::name) != inputs.end();
 }
-
-MicroBatches::MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress)
-    : MicroBatches(job, text_samples(job.data, tokenizer, progress)) {}
 
 MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source, bool counted)
     : config_(job.data),

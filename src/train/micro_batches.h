@@ -13,8 +13,6 @@
 #include "data/loader.h"
 #include "data/sample_source.h"
 #include "data/sampler.h"
-#include "data/text/text_dataset.h"
-#include "data/tokenizers/tokenizer.h"
 #include "plimsoll/job.h"
 #include "plimsoll/training.h"
 
@@ -41,10 +39,8 @@ bool uses_sample_mask(const std::vector<InputSpec>& inputs);
 
 class MicroBatches {
  public:
-  /// `counted`: batches contain kSampleMask.
+  /// job.micro_batch_size must be set. `counted`: batches contain kSampleMask.
   MicroBatches(const Job& job, std::unique_ptr<SampleSource> source, bool counted = false);
-  /// Opens the job's text, and tokenizes the part that no earlier job has. job.micro_batch_size must be set.
-  MicroBatches(const Job& job, const Tokenizer& tokenizer, const TextDataset::Progress& progress);
 
   /// Starts next() at window `position`, the first of a step, counted over all epochs. Threads that persist over epochs
   /// prepare batches ahead. Rank r of several gets micro batches r, r + ranks, …: each window is used once.

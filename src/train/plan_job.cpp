@@ -252,7 +252,7 @@ class JobPlanner {
   PlannedJob run() {
     const auto start = std::chrono::steady_clock::now();
     PlannedJob planned = choose(target_.budget.device);
-    planned.settings.vocab_size = rows_of_embedding(job_);
+    if (is_language_model(job_)) planned.settings.vocab_size = rows_of_embedding(job_);
     planned.settings.cost = target_.cost;
     planned.settings.devices = job_.devices;
     if (job_.devices > 1) planned.settings.strategy = job_.strategy;

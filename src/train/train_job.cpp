@@ -12,9 +12,8 @@
 #include "checkpoint/sliced_state.h"
 #include "collectives/exchange.h"
 #include "device/backend.h"
-#include "files/data_memory.h"
+#include "job/keys/data_kind.h"
 #include "job/origin.h"
-#include "job/vocabulary.h"
 #include "ops/arithmetic/kernel_choice.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
@@ -259,27 +258,13 @@ class Run {
   }
 
   void open_own_data() {
-    if (job_.data.type != "text") {
-      origin_ = job::origin_of(job_, nullptr);
-      const Step step = step_of(job_, *job_.micro_batch_size);
-      auto samples = open_samples(job_, step, [&](const std::string& what, double fraction) {
-        observer_.preparing(what, fraction);
-        if (stop_requested) throw StoppedEarly();
-      });
-      data_.emplace(job_, std::move(samples), uses_sample_mask(step.inputs));
-      say_what_is_left_out();
-      return;
-    }
-    DataMemory memory(job_.data.memory_budget);
-    const DataMemory::Scope scope(memory);
-    const auto tokenizer = make_tokenizer(job_.data.tokenizer, job_.data.tokenizer_file);
-    vocabulary_of(job_, *tokenizer);  // throws if it is too small
-    origin_ = job::origin_of(job_, tokenizer.get());
-    const std::string what = fmt::format("tokenising with '{}'", tokenizer->name());
-    data_.emplace(job_, *tokenizer, [&](double fraction) {
+    const Step step = step_of(job_, *job_.micro_batch_size);
+    OpenedSamples opened = open_samples(job_, step, [&](const std::string& what, double fraction) {
       observer_.preparing(what, fraction);
       if (stop_requested) throw StoppedEarly();
     });
+    origin_ = job::origin_of(job_, opened.tokenizer.get());
+    data_.emplace(job_, std::move(opened.source), uses_sample_mask(step.inputs));
     say_what_is_left_out();
   }
 
@@ -554,7 +539,7 @@ class Run {
   // of the report. Random samples have no baselines.
   void compute_baselines() {
     if (!report_.last_evaluation || report_.stopped || stop_requested) return;
-    if (!agreement_.leads() || job_.data.type == "synthetic") return;
+    if (!agreement_.leads() || !job::data_kind(job_.data.type).from_files) return;
     try {
       observer_.preparing(kBaselines, 0);
       for (const Baseline& each : data_->baselines(position_))

@@ -11,16 +11,12 @@
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
-#include "base/json_file.h"
 #include "base/quoted.h"
 #include "ops/dtypes.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
 #include "weights/checkpoint_weights.h"
-#include "weights/config_reader.h"
-#include "weights/decoder_fields.h"
-#include "weights/families.h"
-#include "weights/mamba_family.h"
+#include "weights/model_formats.h"
 #include "weights/source.h"
 #include "weights/tensor_names.h"
 
@@ -77,25 +73,21 @@ class FolderExport {
   FolderExport(const ModelConfig& model, int64_t sequence_length, const std::filesystem::path& checkpoint,
                const std::filesystem::path& out, const ExportOptions& options)
       : out_(out), from_(checkpoint, {.merge = options.merge, .dtype = DType::float32}) {
-    const bool mamba = model.type == "mamba";
-    if (model.type != "decoder" && !mamba)
-      throw UserError(fmt::format("model.type is {}; allowed with --format huggingface: decoder, mamba", model.type));
+    const weights::ModelFormat format = weights::model_format(model.type);
+    if (!format.to_huggingface)
+      throw UserError(fmt::format("model.type is {}; allowed with --format huggingface: {}", model.type,
+                                  weights::huggingface_types()));
     if (from_.adapters() > 0 && !options.merge)
       throw UserError("the checkpoint has LoRA adapters, which a folder for transformers cannot hold; add --merge");
     for (const auto& [name, make] : from_.all()) made_[name] = &make;
-    const at::Tensor embedding = tensor("embedding");
+    const int64_t vocab_size = tensor("embedding").size(0);
     dtype_ = options.dtype ? *options.dtype : held_type(checkpoint, options);
-    if (mamba) {
-      MambaConfig config = model.mamba;
-      config.vocab_size = embedding.size(0);
-      choose(model, config);
-      check_surplus();
-      return;
-    }
-    DecoderConfig config = model.decoder;
-    config.vocab_size = embedding.size(0);
-    if (made_.contains("positions")) config.max_positions = tensor("positions").size(0);
-    choose(model, config, sequence_length);
+    weights::HuggingFaceModel made = format.to_huggingface(
+        {model, vocab_size, sequence_length, dtype_, config_of(model), [&](const std::string& name) {
+           return made_.contains(name) ? std::optional(tensor(name).size(0)) : std::nullopt;
+         }});
+    parameters_ = std::move(made.parameters);
+    json_ = std::move(made.config);
     check_surplus();
   }
 
@@ -168,29 +160,6 @@ class FolderExport {
       throw UserError(fmt::format("the checkpoint has no {}; it is of another model than the job's", in_quotes(name)));
     return (*found->second)();
   }
-
-  void choose(const ModelConfig& model, const DecoderConfig& config, int64_t sequence_length) {
-    if (const auto file = config_of(model)) {
-      json_ = read_python_json_file(*file, weights::kMaxConfigBytes);
-      const weights::Architecture architecture = weights::architecture_of(json_, file->string());
-      parameters_ = weights::parameters_of(architecture.family, architecture.config);
-      if (weights::differences(architecture.config, weights::canonical(config)).empty()) return set_type();
-    }
-    const weights::Architecture architecture = weights::family_of(config);
-    parameters_ = weights::parameters_of(architecture.family, architecture.config);
-    json_ = weights::config_json_of(architecture, std::string(name_of(dtype_)), sequence_length);
-  }
-
-  void choose(const ModelConfig& model, const MambaConfig& config) {
-    parameters_ = weights::mamba_layout_of(config).parameters;
-    if (const auto file = config_of(model)) {
-      json_ = read_python_json_file(*file, weights::kMaxConfigBytes);
-      if (weights::differences(weights::mamba_config_of(json_, file->string()), config).empty()) return set_type();
-    }
-    json_ = weights::mamba_config_json_of(config, std::string(name_of(dtype_)));
-  }
-
-  void set_type() { json_[json_.contains("dtype") ? "dtype" : "torch_dtype"] = name_of(dtype_); }
 
   void write_shard(const std::string& name, const std::vector<Part>& parts) {
     std::vector<TensorDeclaration> declarations;

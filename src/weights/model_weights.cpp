@@ -18,6 +18,7 @@
 #include "weights/families.h"
 #include "weights/gguf_source.h"
 #include "weights/mamba_family.h"
+#include "weights/model_formats.h"
 #include "weights/source.h"
 #include "weights/tensor_names.h"
 #include "weights/vision_families.h"
@@ -298,15 +299,15 @@ bool are_theirs(const std::filesystem::path& weights, const std::filesystem::pat
 }  // namespace
 
 void load_model_weights(const ModelConfig& model, const NamedTensors& state, const SlicedState& sliced) {
+  const weights::ModelFormat format = weights::model_format(model.type);
   if (!model.weights.empty()) {
     if (!are_theirs(model.weights, model.config)) return load_weights(model.weights, state, "model.weights", sliced);
-    if (model.type == "mamba") return load_mamba_weights(model.weights, model.config, state, sliced);
-    if (model.type != "decoder")
+    if (!format.load)
       throw UserError(
           fmt::format("model.weights is {}; a model of type {} starts from a safetensors file of its own, such as "
-                      "plimsoll export writes, or from the weights of its parts (model.llm.weights{})",
-                      model.weights.string(), model.type, model.type == "video_llm" ? ", model.vision.weights" : ""));
-    return load_decoder_weights(model.weights, model.config, state, "", sliced);
+                      "plimsoll export writes, or from the weights of its parts ({})",
+                      model.weights.string(), model.type, format.part_keys));
+    return format.load(model, state, sliced);
   }
   if (!model.llm_weights.empty()) {
     if (are_theirs(model.llm_weights, model.llm_config))
@@ -314,10 +315,7 @@ void load_model_weights(const ModelConfig& model, const NamedTensors& state, con
     else
       load_weights(model.llm_weights, part_of(state, "llm."), "model.llm.weights", part_of(sliced, "llm."));
   }
-  if (!model.vision_weights.empty() && model.type == "prompt_segmentation")
-    return load_tiny_vit_weights(model.vision_weights, state, "encoder.", sliced);
-  if (!model.vision_weights.empty())
-    load_vision_weights(model.vision_weights, model.vision_config, model.video_llm.vision, state, "vision.", sliced);
+  if (!model.vision_weights.empty() && format.load_vision) format.load_vision(model, state, sliced);
 }
 
 bool starts_from_weights(const ModelConfig& model) {

@@ -10,7 +10,7 @@
 #include "collectives/rank_fault.h"
 #include "collectives/ranks.h"
 #include "ops/cuda_plan.h"
-#include "ops/workspace/workspace_cuda_rules.h"
+#include "ops/workspace/workspace.h"
 #include "plimsoll/trace.h"
 #include "test_files.h"
 

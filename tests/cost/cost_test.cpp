@@ -42,8 +42,8 @@ class CopyTimes : public ::testing::Test {
   }
   void compute() { trace_.ops.emplace_back(); }
   std::vector<double> ends() {
-    trace_.segments = {{"micro", 0, static_cast<int32_t>(trace_.ops.size())}};
-    return end_times(cost_, trace_, "micro");
+    trace_.segments = {{SegmentKind::micro, 0, static_cast<int32_t>(trace_.ops.size())}};
+    return end_times(cost_, trace_, SegmentKind::micro);
   }
 
   CostModel cost_ = one_byte_a_second();
@@ -67,7 +67,7 @@ TEST_F(CopyTimes, ACopyOutAndACopyInOverlap) {
   wait_for(in);
   wait_for(out);
   EXPECT_THAT(ends(), ElementsAre(0, 0, 7, 10));
-  EXPECT_EQ(segment_seconds(cost_, trace_, "micro"), 10);
+  EXPECT_EQ(segment_seconds(cost_, trace_, SegmentKind::micro), 10);
 }
 
 TEST_F(CopyTimes, TwoCopiesOutShareTheLink) {
@@ -123,11 +123,11 @@ TEST_F(CopyTimes, OnlyOpsOfTheSegmentCount) {
   compute();
   wait_for(start_out(10));
   ends();
-  trace_.segments = {{"micro", 0, 1}, {"update", 1, 3}};
-  EXPECT_THAT(end_times(cost_, trace_, "micro"), ElementsAre(1));
-  EXPECT_THAT(end_times(cost_, trace_, "update"), ElementsAre(0, 10));
-  EXPECT_THAT(end_times(cost_, trace_, "evaluate"), ElementsAre());
-  EXPECT_EQ(segment_seconds(cost_, trace_, "evaluate"), 0);
+  trace_.segments = {{SegmentKind::micro, 0, 1}, {SegmentKind::update, 1, 3}};
+  EXPECT_THAT(end_times(cost_, trace_, SegmentKind::micro), ElementsAre(1));
+  EXPECT_THAT(end_times(cost_, trace_, SegmentKind::update), ElementsAre(0, 10));
+  EXPECT_THAT(end_times(cost_, trace_, SegmentKind::evaluate), ElementsAre());
+  EXPECT_EQ(segment_seconds(cost_, trace_, SegmentKind::evaluate), 0);
 }
 
 }  // namespace

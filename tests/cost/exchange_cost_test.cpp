@@ -26,12 +26,12 @@ Op exchange(int64_t link_bytes, int64_t bytes_moved = 0) {
 }
 
 // A trace of segments with one exchange each.
-Trace segments(const std::vector<std::pair<std::string, int64_t>>& link_bytes) {
+Trace segments(const std::vector<std::pair<SegmentKind, int64_t>>& link_bytes) {
   Trace trace;
-  for (const auto& [name, bytes] : link_bytes) {
+  for (const auto& [kind, bytes] : link_bytes) {
     trace.ops.push_back(exchange(bytes));
     const auto end = static_cast<int32_t>(trace.ops.size());
-    trace.segments.push_back({name, end - 1, end});
+    trace.segments.push_back({kind, end - 1, end});
   }
   return trace;
 }
@@ -62,7 +62,11 @@ TEST(ExchangeCost, IgnoresATimeThatWasMeasuredAlone) {
 }
 
 TEST(ExchangeCost, OfAStepCountsEachSegmentAsOftenAsItRuns) {
-  const Trace trace = segments({{"norms", 1000}, {"micro", 1}, {"accumulate", 10}, {"remainder", 5}, {"update", 100}});
+  const Trace trace = segments({{SegmentKind::norms, 1000},
+                                {SegmentKind::micro, 1},
+                                {SegmentKind::accumulate, 10},
+                                {SegmentKind::remainder, 5},
+                                {SegmentKind::update, 100}});
   const auto bytes = [&](int64_t micro_batches, bool ragged = false) {
     return exchanges_of_step(linked(), trace, micro_batches, ragged).bytes;
   };
@@ -76,15 +80,20 @@ TEST(ExchangeCost, OfAStepCountsEachSegmentAsOftenAsItRuns) {
 }
 
 TEST(ExchangeCost, OfAStepWithUpdatesInBackwardCountsLastAndFinish) {
-  const Trace trace = segments({{"micro", 1}, {"accumulate", 10}, {"last", 7}, {"update", 1000}, {"finish", 100}});
+  const Trace trace = segments({{SegmentKind::micro, 1},
+                                {SegmentKind::accumulate, 10},
+                                {SegmentKind::last, 7},
+                                {SegmentKind::update, 1000},
+                                {SegmentKind::finish, 100}});
   EXPECT_EQ(exchanges_of_step(linked(), trace, 3).bytes, 118);
 }
 
 TEST(ExchangeCost, OfAStepIsThatOfItsSegments) {
-  const Trace trace = segments({{"micro", 40}, {"accumulate", 30}, {"update", 20}});
+  const Trace trace = segments({{SegmentKind::micro, 40}, {SegmentKind::accumulate, 30}, {SegmentKind::update, 20}});
   double seconds = 0;
-  for (const char* name : {"micro", "accumulate", "accumulate", "update"})
-    seconds += segment_seconds(linked(), trace, name);
+  using enum SegmentKind;
+  for (const SegmentKind kind : {micro, accumulate, accumulate, update})
+    seconds += segment_seconds(linked(), trace, kind);
   EXPECT_DOUBLE_EQ(exchanges_of_step(linked(), trace, 3).seconds, seconds);
 }
 
@@ -104,15 +113,15 @@ TEST(ExchangeCost, OpsBesideAnExchangeHideItsTime) {
   work.bytes_moved = 100;
   trace.buffers.resize(2);
   trace.ops = {on_target(exchange(30), CopyStage::start, 0), work, work, on_target(exchange(30), CopyStage::wait, 0)};
-  trace.segments = {{"micro", 0, 4}};
-  EXPECT_DOUBLE_EQ(segment_seconds(linked(), trace, "micro"), 6);
+  trace.segments = {{SegmentKind::micro, 0, 4}};
+  EXPECT_DOUBLE_EQ(segment_seconds(linked(), trace, SegmentKind::micro), 6);
   StepExchanges exchanges = exchanges_of_step(linked(), trace, 1);
   EXPECT_DOUBLE_EQ(exchanges.seconds, 5.5);
   EXPECT_DOUBLE_EQ(exchanges.waited, 2.5);
 
   trace.ops.insert(trace.ops.begin() + 3, on_target(exchange(10), CopyStage::none, 1));
   trace.segments[0].end = 5;
-  EXPECT_DOUBLE_EQ(segment_seconds(linked(), trace, "micro"), 6 + 3.5);
+  EXPECT_DOUBLE_EQ(segment_seconds(linked(), trace, SegmentKind::micro), 6 + 3.5);
   exchanges = exchanges_of_step(linked(), trace, 1);
   EXPECT_DOUBLE_EQ(exchanges.seconds, 9);
   EXPECT_DOUBLE_EQ(exchanges.waited, 6);

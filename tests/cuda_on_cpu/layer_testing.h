@@ -2,13 +2,12 @@
 #pragma once
 
 #include "cuda_on_cpu/operator_testing.h"
-#include "ops/workspace/workspace_cuda_layers.h"
 
 namespace plimsoll::ops::testing {
 
 /// Runs the operator on the CPU and by its CUDA kernel. Expects the same results and the same changes of arguments,
 /// within `tolerance` of the largest value, and the same sizes, strides and types. With `scratch` it also expects that
-/// the operator allocates the scratch that cuda_layers_workspace_bytes() returns. Set `scratch` for operands whose
+/// the operator allocates the scratch that cuda_workspace_bytes() returns. Set `scratch` for operands whose
 /// matmuls allocate none on the CPU.
 inline void expect_as_on_cpu(const std::string& name, const Arguments& arguments, double tolerance, bool scratch = true,
                              double least_scale = 1e-3) {
@@ -30,7 +29,7 @@ inline void expect_as_on_cpu(const std::string& name, const Arguments& arguments
   if (!scratch) return;
   Arguments results;
   const int64_t measured = measured_workspace([&] { return call_on_cuda(name, there); }, &results, 256);
-  const auto stated = cuda_layers_workspace_bytes(recorded(name, there, results));
+  const auto stated = cuda_workspace_bytes(recorded(name, there, results));
   ASSERT_TRUE(stated) << name;
   EXPECT_EQ(measured, *stated) << name;
 #endif

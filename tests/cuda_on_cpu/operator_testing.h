@@ -5,7 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "cuda_on_cpu/kernel_testing.h"
-#include "ops/workspace/workspace_cuda_updates.h"
+#include "ops/workspace/workspace.h"
 
 #ifdef PLIMSOLL_ON_GPU
 #include "cuda/needs_gpu.h"
@@ -76,13 +76,13 @@ inline Arguments call_on_cuda(const std::string& name, const Arguments& argument
 #endif
 }
 
-/// Expects that cuda_updates_workspace_bytes() is the allocator's count. For operands whose matmuls allocate none
+/// Expects that cuda_workspace_bytes() is the allocator's count. For operands whose matmuls allocate none
 /// themselves.
 inline void expect_cuda_workspace(const std::string& name, const Arguments& arguments) {
 #ifndef PLIMSOLL_ON_GPU  // there the executor measures
   Arguments results;
   const int64_t measured = measured_workspace([&] { return call_on_cuda(name, arguments); }, &results, 256);
-  const auto stated = cuda_updates_workspace_bytes(recorded(name, arguments, results));
+  const auto stated = cuda_workspace_bytes(recorded(name, arguments, results));
   ASSERT_TRUE(stated) << name;
   EXPECT_EQ(measured, *stated) << name;
 #endif

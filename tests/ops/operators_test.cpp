@@ -1,4 +1,4 @@
-// Tests that the table of operators has a row for each operator that Plimsoll registers, and no other.
+// Tests that the tables of operators and of their scratch have a row for each operator that Plimsoll registers.
 #include "cost/operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -6,8 +6,7 @@
 
 #include <set>
 
-#include "cost/cost.h"
-#include "cost/op_cost.h"
+#include "ops/workspace/scratch_row.h"
 #include "trace/update_group.h"
 
 namespace plimsoll {
@@ -33,6 +32,27 @@ TEST(Operators, EachOperatorHasARow) {
     const OperatorRow* row = operator_row(name);
     ASSERT_TRUE(row) << name << " has no row in src/cost/operators.cpp";
     EXPECT_EQ(row->name, single_name(name));
+  }
+}
+
+TEST(Operators, EachOperatorHasRulesOfScratch) {
+  // The first run measures the scratch of these operators on the CPU.
+  const std::set<std::string_view> measured = {"plimsoll::fused",
+                                               "plimsoll::gradient_norm_",
+                                               "plimsoll::gradient_block_sums_",
+                                               "plimsoll::norms_of_blocks_",
+                                               "plimsoll::reduce_scatter_",
+                                               "plimsoll::all_reduce_",
+                                               "plimsoll::all_gather_",
+                                               "plimsoll::gather_",
+                                               "plimsoll::broadcast_"};
+  for (const std::string& name : registered()) {
+    if (!is_ours(name)) continue;
+    const ops::ScratchRow* row = ops::scratch_row(name);
+    ASSERT_TRUE(row) << name << " has no row in src/ops/workspace";
+    EXPECT_EQ(row->name, single_name(name));
+    EXPECT_EQ(row->cpu == nullptr, measured.contains(row->name)) << name;
+    EXPECT_EQ(row->cuda == nullptr, name == "plimsoll::fused") << name;
   }
 }
 

@@ -93,7 +93,7 @@ u - w2,m2 <- g2
   for (int b = 0; b < 3; ++b) {
     const std::string n = std::to_string(b);
     text.trace.buffers[text["m" + n]].role = Role::optimizer_state;
-    const int32_t op = text.trace.segment("update")->begin + b;
+    const int32_t op = text.trace.segment(SegmentKind::update)->begin + b;
     text.trace.update_pieces.push_back({UpdatePiece::Kind::update, text["w" + n], text["g" + n], op, op + 1});
   }
   return text;
@@ -194,7 +194,7 @@ TEST(Pipeline, AStepWithoutSavedValuesRunsTheSamePasses) {
       "f - out = x w\nb - g = x w\nb - out = w\nupdate\nu - w <- g\n");
   text.trace.buffers[text["w"]].role = Role::parameter;
   text.trace.buffers[text["g"]].role = Role::gradient;
-  const int32_t op = text.trace.segment("update")->begin;
+  const int32_t op = text.trace.segment(SegmentKind::update)->begin;
   text.trace.update_pieces.push_back({UpdatePiece::Kind::update, text["w"], text["g"], op, op + 1});
   PlanOptions options = options_for_test();
   options.update_in_backward = Choice::on;

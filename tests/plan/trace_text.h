@@ -66,6 +66,12 @@ class TraceText {
     return {id, DType::uint8, 0, {trace.buffers[id].bytes}, {1}};
   }
 
+  static SegmentKind segment_kind(const std::string& name) {
+    for (int kind = 0; kind <= static_cast<int>(SegmentKind::evaluate); ++kind)
+      if (name_of(static_cast<SegmentKind>(kind)) == name) return static_cast<SegmentKind>(kind);
+    throw InternalError("no segment is named " + name);
+  }
+
   void read_line(const std::string& line) {
     std::istringstream words(line);
     std::string word;
@@ -90,7 +96,7 @@ class TraceText {
     if (word == "f" || word == "b" || word == "u") return read_op(word, words);
     const auto here = static_cast<int32_t>(trace.ops.size());
     if (!trace.segments.empty()) trace.segments.back().end = here;
-    trace.segments.push_back({word, here, here});
+    trace.segments.push_back({segment_kind(word), here, here});
   }
 
   void read_op(const std::string& phase, std::istringstream& words) {

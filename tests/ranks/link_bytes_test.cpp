@@ -57,14 +57,14 @@ ModelBytes bytes_of_model(int ranks, Strategy strategy, int64_t weight_bytes, in
 
 /// Returns the bytes that plimsoll::gather_ makes whole in one step of `micro_batches` micro batches.
 int64_t gathered_bytes(const Trace& trace, int64_t micro_batches) {
-  std::map<std::string, int64_t> times{{"norms", 1}, {"micro", 1}};
+  std::map<SegmentKind, int64_t> times{{SegmentKind::norms, 1}, {SegmentKind::micro, 1}};
   if (micro_batches < 2) {
-    times["update"] = 1;
+    times[SegmentKind::update] = 1;
   } else {
-    const bool last = trace.segment("last") != nullptr;
-    times["accumulate"] = micro_batches - (last ? 2 : 1);
-    times["last"] = 1;
-    times[last ? "finish" : "update"] = 1;
+    const bool last = trace.segment(SegmentKind::last) != nullptr;
+    times[SegmentKind::accumulate] = micro_batches - (last ? 2 : 1);
+    times[SegmentKind::last] = 1;
+    times[last ? SegmentKind::finish : SegmentKind::update] = 1;
   }
   int64_t bytes = 0;
   for (const Segment& segment : trace.segments)
@@ -72,7 +72,7 @@ int64_t gathered_bytes(const Trace& trace, int64_t micro_batches) {
       const Op& op = trace.ops[i];
       if (op.name != "plimsoll::gather_") continue;
       const View& whole = op.arguments[0].views[0];
-      bytes += times[segment.name] * whole.elements() * element_bytes(whole.dtype);
+      bytes += times[segment.kind] * whole.elements() * element_bytes(whole.dtype);
     }
   return bytes;
 }
@@ -94,7 +94,7 @@ std::string second_step(const RankCase& of, int rank, Strategy strategy, const s
   return fmt::format("{} {} {} {}", exchange->bytes_sent() - before,
                      exchanges_of_step(generic_cost_model(), trace, of.accumulation).bytes,
                      gathered_bytes(trace, of.accumulation),
-                     of.accumulation + (trace.segment("norms") != nullptr ? 1 : 0));
+                     of.accumulation + (trace.segment(SegmentKind::norms) != nullptr ? 1 : 0));
 }
 
 /// Sums what the ranks sent. The plan is the same on all of them.

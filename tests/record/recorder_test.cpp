@@ -38,9 +38,9 @@ Step two_layers() {
   return step;
 }
 
-std::vector<std::string> segment_names(const Trace& trace) {
-  std::vector<std::string> names;
-  for (const Segment& segment : trace.segments) names.push_back(segment.name);
+std::vector<std::string_view> segment_names(const Trace& trace) {
+  std::vector<std::string_view> names;
+  for (const Segment& segment : trace.segments) names.push_back(name_of(segment.kind));
   return names;
 }
 
@@ -126,7 +126,7 @@ TEST(Recorder, PiecesOfTheUpdateFollowOneAnother) {
     torch::zeros({4});
     recorder.begin_update_piece({.kind = UpdatePiece::Kind::total});
     torch::zeros({4});
-    recorder.begin_segment("finish");
+    recorder.begin_segment(SegmentKind::finish);
   });
   ASSERT_EQ(trace.update_pieces.size(), 2u);
   EXPECT_EQ(trace.update_pieces[0].begin, 0);

@@ -14,7 +14,7 @@ namespace plimsoll::testing {
 /// Returns the trace of `function`, called with factory functions on the plan device.
 inline Trace record(const std::function<void(Recorder&)>& function) {
   Recorder recorder;
-  recorder.begin_segment("micro");
+  recorder.begin_segment(SegmentKind::micro);
   recorder.set_phase(Phase::forward);
   {
     const PlanScope scope;

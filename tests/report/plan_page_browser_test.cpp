@@ -374,11 +374,9 @@ TEST_F(PlanPageInBrowser, APhoneShowsItWhole) {
   plan.budget.device = plan.peak_bytes + plan.peak_bytes / 3;
   plan.reasons = {{"recompute: mm in layers.*.mlp.up", "16 values, 1.25 GiB, unused for 57 % of the step's ops"}};
   plan.trace.segments.clear();  // the maximum number, one for each op
-  for (const char* name : {"initialize", "norms", "micro", "accumulate", "remainder", "last", "update", "finish"}) {
-    const auto at = static_cast<int32_t>(plan.trace.segments.size());
-    plan.trace.segments.push_back({name, at, at + 1});
-  }
-  plan.trace.segments.push_back({"evaluate", 8, static_cast<int32_t>(plan.trace.ops.size())});
+  constexpr auto kLast = static_cast<int32_t>(SegmentKind::evaluate);
+  for (int32_t at = 0; at < kLast; ++at) plan.trace.segments.push_back({static_cast<SegmentKind>(at), at, at + 1});
+  plan.trace.segments.push_back({SegmentKind::evaluate, kLast, static_cast<int32_t>(plan.trace.ops.size())});
   PlanPage page = page_of(plan);
   page.op_seconds.assign(plan.trace.ops.size(), 0.001);
   page.facts = {{"predicted by", "NVIDIA GeForce RTX 3060 12GB (catalogue)"}, {"micro batch", "16 x 65536 tokens"}};

@@ -80,7 +80,7 @@ inline Plan large_plan(int32_t ops, int32_t buffers) {
     plan.offsets.push_back(int64_t{64} * 100003 * (b % 400));
   }
   plan.workspace_offsets.assign(ops, -1);
-  trace.segments = {{"micro", 0, ops}};
+  trace.segments = {{SegmentKind::micro, 0, ops}};
   plan.arena_bytes = plan.peak_bytes = plan.live_bytes = int64_t{64} * 100003 * 401;
   plan.peak_op = ops / 2;
   return plan;
@@ -107,7 +107,6 @@ inline std::string page_named(const std::string& name) {
   for (Buffer& buffer : plan.trace.buffers) buffer.label = name;
   for (Op& op : plan.trace.ops) op.name = name;
   for (std::string& module : plan.trace.modules) module = name;
-  for (Segment& segment : plan.trace.segments) segment.name = name;
   plan.reasons = {{name, name}};
   PlanPage page = page_of(plan);
   page.title = page.subtitle = name;

@@ -68,7 +68,7 @@ class CapturesTest : public ::testing::Test {
   std::vector<int32_t> run(bool settled = true) {
     order_.clear();
     captures_.run(
-        {"micro", 0, 10}, [this](int32_t i) { order_.push_back(i); }, settled);
+        {SegmentKind::micro, 0, 10}, [this](int32_t i) { order_.push_back(i); }, settled);
     return order_;
   }
   std::vector<int32_t> all() const {

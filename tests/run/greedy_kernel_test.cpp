@@ -12,7 +12,6 @@
 
 #include "ops/kernels_cpu.h"
 #include "ops/layers/swiglu.h"
-#include "ops/layers/swiglu_results.h"
 #include "ops/op_support.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"

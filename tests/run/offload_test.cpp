@@ -308,7 +308,7 @@ TEST(OffloadDisk, WhatTheDiskDoesNotTakeEndsTheStep) {
     op.arguments.push_back({Argument::Kind::tensor, false, {whole(0)}});
     trace.ops.push_back(std::move(op));
   }
-  trace.segments = {{"micro", 0, 2}};
+  trace.segments = {{SegmentKind::micro, 0, 2}};
   const Plan plan = assign_offsets(std::move(trace), {});
   CpuArena arena(plan.arena_bytes);
   DiskArena disk(folder.path(), plan.disk_bytes);

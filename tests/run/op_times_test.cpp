@@ -175,7 +175,7 @@ TEST(OpTimes, PredictionsGoByThem) {
   const Trace trace = small_trace();
   CostModel model = generic_cost_model();
   model.measured_seconds = [](const Op& op) { return op.phase == Phase::forward ? std::optional(0.5) : std::nullopt; };
-  const Op& forward = trace.ops[trace.segment("micro")->begin];
+  const Op& forward = trace.ops[trace.segment(SegmentKind::micro)->begin];
   EXPECT_EQ(seconds_of(model, forward), 0.5);
   EXPECT_LT(seconds_of(model, trace.ops.back()), 0.5);
 }

@@ -76,7 +76,7 @@ TEST(RankConsistency, OtherExchangesAreRefusedOnEveryRank) {
         {Argument::Kind::tensor, true, {{0, DType::float32, 0, {512 * (exchange.rank() + 1)}, {1}}}});
     op.link_bytes = 512;
     trace.ops = {op};
-    trace.segments = {{"micro", 0, 1}};
+    trace.segments = {{SegmentKind::micro, 0, 1}};
     require_same_exchanges(exchange, trace);
   });
   EXPECT_THAT(errors, Each(::testing::HasSubstr("rank 1 plans other exchanges than rank 0")));

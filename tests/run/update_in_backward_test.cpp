@@ -71,7 +71,7 @@ TEST_P(InBackward, SameLossesAndStateWithFewerGradients) {
     EXPECT_EQ(result.used.arena, result.plan.arena_bytes);
     EXPECT_LE(result.used.measured_peak(), result.plan.peak_bytes);
     // A first run for the norm if updates have to wait for it.
-    EXPECT_EQ(result.plan.trace.segment("norms") != nullptr,
+    EXPECT_EQ(result.plan.trace.segment(SegmentKind::norms) != nullptr,
               choice == Choice::on && (clip > 0 || precision == Precision::fp16_mixed));
   }
   EXPECT_EQ(results[0].losses, results[1].losses);

@@ -46,6 +46,19 @@ class Commands(unittest.TestCase):
             self.assertEqual([code for _, code, _ in docs.code_of(page)],
                              ["make c d", "d", "make e", "plimsoll: no", "make a", "make `b`"])
 
+    def test_excerpts_are_in_their_files(self):
+        def faults_of(path, *lines):
+            with tempfile.TemporaryDirectory() as folder:
+                page = pathlib.Path(folder) / "page.md"
+                page.write_text("\n".join([f"<!-- excerpt of {path} -->", "```python", *lines, "```", ""]))
+                return len(list(docs.faults_of_excerpts(page)))
+
+        own = "tests/scripts/check_docs_test.py"
+        self.assertEqual(faults_of(own, "import pathlib", "import tempfile", "…", "  class Commands(unittest.TestCase):"), 0)
+        self.assertEqual(faults_of(own, "import pathlib", "import unittest"), 1)  # not one after the other
+        self.assertEqual(faults_of(own, "class Commands(unittest.TestCase):", "…", "import pathlib"), 1)  # in another order
+        self.assertEqual(faults_of("tests/scripts/none.py", "import pathlib"), 1)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -89,7 +89,7 @@ TEST(AutoIsNeverWorse, ThanAPinnedWayToPlanAStep) {
     const Planner open(trace, options_with(0, Choice::automatic));
     const auto seconds = [&](const Plan& plan) {
       const int64_t micro_batches = training.micro_batches;
-      return plan.time.step(micro_batches, trace.segment("remainder") != nullptr && micro_batches > 1);
+      return plan.time.step(micro_batches, trace.segment(SegmentKind::remainder) != nullptr && micro_batches > 1);
     };
     std::vector<std::optional<int64_t>> budgets{std::nullopt};
     std::vector<Plan> plans{open.plan({})};

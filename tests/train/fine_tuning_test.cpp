@@ -158,7 +158,7 @@ TEST(FineTuning, MixedPrecisionHoldsFrozenLinearWeightsAsTheyAreMultiplied) {
   const auto casts = [](const Trace& trace) {
     const BufferId weight = Trace::find(trace.state, "layers.0.mlp.up.weight")->view.buffer;
     int count = 0;
-    const Segment& micro = *trace.segment("micro");
+    const Segment& micro = *trace.segment(SegmentKind::micro);
     for (int32_t i = micro.begin; i < micro.end; ++i)
       if (trace.ops[i].name == "aten::copy_")
         for_each_view(trace.ops[i],

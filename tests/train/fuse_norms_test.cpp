@@ -55,7 +55,7 @@ class FuseNorms : public ::testing::TestWithParam<std::tuple<Precision, Case>> {
   TrainingOptions options_;
 };
 
-int64_t count(const Plan& plan, std::string_view name, std::string_view segment = "micro") {
+int64_t count(const Plan& plan, std::string_view name, SegmentKind segment = SegmentKind::micro) {
   const Segment* found = plan.trace.segment(segment);
   return std::count_if(plan.trace.ops.begin() + found->begin, plan.trace.ops.begin() + found->end,
                        [&](const Op& op) { return op.name == name; });
@@ -83,7 +83,7 @@ TEST_P(FuseNorms, LossesStay) {
     EXPECT_EQ(count(fused.plan, kRmsNormBackwardAdd), 2 * kDecoderLayers);
     EXPECT_EQ(fused.used.out_of_arena_allocations, 0);
     if (!options_.accumulate) continue;
-    EXPECT_EQ(count(fused.plan, kRmsNormBackwardAdd, "accumulate"), 2 * kDecoderLayers);
+    EXPECT_EQ(count(fused.plan, kRmsNormBackwardAdd, SegmentKind::accumulate), 2 * kDecoderLayers);
   }
 }
 

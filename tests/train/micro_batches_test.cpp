@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/text/text_samples.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {
@@ -15,7 +16,7 @@ std::vector<int64_t> numbers(const at::Tensor& tensor) {
 
 class MicroBatchesTest : public ::testing::Test {
  protected:
-  MicroBatches open(const Job& job) { return {job, *tokenizer_, {}}; }
+  MicroBatches open(const Job& job) { return {job, text_samples(job.data, *tokenizer_, {})}; }
 
   TempFolder folder_;
   std::unique_ptr<Tokenizer> tokenizer_ = make_tokenizer("bytes", {});

@@ -94,8 +94,8 @@ TEST_F(Profile, EveryOpOfTheChosenStepsIsThereInOrderAndSlicesNest) {
   const Trace& trace = training.plan().trace;
   std::vector<int32_t> expected;
   for (int step = 0; step < 2; ++step)
-    for (const char* name : {"micro", "accumulate", "update"})
-      for (int32_t i = trace.segment(name)->begin; i < trace.segment(name)->end; ++i) expected.push_back(i);
+    for (const SegmentKind kind : {SegmentKind::micro, SegmentKind::accumulate, SegmentKind::update})
+      for (int32_t i = trace.segment(kind)->begin; i < trace.segment(kind)->end; ++i) expected.push_back(i);
   std::vector<int32_t> ran;
   for (const json& op : ops_of(profile)) {
     const int32_t index = ran.emplace_back(op["args"]["op"]);

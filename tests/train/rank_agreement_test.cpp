@@ -155,7 +155,7 @@ PlannedJob planned_with(int64_t elements) {
   op.link_bytes = 100;
   op.arguments = {{Argument::Kind::tensor, true, {View{0, DType::float32, 0, {elements}, {1}}}}};
   planned.plan.trace.ops = {op};
-  planned.plan.trace.segments = {{"micro", 0, 1}};
+  planned.plan.trace.segments = {{SegmentKind::micro, 0, 1}};
   return planned;
 }
 
@@ -180,7 +180,7 @@ TEST(RankAgreement, EveryChoiceThatDecidesWhatIsExchangedMustBeTheSame) {
       [](PlannedJob& job) { job.settings.accumulation[3] = 4; },
       [](PlannedJob& job) { job.plan.update_in_backward = false; },
       [](PlannedJob& job) { job.plan.trace = planned_with(65).plan.trace; },
-      [](PlannedJob& job) { job.plan.trace.segments[0].name = "evaluate"; },
+      [](PlannedJob& job) { job.plan.trace.segments[0].kind = SegmentKind::evaluate; },
   };
   for (size_t i = 0; i < changes.size(); ++i) EXPECT_THAT(same_if(changes[i]), ElementsAre(0, 0, 0)) << "change " << i;
 }

@@ -40,7 +40,7 @@ struct Plans {
       exchange.name = "plimsoll::all_gather_";
       exchange.link_bytes = 1;  // a second
       planned.plan.trace.ops = {exchange};
-      planned.plan.trace.segments = {{"micro", 0, 1}};
+      planned.plan.trace.segments = {{SegmentKind::micro, 0, 1}};
       planned.plan.minimum_budget_bytes =
           third ? needs_3 + static_cast<int64_t>(part * static_cast<double>(needs_2 - needs_3)) : needs_2;
       planned.plan.fits = planned.plan.minimum_budget_bytes <= budget;

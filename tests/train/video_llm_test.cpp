@@ -127,7 +127,9 @@ TEST(VideoLlmJob, BaselinesThatFailLoseNoReport) {
 TEST(VideoLlmJob, OnlyAListWithHeldOutVideosRecordsAnEvaluation) {
   TempFolder folder;
   Job job = job_with_splits(folder);
-  const auto evaluates = [&] { return plan_job(job, target_of(job)).recorded.segment("evaluate") != nullptr; };
+  const auto evaluates = [&] {
+    return plan_job(job, target_of(job)).recorded.segment(SegmentKind::evaluate) != nullptr;
+  };
   EXPECT_TRUE(evaluates());
   job.data.clips.list = folder / "list.tsv";
   EXPECT_FALSE(evaluates());

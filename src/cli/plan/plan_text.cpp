@@ -169,7 +169,7 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
   page.op_seconds.assign(planned.plan.trace.ops.size(), 0);
   for (const Segment& segment : planned.plan.trace.segments) {
     double before = 0;
-    const std::vector<double> ends = end_times(planned.settings.cost, planned.plan.trace, segment.name);
+    const std::vector<double> ends = end_times(planned.settings.cost, planned.plan.trace, segment.kind);
     for (size_t i = 0; i < ends.size(); ++i) {
       page.op_seconds[segment.begin + i] = ends[i] - before;
       before = ends[i];

@@ -87,7 +87,7 @@ Json trace_json(const Trace& trace, const std::vector<int64_t>& offsets) {
   for (size_t i = 0; i < trace.ops.size(); ++i) ops.push_back(op_json(trace, i));
   Json segments = Json::array();
   for (const Segment& segment : trace.segments)
-    segments.push_back({{"name", segment.name}, {"begin", segment.begin}, {"end", segment.end}});
+    segments.push_back({{"name", name_of(segment.kind)}, {"begin", segment.begin}, {"end", segment.end}});
   return {{"buffers", std::move(buffers)},        {"ops", std::move(ops)},
           {"segments", std::move(segments)},      {"inputs", named_json(trace.inputs)},
           {"outputs", named_json(trace.outputs)}, {"state", named_json(trace.state)}};

@@ -80,10 +80,10 @@ class Listing {
 
  private:
   void choose(const std::string& name) {
-    const Segment* segment = trace_.segment(name);
+    const Segment* segment = trace_.segment_named(name);
     if (!segment) {
       std::vector<std::string> names;
-      for (const Segment& each : trace_.segments) names.push_back(each.name);
+      for (const Segment& each : trace_.segments) names.emplace_back(name_of(each.kind));
       const auto meant = nearest(name, names);
       throw UserError(fmt::format("the trace has no segment {}{}; it has {}", in_quotes(name),
                                   meant ? fmt::format(" (did you mean '{}'?)", *meant) : "", fmt::join(names, ", ")));
@@ -103,15 +103,15 @@ class Listing {
         {{"segment"}, {"ops", Align::right}, {"first", Align::right}, {"flops", Align::right}, {"moved", Align::right}},
         "Segments");
     for (const Segment& segment : trace_.segments) {
-      if (options_.segment && segment.name != *options_.segment) continue;
+      if (options_.segment && name_of(segment.kind) != *options_.segment) continue;
       double flops = 0;
       int64_t moved = 0;
       for (int32_t i = segment.begin; i < segment.end; ++i) {
         flops += trace_.ops[i].flops;
         moved += trace_.ops[i].bytes_moved;
       }
-      table.add_row({segment.name, std::to_string(segment.end - segment.begin), std::to_string(segment.begin),
-                     short_count(flops), format_bytes(moved)});
+      table.add_row({std::string(name_of(segment.kind)), std::to_string(segment.end - segment.begin),
+                     std::to_string(segment.begin), short_count(flops), format_bytes(moved)});
     }
     text_ += table.to_string(options_.screen);
   }

@@ -11,6 +11,10 @@
 
 namespace plimsoll {
 
+inline ClipsConfig& part(Job& job, ClipsConfig*) {
+  return job.data.clips;
+}
+
 int64_t frames_of_clip(const ClipsConfig& config) {
   if (config.max_frames) return *config.max_frames;
   const double all = std::ceil(std::max(0.0, config.clip_seconds) * kClipFrameRate);
@@ -55,13 +59,23 @@ DataKind clips_kind() {
                          clips.clip_stride, clips.clip_seconds));
     check_tokenizer(job, locations);
   };
-  kind.paths = [](Job& job) { return std::vector<std::filesystem::path*>{&job.data.clips.list}; };
+  kind.paths = [](Job& job) { return std::vector<DataPath>{{"data.list", &job.data.clips.list}}; };
+  kind.uses_cache_folder = true;
   kind.origin = [](const Job& job) {
     const C& clips = job.data.clips;
     return std::map<std::string, std::string>{{"data.tokenizer", job.data.tokenizer},
                                               {"data.clip_seconds", fmt::format("{}", clips.clip_seconds)},
                                               {"data.clip_stride", fmt::format("{}", clips.clip_stride)},
                                               {"data.prompt", clips.prompt}};
+  };
+  kind.shared_keys = [](const Job& job) {
+    const C& clips = job.data.clips;
+    return std::map<std::string, std::string>{
+        {"data.max_frames", clips.max_frames ? fmt::format("{}", *clips.max_frames) : "none"},
+        {"data.clip_seconds", fmt::format("{}", clips.clip_seconds)},
+        {"data.clip_stride", fmt::format("{}", clips.clip_stride)},
+        {"data.prompt", clips.prompt},
+        {"data.list", clips.list.filename().string()}};
   };
   return kind;
 }

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 
+#include "job/keys/architecture_file.h"
 #include "job/keys/divisors.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 #include "job/keys/ranges.h"
 #include "models/size_limits.h"
+#include "weights/decoder_fields.h"
+#include "weights/gguf_source.h"
 
 namespace plimsoll::job {
 namespace {
@@ -208,6 +211,23 @@ std::map<std::string, std::string> decoder_origin(const DecoderConfig& model, co
   return origin;
 }
 
+void apply_decoder_file(const std::filesystem::path& file, const std::string& section, const KeyLocations& locations,
+                        DecoderConfig& config) {
+  const weights::Architecture found =
+      weights::is_gguf(file) ? weights::read_gguf_architecture(file) : weights::read_architecture(file);
+  must_agree(
+      file, section, locations, [](auto&& visit) { weights::for_each_field(visit); }, config, found.config);
+  const double dropout = config.dropout;
+  config = found.config;
+  config.dropout = dropout;
+}
+
+void apply_language_model_file(const ModelConfig& model, DecoderConfig& config, const KeyLocations& locations,
+                               const std::filesystem::path& directory) {
+  const auto file = architecture_file(model.llm_weights, model.llm_config, "model.llm", locations, directory);
+  if (!file.empty()) apply_decoder_file(file, "model.llm", locations, config);
+}
+
 ModelKind decoder_kind() {
   ModelKind kind;
   kind.type = "decoder";
@@ -244,6 +264,14 @@ ModelKind decoder_kind() {
          return !model.activation.ends_with("glu") ? 4 * model.hidden_size : (8 * model.hidden_size / 3 + 63) / 64 * 64;
        },
        64},
+  };
+  kind.reads_token_windows = true;
+  kind.vocabulary = {"model.vocab_size", [](Job& job) -> int64_t& { return job.model.decoder.vocab_size; }};
+  kind.decoder_layers = "layers";
+  kind.apply_architecture = [](Job& job, const KeyLocations& locations, const std::filesystem::path& directory) {
+    ModelConfig& model = job.model;
+    const auto file = architecture_file(model.weights, model.config, "model", locations, directory);
+    if (!file.empty()) apply_decoder_file(file, "model", locations, model.decoder);
   };
   return kind;
 }

@@ -9,6 +9,14 @@
 #include "models/fmri_config.h"
 #include "models/size_limits.h"
 
+namespace plimsoll {
+
+inline FmriAutoencoderConfig& part(Job& job, FmriAutoencoderConfig*) {
+  return job.model.fmri;
+}
+
+}  // namespace plimsoll
+
 namespace plimsoll::job {
 namespace {
 

@@ -8,6 +8,14 @@
 #include "models/gesture_config.h"
 #include "models/size_limits.h"
 
+namespace plimsoll {
+
+inline GestureSsmConfig& part(Job& job, GestureSsmConfig*) {
+  return job.model.gesture;
+}
+
+}  // namespace plimsoll
+
 namespace plimsoll::job {
 namespace {
 
@@ -82,11 +90,16 @@ Key use_checkpoint() {
           }};
 }
 
+SeriesConfig& series_of(Job& job) {
+  return job.data.series;
+}
+
 Key ratio() {
   constexpr NumberRange range{.min = 0, .min_open = true, .max = 1};
-  return number("data.train_ratio_of_vectors", &SeriesConfig::train_ratio_of_vectors, range,
-                "fraction of a gesture's vectors in a sample: drawn again each time in training, evenly spaced in "
-                "evaluation; activations shrink with it");
+  return number_at<SeriesConfig>(
+      "data.train_ratio_of_vectors", series_of, &SeriesConfig::train_ratio_of_vectors, range,
+      "fraction of a gesture's vectors in a sample: drawn again each time in training, evenly spaced in "
+      "evaluation; activations shrink with it");
 }
 
 std::vector<Key> gesture_keys() {
@@ -113,7 +126,8 @@ std::vector<Key> gesture_keys() {
              "dropout rate of the output of every layer"),
       number("model.norm_eps", &G::norm_eps, {.min = 0, .min_open = true, .max = 1, .max_open = true},
              "value added to the variance in norms"),
-      integer("data.length", &SeriesConfig::length, {1, model::kMaxSequence}, "vectors of a gesture"),
+      integer_at<SeriesConfig>("data.length", series_of, &SeriesConfig::length, {1, model::kMaxSequence},
+                               "vectors of a gesture"),
       ratio(),
   };
 }
@@ -160,18 +174,22 @@ std::map<std::string, std::string> origin_of_gesture(const Job& job) {
 }  // namespace
 
 ModelKind gesture_ssm_kind() {
-  return {.type = "gesture_ssm",
-          .meaning = "bidirectional state-space layers over sparse point sequences",
-          .keys = gesture_keys(),
-          .check = check_gesture,
-          .data_types = {"series"},
-          .origin = origin_of_gesture,
-          .reducible_keys = {
+  return {
+      .type = "gesture_ssm",
+      .meaning = "bidirectional state-space layers over sparse point sequences",
+      .keys = gesture_keys(),
+      .check = check_gesture,
+      .data_types = {"series"},
+      .origin = origin_of_gesture,
+      .reducible_keys =
+          {
               {"data.length", "shorter series", [](const Job& job) { return job.data.series.length; }, 4},
               {"model.hidden_dim", "a narrower model", [](const Job& job) { return job.model.gesture.hidden_dim; }, 32},
               {"model.d_state", "a smaller state", [](const Job& job) { return job.model.gesture.d_state; }, 8},
               {"model.num_layers", "fewer layers", [](const Job& job) { return job.model.gesture.num_layers; }},
-          }};
+          },
+      .reducible_fraction = ReducibleFraction{"data.train_ratio_of_vectors", "of each series' vectors",
+                                              [](const Job& job) { return job.data.series.train_ratio_of_vectors; }}};
 }
 
 }  // namespace plimsoll::job

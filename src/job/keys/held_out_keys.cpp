@@ -18,12 +18,12 @@ std::vector<Key> held_out_keys() {
   };
 }
 
-void check_held_out(const Job& job, const KeyLocations& locations) {
+void check_held_out(const Job& job, const KeyLocations& locations, const char* other) {
   if (job.data.evaluate_on != "test" || job.data.is_evaluated()) return;
   refuse(locations.of({"data.evaluate_on"}),
          fmt::format("data.evaluate_on is 'test', and data.test_fraction is 0: nothing is held out for it; set "
                      "data.test_fraction, for example to 0.15{}",
-                     job.data.type == "series" ? ", or name data.test_files" : ""));
+                     other));
 }
 
 std::map<std::string, std::string> origin_of_held_out(const Job& job) {

@@ -14,8 +14,9 @@ namespace plimsoll::job {
 /// Returns data.test_fraction and data.evaluate_on.
 std::vector<Key> held_out_keys();
 
-/// Throws UserError if the job evaluates on a test part that does not exist.
-void check_held_out(const Job& job, const KeyLocations& locations);
+/// Throws UserError if the job evaluates on a test part that does not exist. `other` is the end of the message, if the
+/// kind of data has another way to hold a test part out.
+void check_held_out(const Job& job, const KeyLocations& locations, const char* other = "");
 
 /// Returns the settings that a checkpoint stores: those of the training part, not of the evaluated part.
 std::map<std::string, std::string> origin_of_held_out(const Job& job);

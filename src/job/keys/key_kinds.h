@@ -16,39 +16,10 @@
 
 namespace plimsoll::job {
 
-// Returns the part of a job that a member pointer belongs to.
+// Returns the part of a job that a member pointer belongs to. The file of each kind of model or data has one for its
+// own configuration, in namespace plimsoll, where field() finds it by its arguments.
 inline Job& part(Job& job, Job*) {
   return job;
-}
-inline FmriAutoencoderConfig& part(Job& job, FmriAutoencoderConfig*) {
-  return job.model.fmri;
-}
-inline MambaConfig& part(Job& job, MambaConfig*) {
-  return job.model.mamba;
-}
-inline GestureSsmConfig& part(Job& job, GestureSsmConfig*) {
-  return job.model.gesture;
-}
-inline VideoLlmConfig& part(Job& job, VideoLlmConfig*) {
-  return job.model.video_llm;
-}
-inline PromptSegmentationConfig& part(Job& job, PromptSegmentationConfig*) {
-  return job.model.segmentation;
-}
-inline SeriesConfig& part(Job& job, SeriesConfig*) {
-  return job.data.series;
-}
-inline SlicesConfig& part(Job& job, SlicesConfig*) {
-  return job.data.slices;
-}
-inline PicturesConfig& part(Job& job, PicturesConfig*) {
-  return job.data.pictures;
-}
-inline ClipsConfig& part(Job& job, ClipsConfig*) {
-  return job.data.clips;
-}
-inline StimuliConfig& part(Job& job, StimuliConfig*) {
-  return job.data.stimuli;
 }
 inline LoraConfig& part(Job& job, LoraConfig*) {
   return job.fine_tuning.lora;

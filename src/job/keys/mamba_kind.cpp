@@ -4,11 +4,21 @@
 #include <algorithm>
 #include <cmath>
 
+#include "job/keys/architecture_file.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 #include "job/keys/ranges.h"
 #include "models/mamba_config.h"
 #include "models/size_limits.h"
+#include "weights/mamba_family.h"
+
+namespace plimsoll {
+
+inline MambaConfig& part(Job& job, MambaConfig*) {
+  return job.model.mamba;
+}
+
+}  // namespace plimsoll
 
 namespace plimsoll::job {
 namespace {
@@ -106,6 +116,18 @@ std::map<std::string, std::string> origin_of_mamba(const Job& job) {
           {"data.sequence_length", text(job.data.sequence_length)}};
 }
 
+void apply_mamba_file(Job& job, const KeyLocations& locations, const std::filesystem::path& directory) {
+  const auto file = architecture_file(job.model.weights, job.model.config, "model", locations, directory);
+  if (file.empty()) return;
+  MambaConfig& config = job.model.mamba;
+  MambaConfig found = weights::read_mamba_config(file);
+  must_agree(
+      file, "model", locations, [](auto&& visit) { weights::for_each_mamba_field(visit); }, config, found);
+  // The job may choose the chunks of the scan.
+  if (locations.given("model.chunk_size")) found.chunk_size = config.chunk_size;
+  config = found;
+}
+
 }  // namespace
 
 ModelKind mamba_kind() {
@@ -116,11 +138,17 @@ ModelKind mamba_kind() {
       .check = check_mamba,
       .data_types = {"text"},
       .origin = origin_of_mamba,
-      .reducible_keys = {
-          {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8, 1},
-          {"model.num_layers", "fewer layers", [](const Job& job) { return job.model.mamba.num_layers; }},
-          {"model.state_size", "a smaller state", [](const Job& job) { return job.model.mamba.state_size; }, 8},
-      }};
+      .reducible_keys =
+          {
+              {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8,
+               1},
+              {"model.num_layers", "fewer layers", [](const Job& job) { return job.model.mamba.num_layers; }},
+              {"model.state_size", "a smaller state", [](const Job& job) { return job.model.mamba.state_size; }, 8},
+          },
+      .reads_token_windows = true,
+      .vocabulary = VocabularyKey{"model.vocab_size", [](Job& job) -> int64_t& { return job.model.mamba.vocab_size; }},
+      .decoder_layers = "layers",
+      .apply_architecture = apply_mamba_file};
 }
 
 }  // namespace plimsoll::job

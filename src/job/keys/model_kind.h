@@ -1,9 +1,11 @@
-// Declares the description of a type of model for the job file: its keys, checks between them, and its types of data.
-// Each type has a file with one function (decoder_kind.cpp, ...); job_step.cpp makes the step.
+// Declares the description of a type of model for the job file: its keys, checks between them, its types of data, and
+// all other facts that differ between models and need no libtorch. Each type has a file with one function
+// (decoder_kind.cpp, ...) and one line in the table of kinds.cpp; train/job_step.cpp has one for its step.
 #pragma once
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,33 @@ struct ReducibleKey {
   int sample_power = 0;
 };
 
+/// The number of rows of a language model's embedding, which follows from the tokenizer if the job does not set it.
+struct VocabularyKey {
+  const char* key = nullptr;  ///< "model.vocab_size"
+  int64_t& (*rows)(Job&) = nullptr;
+};
+
+/// A part of the model whose weights may have a dtype of their own.
+struct PartDtype {
+  const char* key = nullptr;      ///< "model.llm.dtype"
+  const char* meaning = nullptr;  ///< "the language model's weights"
+  std::optional<DType> (*value)(const Job&) = nullptr;
+};
+
+/// A fraction of each sample that a job reads, as a key that can be reduced to save memory.
+struct ReducibleFraction {
+  const char* key = nullptr;      ///< "data.train_ratio_of_vectors"
+  const char* meaning = nullptr;  ///< "of each series' vectors"
+  double (*value)(const Job&) = nullptr;
+};
+
+/// A module whose activations alone are recomputed.
+struct CheckpointedModule {
+  const char* key = nullptr;     ///< key that turns it on: "model.llm.use_gradient_checkpointing"
+  const char* module = nullptr;  ///< "llm"
+  bool (*value)(const Job&) = nullptr;
+};
+
 struct ModelKind {
   std::string type;       ///< value of `model.type`
   std::string meaning;    ///< help text for `--help`: "a decoder-only transformer"
@@ -32,18 +61,24 @@ struct ModelKind {
   /// Returns the settings that a checkpoint stores: all that change the losses and do not show in the tensors' shapes.
   std::map<std::string, std::string> (*origin)(const Job&) = nullptr;
   std::vector<ReducibleKey> reducible_keys = {};  ///< numbers that `plimsoll plan --what-if` reduces
+  bool reads_token_windows = false;               ///< true: a sample is data.sequence_length tokens of a text
+  std::optional<VocabularyKey> vocabulary = {};   ///< empty: the model reads no tokens
+  std::string decoder_layers = {};                ///< path of the layers of a decoder or of Mamba; empty: none
+  /// Sets the architecture from the configuration files of weights; nullptr: the model has no such files. Paths are
+  /// relative to the folder.
+  void (*apply_architecture)(Job&, const KeyLocations&, const std::filesystem::path&) = nullptr;
+  const char* vision_weights_key = "model.vision.weights";  ///< key of ModelConfig::vision_weights
+  std::optional<PartDtype> part_dtype = {};
+  std::optional<ReducibleFraction> reducible_fraction = {};
+  std::optional<CheckpointedModule> checkpointed_module = {};
 };
-
-ModelKind decoder_kind();
-ModelKind mamba_kind();
-ModelKind fmri_autoencoder_kind();
-ModelKind gesture_ssm_kind();
-ModelKind prompt_segmentation_kind();
-ModelKind video_llm_kind();
 
 /// Returns all kinds in the order of the reference page; the first is the default.
 const std::vector<ModelKind>& model_kinds();
 const ModelKind& model_kind(const std::string& type);
+
+/// Returns whether a model of this kind learns from this type of data.
+bool learns_from(const ModelKind& kind, const std::string& data_type);
 
 /// Returns the keys of a decoder at `section`: "model", "model.llm".
 std::vector<Key> decoder_keys(const std::string& section, const std::function<DecoderConfig&(Job&)>& place);
@@ -54,6 +89,13 @@ std::vector<Key> language_model_keys(const std::function<DecoderConfig&(Job&)>& 
 /// sequences of `sequence` tokens cannot be counted.
 void check_decoder(const DecoderConfig& config, const std::string& section, int64_t sequence, int64_t at_a_time,
                    const KeyLocations& locations);
+/// Sets all but the dropout of `config`, the decoder at `section`, from `file`: a config.json, its folder, or a GGUF
+/// file. Throws UserError if keys of the job contradict the file, with all such keys; and as read_architecture() does.
+void apply_decoder_file(const std::filesystem::path& file, const std::string& section, const KeyLocations& locations,
+                        DecoderConfig& config);
+/// Does this for a language model that is a part of another model, from model.llm.config or model.llm.weights.
+void apply_language_model_file(const ModelConfig& model, DecoderConfig& config, const KeyLocations& locations,
+                               const std::filesystem::path& directory);
 /// Returns the settings of a decoder that a checkpoint stores.
 std::map<std::string, std::string> decoder_origin(const DecoderConfig& config, const std::string& section);
 

@@ -11,6 +11,14 @@
 #include "job/keys/structure_keys.h"
 #include "job/keys/tokenizer_keys.h"
 
+namespace plimsoll {
+
+inline PicturesConfig& part(Job& job, PicturesConfig*) {
+  return job.data.pictures;
+}
+
+}  // namespace plimsoll
+
 namespace plimsoll::job {
 namespace {
 
@@ -70,11 +78,15 @@ DataKind pictures_kind() {
   std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));
   std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
   kind.check = check_pictures;
-  kind.paths = [](Job& job) -> std::vector<std::filesystem::path*> {
+  kind.paths = [](Job& job) -> std::vector<DataPath> {
     P& pictures = job.data.pictures;
-    return {&pictures.images, &pictures.masks, &pictures.list, &job.data.slices.label_names};
+    return {{"data.images", &pictures.images},
+            {"data.masks", &pictures.masks},
+            {"data.list", &pictures.list},
+            {"data.label_names", &job.data.slices.label_names}};
   };
   kind.origin = origin_of_pictures;
+  kind.shared_keys = shared_keys_of_structures;
   return kind;
 }
 

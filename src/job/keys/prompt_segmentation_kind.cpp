@@ -10,6 +10,14 @@
 #include "models/segmentation_config.h"
 #include "models/size_limits.h"
 
+namespace plimsoll {
+
+inline PromptSegmentationConfig& part(Job& job, PromptSegmentationConfig*) {
+  return job.model.segmentation;
+}
+
+}  // namespace plimsoll
+
 namespace plimsoll::job {
 namespace {
 
@@ -162,14 +170,24 @@ ModelKind prompt_segmentation_kind() {
           .check = check_segmentation,
           .data_types = {"slices", "pictures"},
           .origin = origin_of_segmentation,
-          .reducible_keys = {
-              {"model.image_size", "a smaller image", [](const Job& job) { return job.model.segmentation.image_size; },
-               16, 2},
-              {"model.prompt_length", "a shorter prompt",
-               [](const Job& job) { return job.model.segmentation.prompt_length; }, 1, 1},
-              {"model.llm.num_layers", "fewer layers of the language model",
-               [](const Job& job) { return job.model.segmentation.llm.num_layers; }},
-          }};
+          .reducible_keys =
+              {
+                  {"model.image_size", "a smaller image",
+                   [](const Job& job) { return job.model.segmentation.image_size; }, 16, 2},
+                  {"model.prompt_length", "a shorter prompt",
+                   [](const Job& job) { return job.model.segmentation.prompt_length; }, 1, 1},
+                  {"model.llm.num_layers", "fewer layers of the language model",
+                   [](const Job& job) { return job.model.segmentation.llm.num_layers; }},
+              },
+          .vocabulary = VocabularyKey{"model.llm.vocab_size",
+                                      [](Job& job) -> int64_t& { return job.model.segmentation.llm.vocab_size; }},
+          .decoder_layers = "llm.layers",
+          // The encoder's weights have no configuration file.
+          .apply_architecture =
+              [](Job& job, const KeyLocations& locations, const std::filesystem::path& directory) {
+                apply_language_model_file(job.model, job.model.segmentation.llm, locations, directory);
+              },
+          .vision_weights_key = "model.encoder.weights"};
 }
 
 }  // namespace plimsoll::job

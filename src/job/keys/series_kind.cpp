@@ -10,6 +10,14 @@
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 
+namespace plimsoll {
+
+inline SeriesConfig& part(Job& job, SeriesConfig*) {
+  return job.data.series;
+}
+
+}  // namespace plimsoll
+
 namespace plimsoll::job {
 namespace {
 
@@ -55,7 +63,7 @@ void check_series(const Job& job, const KeyLocations& locations) {
            fmt::format("data.test_fraction is {} and data.test_files names {} files; remove one: each of the two gives "
                        "the test",
                        job.data.test_fraction, series.test_files.size()));
-  check_held_out(job, locations);
+  check_held_out(job, locations, ", or name data.test_files");
   if (series.order != "hilbert") return;
   const int64_t channels = job.model.gesture.channels;
   for (int64_t axis : series.hilbert_axes)
@@ -116,14 +124,22 @@ DataKind series_kind() {
   std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));
   kind.check = check_series;
   kind.paths = [](Job& job) {
-    std::vector<std::filesystem::path*> paths;
+    std::vector<DataPath> paths;
     S& series = job.data.series;
-    for (auto* files :
-         {&series.validation_files, &series.test_files, &series.labels, &series.validation_labels, &series.test_labels})
-      for (std::filesystem::path& path : *files) paths.push_back(&path);
+    for (const auto& [key, files] : {std::pair{"data.validation_files", &series.validation_files},
+                                     {"data.test_files", &series.test_files},
+                                     {"data.labels", &series.labels},
+                                     {"data.validation_labels", &series.validation_labels},
+                                     {"data.test_labels", &series.test_labels}})
+      for (std::filesystem::path& path : *files) paths.push_back({key, &path});
     return paths;
   };
   kind.origin = origin_of_series;
+  kind.shared_keys = [](const Job& job) {
+    const S& series = job.data.series;
+    return std::map<std::string, std::string>{{"data.validation_files", names_of_files(series.validation_files)},
+                                              {"data.test_files", names_of_files(series.test_files)}};
+  };
   return kind;
 }
 

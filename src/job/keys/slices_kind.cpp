@@ -71,11 +71,13 @@ DataKind slices_kind() {
   std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
   kind.check = check_slices;
   kind.paths = [](Job& job) {
-    std::vector<std::filesystem::path*> all = {&job.data.slices.label_names};
-    for (std::filesystem::path& file : job.data.slices.labels) all.push_back(&file);
+    std::vector<DataPath> all;
+    for (std::filesystem::path& file : job.data.slices.labels) all.push_back({"data.labels", &file});
+    all.push_back({"data.label_names", &job.data.slices.label_names});
     return all;
   };
   kind.origin = origin_of_slices;
+  kind.shared_keys = shared_keys_of_structures;
   return kind;
 }
 

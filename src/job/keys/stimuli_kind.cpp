@@ -9,6 +9,14 @@
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 
+namespace plimsoll {
+
+inline StimuliConfig& part(Job& job, StimuliConfig*) {
+  return job.data.stimuli;
+}
+
+}  // namespace plimsoll
+
 namespace plimsoll::job {
 namespace {
 
@@ -97,12 +105,19 @@ DataKind stimuli_kind() {
                    "folder of cached decoded pictures and sound, relative to the job file"),
           },
       .check = check_stimuli,
-      .paths = [](Job& job) -> std::vector<std::filesystem::path*> {
+      .paths = [](Job& job) -> std::vector<DataPath> {
         S& stimuli = job.data.stimuli;
-        return {&stimuli.fmri,   &stimuli.mask,          &stimuli.texts,          &stimuli.text_embeddings,
-                &stimuli.videos, &stimuli.text_features, &stimuli.audio_features, &stimuli.pictures};
+        return {{"data.fmri", &stimuli.fmri},
+                {"data.fmri_mask", &stimuli.mask},
+                {"data.texts", &stimuli.texts},
+                {"data.text_embeddings", &stimuli.text_embeddings},
+                {"data.videos", &stimuli.videos},
+                {"data.text_features", &stimuli.text_features},
+                {"data.audio_features", &stimuli.audio_features},
+                {"data.pictures", &stimuli.pictures}};
       },
       .origin = origin_of_stimuli,
+      .uses_cache_folder = true,
   };
   std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));
   return kind;

@@ -68,4 +68,15 @@ std::map<std::string, std::string> origin_of_structures(const Job& job) {
   return origin;
 }
 
+std::map<std::string, std::string> shared_keys_of_structures(const Job& job) {
+  const S& slices = job.data.slices;
+  return {{"data.augment", fmt::format("{}", slices.augment)},
+          {"data.min_pixels", fmt::format("{}", slices.min_pixels)},
+          {"data.prompt", slices.prompt},
+          {"data.answer", slices.answer},
+          {"data.structures", joined(slices.structures, ", ")},
+          {"data.normalise", job.data.pictures.normalise},
+          {"data.list", job.data.pictures.list.filename().string()}};
+}
+
 }  // namespace plimsoll::job

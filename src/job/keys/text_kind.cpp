@@ -23,6 +23,7 @@ DataKind text_kind() {
   };
   kind.keys.front().help.default_value = "(required)";
   std::ranges::move(tokenizer_keys(), std::back_inserter(kind.keys));
+  kind.uses_cache_folder = true;
   kind.check = [](const Job& job, const KeyLocations& locations) {
     if (job.data.files.empty())
       refuse(locations.of({"data.type"}),
@@ -35,6 +36,7 @@ DataKind text_kind() {
 DataKind synthetic_kind() {
   DataKind kind;
   kind.type = "synthetic";
+  kind.from_files = false;
   kind.meaning = "random inputs of the model's shapes, drawn from the seed, to try out memory and speed without data";
   kind.keys = {integer("data.samples", &DataConfig::samples, {1, int64_t{1} << 32},
                        "synthetic: number of different samples, which are one epoch")};

@@ -4,11 +4,21 @@
 
 #include <array>
 
+#include "job/keys/architecture_file.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 #include "job/keys/ranges.h"
 #include "models/size_limits.h"
 #include "models/video_llm_config.h"
+#include "weights/vision_families.h"
+
+namespace plimsoll {
+
+inline VideoLlmConfig& part(Job& job, VideoLlmConfig*) {
+  return job.model.video_llm;
+}
+
+}  // namespace plimsoll
 
 namespace plimsoll::job {
 namespace {
@@ -172,6 +182,45 @@ std::map<std::string, std::string> origin_of_video_llm(const Job& job) {
   return origin;
 }
 
+void apply_vision_file(const std::filesystem::path& file, const KeyLocations& locations, VideoLlmConfig& config) {
+  weights::VisionArchitecture found = weights::read_vision_architecture(file);
+  const VisionConfig said = config.vision;
+  must_agree(
+      file, "model.vision", locations, [](auto&& visit) { weights::for_each_vision_field(visit); }, said, found.config);
+  if (locations.given("model.image_size") && config.image_size != found.image_size)
+    refuse(locations.of({"model.image_size"}),
+           fmt::format("model.image_size is {}; the positions of {} are learned for {}: leave it out",
+                       config.image_size, file.string(), found.image_size));
+  // Fewer blocks than the weights have: features of an earlier layer, before the last norm.
+  if (locations.given("model.vision.depth")) {
+    if (said.depth > found.config.depth)
+      refuse(locations.of({"model.vision.depth"}),
+             fmt::format("model.vision.depth is {}; allowed: 1 to {}, the number of blocks in {}", said.depth,
+                         found.config.depth, file.string()));
+    if (said.depth < found.config.depth) found.config.final_norm = false;
+    found.config.depth = said.depth;
+  }
+  if (locations.given("model.vision.final_norm")) found.config.final_norm = said.final_norm;
+  if (locations.given("model.vision.image_mean")) found.config.image_mean = said.image_mean;
+  if (locations.given("model.vision.image_std")) found.config.image_std = said.image_std;
+  config.vision = found.config;
+  config.image_size = found.image_size;
+}
+
+void apply_files(Job& job, const KeyLocations& locations, const std::filesystem::path& directory) {
+  ModelConfig& model = job.model;
+  apply_language_model_file(model, model.video_llm.llm, locations, directory);
+  const auto file = architecture_file(model.vision_weights, model.vision_config, "model.vision", locations, directory);
+  if (!file.empty()) {
+    apply_vision_file(file, locations, model.video_llm);
+  } else if (!model.vision_weights.empty()) {
+    refuse(locations.of({"model.vision.weights"}),
+           fmt::format("model.vision.weights is {}; it must be a folder with a config.json and safetensors, or "
+                       "model.vision.config must name the config.json of the file",
+                       (directory / model.vision_weights).string()));
+  }
+}
+
 }  // namespace
 
 ModelKind video_llm_kind() {
@@ -182,13 +231,23 @@ ModelKind video_llm_kind() {
       .check = check_video_llm,
       .data_types = {"clips"},
       .origin = origin_of_video_llm,
-      .reducible_keys = {
-          {"data.max_frames", "fewer frames", [](const Job& job) { return frames_of_clip(job.data.clips); }, 1, 1},
-          {"model.image_size", "smaller frames", [](const Job& job) { return job.model.video_llm.image_size; }, 16, 2},
-          {"data.sequence_length", "a shorter text", [](const Job& job) { return job.data.sequence_length; }, 8, 1},
-          {"model.llm.num_layers", "fewer layers of the language model",
-           [](const Job& job) { return job.model.video_llm.llm.num_layers; }},
-      }};
+      .reducible_keys =
+          {
+              {"data.max_frames", "fewer frames", [](const Job& job) { return frames_of_clip(job.data.clips); }, 1, 1},
+              {"model.image_size", "smaller frames", [](const Job& job) { return job.model.video_llm.image_size; }, 16,
+               2},
+              {"data.sequence_length", "a shorter text", [](const Job& job) { return job.data.sequence_length; }, 8, 1},
+              {"model.llm.num_layers", "fewer layers of the language model",
+               [](const Job& job) { return job.model.video_llm.llm.num_layers; }},
+          },
+      .vocabulary = VocabularyKey{"model.llm.vocab_size",
+                                  [](Job& job) -> int64_t& { return job.model.video_llm.llm.vocab_size; }},
+      .decoder_layers = "llm.layers",
+      .apply_architecture = apply_files,
+      .part_dtype = PartDtype{"model.llm.dtype", "the language model's weights",
+                              [](const Job& job) { return job.model.video_llm.llm_dtype; }},
+      .checkpointed_module = CheckpointedModule{"model.llm.use_gradient_checkpointing", "llm",
+                                                [](const Job& job) { return job.model.video_llm.llm_checkpointing; }}};
 }
 
 }  // namespace plimsoll::job

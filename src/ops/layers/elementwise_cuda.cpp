@@ -1,10 +1,8 @@
 // Implements rope, swiglu and geglu on a CUDA device.
 
 #include "ops/cuda_op_support.h"
-#include "ops/layers/gated_launch.h"
-#include "ops/layers/rope_launch.h"
-#include "ops/layers/rope_results.h"
-#include "ops/layers/swiglu_results.h"
+#include "ops/layers/rope.h"
+#include "ops/layers/swiglu.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -16,20 +14,7 @@ Tensor rope_cuda(const Tensor& x, int64_t position, double theta, bool inverse, 
   const cuda::OnDevice on(x);
   const Tensor from = x.stride(3) == 1 ? x : x.contiguous();
   const std::vector<double> frequencies = rope_frequencies(x.size(3), theta, scaling);
-  cuda::launch_rope({.x = from.const_data_ptr(),
-                     .out = result.data_ptr(),
-                     .dtype = dtype_of(x),
-                     .batch = x.size(0),
-                     .tokens = x.size(1),
-                     .heads = x.size(2),
-                     .width = x.size(3),
-                     .batch_stride = from.stride(0),
-                     .token_stride = from.stride(1),
-                     .head_stride = from.stride(2),
-                     .frequencies = frequencies.data(),
-                     .position = position,
-                     .inverse = inverse},
-                    on.stream());
+  cuda::launch_rope(rope_arguments(from, result, frequencies.data(), position, inverse), on.stream());
   return result;
 }
 

@@ -9,7 +9,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/layers/rope_results.h"
+#include "ops/kernel_dtypes.h"
+#include "ops/lanes.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {
@@ -48,13 +49,56 @@ double frequency_of(int64_t index, int64_t width, double theta, Scaling scaling)
 
 }  // namespace
 
-std::vector<double> rope_frequencies(int64_t width, double theta, at::ArrayRef<double> scaling) {
+Rope rope_arguments(const Tensor& x, const Tensor& out, const double* frequencies, int64_t position, bool inverse) {
+  return {.x = x.const_data_ptr(),
+          .out = out.data_ptr(),
+          .dtype = dtype_of(x),
+          .batch = x.size(0),
+          .tokens = x.size(1),
+          .heads = x.size(2),
+          .width = x.size(3),
+          .batch_stride = x.stride(0),
+          .token_stride = x.stride(1),
+          .head_stride = x.stride(2),
+          .frequencies = frequencies,
+          .position = position,
+          .inverse = inverse};
+}
+
+std::vector<double> rope_frequencies(int64_t width, double theta, Scaling scaling) {
   std::vector<double> frequencies(static_cast<size_t>(width / 2));
   for (int64_t i = 0; i < width / 2; ++i) frequencies[i] = frequency_of(i, width, theta, scaling);
   return frequencies;
 }
 
 namespace {
+
+using namespace lanes;
+
+template <typename T>
+PLIMSOLL_INLINE void rotate(const Rope& args, int64_t begin, int64_t end) {
+  using V = Vector<T>;
+  const int64_t half = args.width / 2;
+  const double direction = args.inverse ? -1.0 : 1.0;
+  for (int64_t token = begin; token < end; ++token) {
+    const double position = direction * static_cast<double>(args.position + token);
+    PLIMSOLL_FOR_LANES(i, partial, half) {
+      V sine{}, cosine{};
+      sin_cos(load_some(args.frequencies + i, partial) * position, sine, cosine);
+      for (int64_t b = 0; b < args.batch; ++b) {
+        const T* from = static_cast<const T*>(args.x) + b * args.batch_stride + token * args.token_stride + i;
+        T* to = static_cast<T*>(args.out) + (b * args.tokens + token) * args.heads * args.width + i;
+        for (int64_t h = 0; h < args.heads; ++h, from += args.head_stride, to += args.width) {
+          const V first = load_some(from, partial), second = load_some(from + half, partial);
+          store_some(to, first * cosine - second * sine, partial);
+          store_some(to + half, second * cosine + first * sine, partial);
+        }
+      }
+    }
+  }
+}
+
+PLIMSOLL_KERNELS(rotate, (const Rope& args, int64_t begin, int64_t end), (args, begin, end))
 
 Tensor rope_cpu(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
   Tensor result = rope_result(x, position, theta, inverse, scaling);
@@ -64,21 +108,9 @@ Tensor rope_cpu(const Tensor& x, int64_t position, double theta, bool inverse, S
   const Tensor frequencies = at::empty({half}, x.options().dtype(at::kDouble));
   auto* frequency = frequencies.mutable_data_ptr<double>();
   for (int64_t i = 0; i < half; ++i) frequency[i] = frequency_of(i, width, theta, scaling);
-  const Rope args{.x = from.const_data_ptr(),
-                  .out = result.data_ptr(),
-                  .dtype = dtype_of(x),
-                  .batch = x.size(0),
-                  .tokens = x.size(1),
-                  .heads = x.size(2),
-                  .width = width,
-                  .batch_stride = from.stride(0),
-                  .token_stride = from.stride(1),
-                  .head_stride = from.stride(2),
-                  .frequencies = frequency,
-                  .position = position,
-                  .inverse = inverse};
-  at::parallel_for(0, args.tokens, row_grain(args.batch * args.heads * width),
-                   [&](int64_t begin, int64_t end) { rope_tokens(args, begin, end); });
+  const Rope args = rope_arguments(from, result, frequency, position, inverse);
+  at::parallel_for(0, args.tokens, row_grain(args.batch * args.heads * args.width),
+                   [&](int64_t begin, int64_t end) { pick_rotate(args.dtype, args, begin, end); });
   return result;
 }
 

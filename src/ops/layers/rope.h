@@ -1,7 +1,20 @@
-// Declares rotary position embedding (J. Su et al., "RoFormer"), with pairs (i, i + D/2) as in GPT-NeoX and Llama.
+// Declares rotary position embedding (J. Su et al., "RoFormer"), with pairs (i, i + D/2) as in GPT-NeoX and Llama: the
+// operator, and what its kernels share. No libtorch, because the CUDA kernel includes this header.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <cstdint>
+#include <vector>
+
+#include "plimsoll/trace.h"
+
+struct CUstream_st;
+namespace at {
+class Tensor;
+}
+namespace c10 {
+template <typename T>
+class ArrayRef;
+}
 
 namespace plimsoll::ops {
 
@@ -20,4 +33,36 @@ struct RopeFrequencies {
 at::Tensor rope(const at::Tensor& x, int64_t position = 0, double theta = 10000.0);
 at::Tensor rope(const at::Tensor& x, int64_t position, const RopeFrequencies& frequencies);
 
+/// The arguments of a rotation of the pairs (i, i + width / 2) of x [batch, tokens, heads, width], in float32,
+/// bfloat16, float16 or float64. `out` is contiguous.
+struct Rope {
+  const void* x;
+  void* out;
+  DType dtype;
+  int64_t batch, tokens, heads, width;
+  int64_t batch_stride, token_stride, head_stride;  ///< strides of x, in elements
+  const double* frequencies;                        ///< radians per position; width / 2 values
+  int64_t position;                                 ///< position of the first token
+  bool inverse;                                     ///< rotate back
+};
+
+/// Returns the arguments for `x`, whose heads are contiguous, and a contiguous `out`.
+Rope rope_arguments(const at::Tensor& x, const at::Tensor& out, const double* frequencies, int64_t position,
+                    bool inverse);
+
+/// Returns the result of rope, or of the inverse rotation (`inverse`), not filled yet. Throws UserError for arguments
+/// that do not belong together. It is also the Meta kernel. `scaling`: empty, or factor, low, high and original_length.
+at::Tensor rope_result(const at::Tensor& x, int64_t position, double theta, bool inverse,
+                       c10::ArrayRef<double> scaling);
+
+/// Returns the radians per position of each of width / 2 pairs.
+std::vector<double> rope_frequencies(int64_t width, double theta, c10::ArrayRef<double> scaling);
+
 }  // namespace plimsoll::ops
+
+namespace plimsoll::cuda {
+
+/// Rotates all tokens on a CUDA stream. `args.frequencies` is in host memory: it is copied into the launch's arguments.
+void launch_rope(const ops::Rope& args, CUstream_st* stream);
+
+}  // namespace plimsoll::cuda

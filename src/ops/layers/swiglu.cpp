@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include "ops/layers/swiglu_results.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {

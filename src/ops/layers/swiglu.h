@@ -1,8 +1,14 @@
 // Declares SwiGLU and GeGLU (N. Shazeer, "GLU Variants Improve Transformer"): the gate and the product of a
-// feed-forward layer as one operator.
+// feed-forward layer as one operator, and what its kernels share. No libtorch, because the CUDA kernels include this
+// header.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "ops/kernel_arguments.h"
+
+struct CUstream_st;
+namespace at {
+class Tensor;
+}
 
 namespace plimsoll::ops {
 
@@ -16,4 +22,23 @@ at::Tensor swiglu(const at::Tensor& gate_up);
 /// plimsoll::geglu_backward.
 at::Tensor geglu(const at::Tensor& gate_up);
 
+/// Return the result and the gradient of gate_up, not filled yet; they are also the Meta kernels. `op` is the
+/// operator's name in messages. Throw UserError for tensors that do not belong together.
+at::Tensor gated_result(const char* op, const at::Tensor& gate_up);
+at::Tensor gated_gradient(const char* op, const at::Tensor& grad, const at::Tensor& gate_up);
+
 }  // namespace plimsoll::ops
+
+namespace plimsoll::cuda {
+
+enum class Gate : uint8_t { silu, gelu };
+
+/// Computes y [rows, width] = gate(first half) * second half of gate_up [rows, 2 width].
+void launch_gated(Gate gate, const ops::ConstRows& gate_up, const ops::Rows& y, int64_t rows, int64_t width,
+                  CUstream_st* stream);
+
+/// Computes the gradient of gate_up from `grad` [rows, width], the gradient of y.
+void launch_gated_backward(Gate gate, const ops::ConstRows& grad, const ops::ConstRows& gate_up,
+                           const ops::Rows& grad_gate_up, int64_t rows, int64_t width, CUstream_st* stream);
+
+}  // namespace plimsoll::cuda

@@ -1,5 +1,5 @@
 // Declares the matrix that Adafactor sees in a parameter, and the parts in which its sums are taken. No libtorch: the
-// kernel, the state and the estimates of its workspace (workspace_cpu.cpp) must agree.
+// kernel, the state and the estimates of its workspace (ops/workspace) must agree.
 #pragma once
 
 #include "ops/arithmetic/formats.h"

@@ -1,5 +1,5 @@
 // Declares the scratch of the optimizers' CUDA kernels. No libtorch, no CUDA: launchers, operators and the estimates of
-// their workspace (workspace_cuda_rules.h) must agree.
+// their workspace (ops/workspace) must agree.
 #pragma once
 
 #include "ops/optimizer/adafactor_plan.h"

@@ -1,5 +1,5 @@
 // Declares the memory layout of quantised weights, and the pieces in which they are dequantised. No libtorch: the
-// kernels and the estimates of their workspace (workspace_cpu.h) must agree.
+// kernels and the estimates of their workspace (ops/workspace) must agree.
 //
 // A weight [rows, width] is cut along its rows into blocks of 64 (the last of a row may be shorter), each with a scale:
 //

@@ -1,5 +1,5 @@
 // Declares the scratch of the state-space scan's CUDA kernels. No libtorch, no CUDA: the operator and the estimates of
-// its workspace (workspace_cuda_rules.h) must agree.
+// its workspace (ops/workspace) must agree.
 //
 // Chunks are processed in panels of as many as fit into ssd_panel_bytes (at least one). A panel holds tiles of the
 // operands, all padded with zeros to the length of the longest chunk, and the results of their matmuls.

@@ -2,10 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <initializer_list>
-#include <string_view>
 
-#include "ops/attention/attention_plan.h"
 #include "ops/op_call.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"
@@ -29,34 +26,13 @@ inline int64_t integer(const Op& op, size_t index) {
   return value.isBool() ? value.toBool() : value.isInt() ? value.toInt() : 0;
 }
 
-inline double number(const Op& op, size_t index) {
-  if (!op.call || index >= op.call->constants.size()) return 0;
-  const c10::IValue& value = op.call->constants[index];
-  return value.isDouble() ? value.toDouble() : 0;
-}
-
-/// Returns the shape of an attention whose q, k and v begin at argument `q_at`, and whose causal, window, scale and
-/// softcap begin at `causal_at`.
-inline AttentionShape recorded_attention(const Op& op, size_t q_at, size_t causal_at) {
-  const auto &q = tensor(op, q_at).sizes, &k = tensor(op, q_at + 1).sizes;
-  return {q[0],
-          q[1],
-          k[1],
-          q[2],
-          k[2],
-          q[3],
-          integer(op, causal_at) != 0,
-          integer(op, causal_at + 1),
-          number(op, causal_at + 3) > 0};
-}
-
 /// Returns true if matmuls can read the view in place: rows of contiguous elements.
 inline bool is_matrix(const View& view) {
   return view.strides[1] == 1 && view.strides[0] >= view.sizes[1];
 }
 
-/// Alignment in bytes of the allocations of CUDA's allocator. Kernels rely on it.
-inline constexpr int64_t kCudaScratchAlignment = 256;
+/// Alignment in bytes of the allocations of the CPU's allocator, and of CUDA's. Kernels rely on it.
+inline constexpr int64_t kCpuScratchAlignment = 64, kCudaScratchAlignment = 256;
 
 /// The scratch rules for allocations that begin at multiples of `alignment` bytes.
 struct ScratchRules {
@@ -86,9 +62,5 @@ struct ScratchRules {
     return total;
   }
 };
-
-inline bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
 
 }  // namespace plimsoll::ops

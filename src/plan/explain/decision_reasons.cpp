@@ -61,8 +61,9 @@ Reason fusion_reason(const PlanOptions& options, const Plan& plan) {
 Reason overlap_reason(const PlanOptions& options, const Plan& plan) {
   const auto beside = std::ranges::count(plan.trace.ops, CopyStage::start, &Op::exchange);
   const auto all = std::ranges::count_if(plan.trace.ops, [](const Op& op) { return op.link_bytes > 0; });
-  const StepExchanges exchanges = exchanges_of_step(options.cost, plan.trace, options.micro_batches,
-                                                    options.micro_batches > 1 && plan.trace.segment("remainder"));
+  const StepExchanges exchanges =
+      exchanges_of_step(options.cost, plan.trace, options.micro_batches,
+                        options.micro_batches > 1 && plan.trace.segment(SegmentKind::remainder));
   return {"exchanges: beside other ops",
           fmt::format("{} of {} exchanges run beside other ops; {:.0f} % of their predicted time is hidden", beside,
                       all, 100 * (1 - exchanges.waited / std::max(exchanges.seconds, 1e-12)))};

@@ -2,31 +2,18 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 #include "plan/graph/segment_copies.h"
 #include "plimsoll/trace.h"
+#include "trace/segment_runs.h"
 
 namespace plimsoll {
 namespace {
 
-bool is_training(std::string_view segment) {
-  return segment == "norms" || segment == "micro" || segment == "accumulate" || segment == "remainder" ||
-         segment == "last";
-}
-
 // Returns the number of runs of a segment in a step of `micro_batches` micro batches.
-double runs_of(const Trace& trace, std::string_view segment, int64_t micro_batches) {
-  const bool several = micro_batches > 1;
-  const bool ragged = several && trace.segment("remainder") != nullptr;
-  // Updates run in `last`, or in the remainder if there is one.
-  const bool in_last = several && trace.segment("last") != nullptr;
-  if (segment == "accumulate") return static_cast<double>(several ? micro_batches - (ragged || in_last ? 2 : 1) : 0);
-  if (segment == "remainder") return ragged ? 1 : 0;
-  if (segment == "last") return in_last && !ragged ? 1 : 0;
-  if (segment == "update") return in_last ? 0 : 1;
-  if (segment == "finish") return in_last ? 1 : 0;
-  return segment == "evaluate" || segment == "initialize" ? 0 : 1;
+double runs_of(const Trace& trace, SegmentKind segment, int64_t micro_batches) {
+  return static_cast<double>(
+      runs_in_step(trace, segment, micro_batches, trace.segment(SegmentKind::remainder) != nullptr));
 }
 
 }  // namespace
@@ -42,8 +29,8 @@ OffloadCandidates::OffloadCandidates(const Trace& trace, int64_t micro_batches, 
   std::vector<char> made(trace.buffers.size(), 0);
   for (size_t s = 0; s < trace.segments.size(); ++s) {
     const Segment& segment = trace.segments[s];
-    const bool training = is_training(segment.name);
-    const double times = runs_of(trace, segment.name, micro_batches);
+    const bool training = is_training(segment.kind);
+    const double times = runs_of(trace, segment.kind, micro_batches);
     struct Residency {
       int32_t last;
       bool fetched, written;
@@ -59,7 +46,7 @@ OffloadCandidates::OffloadCandidates(const Trace& trace, int64_t micro_batches, 
         const BufferId b = view.buffer;
         if (seen[b] != static_cast<int32_t>(s)) ++segments[b];
         seen[b] = static_cast<int32_t>(s);
-        if (segment.name != "initialize" && written) trained[b] = 1;
+        if (segment.kind != SegmentKind::initialize && written) trained[b] = 1;
         const auto [at, added] = open.try_emplace(b, Residency{i, made[b] || !written, written});
         if (!added && i - at->second.last > kMaxUseGap) {
           close(b, at->second);
@@ -168,8 +155,8 @@ double OffloadCandidates::min_copy_seconds(const OffloadAssignment& choice, cons
   if (!cost.copies_overlap) return in[0] + in[1] + out[0] + out[1];
   double ops[2] = {0, 0};
   for (const Segment& segment : trace_.segments)
-    if (const double times = runs_of(trace_, segment.name, micro_batches_); times > 0)
-      ops[is_training(segment.name) ? 0 : 1] += times * segment_seconds(cost, trace_, segment.name);
+    if (const double times = runs_of(trace_, segment.kind, micro_batches_); times > 0)
+      ops[is_training(segment.kind) ? 0 : 1] += times * segment_seconds(cost, trace_, segment.kind);
   double least = 0;
   for (int phase : {0, 1}) least += std::max(std::max(in[phase], out[phase]) - ops[phase], 0.0);
   return least;

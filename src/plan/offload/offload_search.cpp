@@ -86,7 +86,7 @@ OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, 
       parameters_(parameters),
       skeleton_(skeleton(trace, search, cost)),
       skeleton_cost_(skeleton_cost(cost)),
-      micro_seconds_(segment_seconds(cost, trace, "micro")) {}
+      micro_seconds_(segment_seconds(cost, trace, SegmentKind::micro)) {}
 
 OffloadSolution OffloadSearch::evaluate(const KeptValues& kept, std::vector<char> offloaded, int64_t limit) const {
   PlanChoices choices;
@@ -99,10 +99,10 @@ OffloadSolution OffloadSearch::evaluate(const KeptValues& kept, std::vector<char
   OffloadSolution solution;
   const std::vector<int64_t> live = transient_bytes_by_op(trace, lifetimes_of(trace));
   for (const TrainingGraph& graph : search_.graphs()) {
-    const Segment* segment = trace.segment(graph.segment.name);
+    const Segment* segment = trace.segment(graph.segment.kind);
     for (int32_t op = segment->begin; op < segment->end; ++op) solution.peak = std::max(solution.peak, live[op]);
   }
-  solution.seconds = segment_seconds(skeleton_cost_, trace, "micro") - micro_seconds_;
+  solution.seconds = segment_seconds(skeleton_cost_, trace, SegmentKind::micro) - micro_seconds_;
   const TrainingGraph& graph = search_.graphs().front();
   for (size_t v = 0; v < offloaded.size(); ++v)
     if (offloaded[v]) solution.host += graph.values[v].bytes;

@@ -29,7 +29,7 @@ class FuseNorms {
 
   Trace run() {
     for (const Segment& segment : trace_.segments) {
-      if (segment.name == "initialize") continue;
+      if (segment.kind == SegmentKind::initialize) continue;
       writers_.clear();
       for (int32_t i = segment.begin; i < segment.end; ++i) {
         visit(i);

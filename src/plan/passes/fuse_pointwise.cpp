@@ -28,7 +28,7 @@ class FusePointwise {
 
   Trace run() {
     for (const Segment& segment : trace_.segments) {
-      if (segment.name == "initialize") continue;
+      if (segment.kind == SegmentKind::initialize) continue;
       for (int32_t i = segment.begin; i < segment.end; ++i) visit(i);
       while (!open_.empty()) close(0);
     }

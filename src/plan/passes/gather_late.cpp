@@ -122,7 +122,7 @@ Trace gather_late(Trace trace, bool again_in_backward) {
     }
     const auto begin = static_cast<int32_t>(ops.size());
     gathers.write(ops);
-    segments.push_back({segment.name, begin, static_cast<int32_t>(ops.size())});
+    segments.push_back({segment.kind, begin, static_cast<int32_t>(ops.size())});
   }
   check(trace.segments.empty() || trace.segments.back().end == static_cast<int32_t>(trace.ops.size()),
         "ops behind the last segment");

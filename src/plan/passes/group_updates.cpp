@@ -26,7 +26,7 @@ class GroupUpdates {
 
   Trace run() {
     for (const Segment& segment : trace_.segments) {
-      if (segment.name != "update") continue;
+      if (segment.kind != SegmentKind::update) continue;
       for (int32_t i = segment.begin; i < segment.end; ++i) visit(i);
       while (!open_.empty()) close(0);
     }

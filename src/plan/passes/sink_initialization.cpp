@@ -80,7 +80,7 @@ class SinkInitialization {
 }  // namespace
 
 Trace sink_initialization(Trace trace) {
-  if (const Segment* segment = trace.segment("initialize")) SinkInitialization(trace).run(Segment(*segment));
+  if (const Segment* segment = trace.segment(SegmentKind::initialize)) SinkInitialization(trace).run(Segment(*segment));
   return trace;
 }
 

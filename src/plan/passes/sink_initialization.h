@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// Returns the trace in which each op of segment "initialize" that writes no persistent buffer runs directly before the
+/// Returns the trace in which each op of segment `initialize` that writes no persistent buffer runs directly before the
 /// first op there that uses its result. The ops that it depends on run before it. Results and random numbers do not
 /// change.
 Trace sink_initialization(Trace trace);

@@ -38,7 +38,7 @@ class Builder {
     // Marks gradients that several micro batches share. Those of a single micro batch are used by the update only.
     std::vector<int32_t> seen(trace.buffers.size(), -1);
     for (int32_t s = 0; s < static_cast<int32_t>(trace.segments.size()); ++s)
-      if (const Segment& segment = trace.segments[s]; segment.name != "update")
+      if (const Segment& segment = trace.segments[s]; segment.kind != SegmentKind::update)
         for (int32_t i = segment.begin; i < segment.end; ++i)
           for_each_view(trace.ops[i], [&](const View& view, bool) {
             shared_[view.buffer] |= seen[view.buffer] >= 0 && seen[view.buffer] != s;
@@ -46,7 +46,7 @@ class Builder {
           });
   }
 
-  void begin_segment(const std::string& name) { segments_.push_back({name, count(), count()}); }
+  void begin_segment(SegmentKind kind) { segments_.push_back({kind, count(), count()}); }
 
   /// Appends the ops of a segment with `insertions` between them. `fresh`: buffers that live only in the segment are
   /// replaced by new ones.
@@ -130,9 +130,9 @@ bool needs_norm_pass(const Trace& trace) {
 }
 
 std::string update_in_backward_obstacle(const Trace& trace) {
-  const Segment* micro = trace.segment("micro");
+  const Segment* micro = trace.segment(SegmentKind::micro);
   if (!micro || trace.update_pieces.empty()) return "no update was recorded";
-  if (trace.segment("accumulate") && needs_norm_pass(trace))
+  if (trace.segment(SegmentKind::accumulate) && needs_norm_pass(trace))
     return "the norm of all gradients is wanted before the first update, and with several micro batches that is known "
            "after the last one only; set max_grad_norm: 0 (and no precision of 16-mixed), or "
            "gradient_accumulation_steps: 1";
@@ -162,23 +162,23 @@ Insertions updates_within(const Trace& trace, const Segment& segment) {
 Trace update_in_last_micro_batch(Trace trace) {
   Builder builder(trace);
   const std::vector<Segment> segments = trace.segments;
-  const Segment accumulate = *trace.segment("accumulate");
-  const bool ragged = trace.segment("remainder") != nullptr;
+  const Segment accumulate = *trace.segment(SegmentKind::accumulate);
+  const bool ragged = trace.segment(SegmentKind::remainder) != nullptr;
   for (const Segment& segment : segments) {
-    builder.begin_segment(segment.name);
+    builder.begin_segment(segment.kind);
     // Each copy of an update has its own temporaries.
-    const bool updates = segment.name == "remainder";
+    const bool updates = segment.kind == SegmentKind::remainder;
     builder.add(segment, updates ? updates_within(trace, segment) : Insertions{}, /*fresh=*/updates);
-    if (segment.name == (ragged ? "remainder" : "accumulate")) {
-      builder.begin_segment("last");
+    if (segment.kind == (ragged ? SegmentKind::remainder : SegmentKind::accumulate)) {
+      builder.begin_segment(SegmentKind::last);
       builder.add(accumulate, updates_within(trace, accumulate), /*fresh=*/true);
     }
-    if (segment.name == "update") {
-      builder.begin_segment("finish");
+    if (segment.kind == SegmentKind::update) {
+      builder.begin_segment(SegmentKind::finish);
       Insertions insertions;
       for (const UpdatePiece& piece : trace.update_pieces)
         if (piece.kind == Kind::total || piece.kind == Kind::finish) append(insertions, segment.begin - 1, piece);
-      builder.add({"finish", segment.begin, segment.begin}, insertions, /*fresh=*/true);
+      builder.add({SegmentKind::finish, segment.begin, segment.begin}, insertions, /*fresh=*/true);
     }
   }
   return builder.finish();
@@ -189,10 +189,10 @@ Trace update_in_last_micro_batch(Trace trace) {
 Trace update_in_backward(Trace trace) {
   const std::string obstacle = update_in_backward_obstacle(trace);
   check(obstacle.empty(), "update in backward: " + obstacle);
-  if (trace.segment("accumulate")) return update_in_last_micro_batch(std::move(trace));
-  const Segment micro = *trace.segment("micro");
+  if (trace.segment(SegmentKind::accumulate)) return update_in_last_micro_batch(std::move(trace));
+  const Segment micro = *trace.segment(SegmentKind::micro);
   const bool norms_first = needs_norm_pass(trace);
-  const Segment update = *trace.segment("update");
+  const Segment update = *trace.segment(SegmentKind::update);
   Insertions in_norms, in_micro = updates_within(trace, micro), in_update;
   if (norms_first) {
     in_micro.clear();
@@ -213,15 +213,15 @@ Trace update_in_backward(Trace trace) {
   }
   Builder builder(trace);
   for (const Segment& segment : std::vector<Segment>(trace.segments)) {
-    if (segment.name == "micro" && norms_first) {
-      builder.begin_segment("norms");
+    if (segment.kind == SegmentKind::micro && norms_first) {
+      builder.begin_segment(SegmentKind::norms);
       builder.add(segment, in_norms, /*fresh=*/true);
     }
-    builder.begin_segment(segment.name);
-    if (segment.name == "update")
-      builder.add({segment.name, segment.begin, segment.begin}, in_update, false);
+    builder.begin_segment(segment.kind);
+    if (segment.kind == SegmentKind::update)
+      builder.add({segment.kind, segment.begin, segment.begin}, in_update, false);
     else
-      builder.add(segment, segment.name == "micro" ? in_micro : Insertions{}, false);
+      builder.add(segment, segment.kind == SegmentKind::micro ? in_micro : Insertions{}, false);
   }
   return builder.finish();
 }

@@ -6,6 +6,7 @@
 #include "plan/recompute/recompute_cost.h"
 #include "plan/recompute/region_costs.h"
 #include "plimsoll/error.h"
+#include "trace/segment_runs.h"
 
 namespace plimsoll {
 namespace {
@@ -64,8 +65,7 @@ struct RecomputeSearch::Impl {
   Impl(const Trace& recorded, const CostModel& cost, const RecomputeParameters& limits)
       : trace(recorded), parameters(limits) {
     for (const Segment& segment : trace.segments) {
-      static const std::set<std::string> training{"norms", "micro", "accumulate", "remainder", "last"};
-      if (!training.contains(segment.name)) continue;
+      if (!is_training(segment.kind)) continue;
       TrainingGraph graph = training_graph(trace, segment, cost);
       // One choice applies to all segments. A segment of another shape (for example with a gradient that forward makes)
       // keeps everything.

@@ -34,8 +34,8 @@ class Arena {
     for (const auto& [what, under_way] : {std::pair("copy", &copies_), {"exchange", &exchanges_}})
       for (const auto& [target, source] : *under_way)
         if (fault_.empty())
-          fault_ = fmt::format("segment '{}' ends before the {} to buffer {} ('{}') was waited for", segment.name, what,
-                               target, plan_.trace.buffers[target].label);
+          fault_ = fmt::format("segment '{}' ends before the {} to buffer {} ('{}') was waited for",
+                               name_of(segment.kind), what, target, plan_.trace.buffers[target].label);
   }
 
   // Records a write by the host, before the first op or before a segment. The buffer owns its bytes from the first
@@ -58,7 +58,7 @@ class Arena {
   // Checks an output after its segment.
   void host_read(const NamedView& output, const Segment& segment) {
     if (fault_.empty() && !owns(output.view.buffer))
-      fault_ = fmt::format("output '{}' does not survive segment '{}'", output.name, segment.name);
+      fault_ = fmt::format("output '{}' does not survive segment '{}'", output.name, name_of(segment.kind));
   }
 
   const std::string& fault() const { return fault_; }
@@ -101,7 +101,7 @@ class Arena {
   void complain_of(int32_t index, const Segment& segment, BufferId buffer, const std::string& what) {
     if (fault_.empty())
       fault_ = fmt::format("op {} ({}, segment '{}'): buffer {} ('{}') {}", index, plan_.trace.ops[index].name,
-                           segment.name, buffer, plan_.trace.buffers[buffer].label, what);
+                           name_of(segment.kind), buffer, plan_.trace.buffers[buffer].label, what);
   }
 
   // Checks a copy or an exchange that overlaps other ops. Between its start and its wait no op may use its target or
@@ -258,8 +258,9 @@ std::string find_fault(const Plan& plan) {
   if (plan.breakdown.total() != plan.peak_bytes) return "the breakdown does not add up to the peak";
 
   Arena arena(plan);
-  const auto run = [&](const char* name) {
-    const Segment* segment = trace.segment(name);
+  using enum SegmentKind;
+  const auto run = [&](SegmentKind kind) {
+    const Segment* segment = trace.segment(kind);
     if (!segment || !arena.fault().empty()) return;
     for (const NamedView& input : trace.inputs) arena.host_write(input.name, input.view.buffer);
     arena.run(*segment);
@@ -270,31 +271,31 @@ std::string find_fault(const Plan& plan) {
   // Constants and state exist before initialize: the host uploads them, or a checkpoint has them.
   for (const ConstantData& constant : trace.constants)
     arena.host_write(trace.buffers[constant.buffer].label, constant.buffer);
-  run("initialize");
-  run("evaluate");  // for a new model, or one from a checkpoint
+  run(initialize);
+  run(evaluate);  // for a new model, or one from a checkpoint
   // Steps of one micro batch, of several, and of several with a smaller last one.
-  const bool in_last = trace.segment("last") != nullptr;
+  const bool in_last = trace.segment(last) != nullptr;
   const auto single = [&] {
-    for (const char* name : {"norms", "micro", "update"}) run(name);
+    for (const SegmentKind kind : {norms, micro, update}) run(kind);
   };
   const auto several = [&] {
-    if (!trace.segment("accumulate")) return single();
-    for (const char* name : {"micro", "accumulate", "accumulate"}) run(name);
-    run(in_last ? "last" : "accumulate");
-    run(in_last ? "finish" : "update");
+    if (!trace.segment(accumulate)) return single();
+    for (const SegmentKind kind : {micro, accumulate, accumulate}) run(kind);
+    run(in_last ? last : accumulate);
+    run(in_last ? finish : update);
   };
-  const auto ragged = [&](bool accumulate) {
-    if (!trace.segment("remainder")) return several();
-    run("micro");
-    if (accumulate) run("accumulate");
-    run("remainder");
-    run(in_last ? "finish" : "update");
+  const auto ragged = [&](bool several_whole) {
+    if (!trace.segment(remainder)) return several();
+    run(micro);
+    if (several_whole) run(accumulate);
+    run(remainder);
+    run(in_last ? finish : update);
   };
   several();
-  run("evaluate");
-  run("evaluate");
+  run(evaluate);
+  run(evaluate);
   ragged(true);
-  run("evaluate");
+  run(evaluate);
   single();
   ragged(false);
   several();

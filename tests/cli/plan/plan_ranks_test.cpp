@@ -23,8 +23,8 @@ PlannedJob exchanging() {
   planned.step_seconds = 0.1;
   planned.tokens_per_second = 1000;
   planned.plan.fits = true;
-  for (const auto& [segment, bytes] : std::vector<std::pair<const char*, int64_t>>{
-           {"micro", 1'000'000}, {"accumulate", 1'000'000}, {"update", 3'000'000}}) {
+  for (const auto& [segment, bytes] : std::vector<std::pair<SegmentKind, int64_t>>{
+           {SegmentKind::micro, 1'000'000}, {SegmentKind::accumulate, 1'000'000}, {SegmentKind::update, 3'000'000}}) {
     Op op;
     op.name = "plimsoll::reduce_scatter_";
     op.link_bytes = bytes;

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "cuda_on_cpu/kernel_testing.h"
-#include "ops/layers/gated_launch.h"
-#include "ops/layers/rope_launch.h"
+#include "ops/layers/rope.h"
+#include "ops/layers/swiglu.h"
 
 namespace plimsoll::ops {
 namespace {

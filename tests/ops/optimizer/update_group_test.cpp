@@ -3,7 +3,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "cost/op_cost.h"
+#include "cost/operators.h"
 #include "ops/ops_testing.h"
 #include "ops/optimizer/update_group_testing.h"
 #include "plimsoll/error.h"

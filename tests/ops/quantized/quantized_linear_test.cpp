@@ -10,7 +10,7 @@
 
 #include "ops/ops_testing.h"
 #include "ops/quantized/quantized_plan.h"
-#include "ops/workspace/workspace_cpu.h"
+#include "ops/workspace/workspace.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {

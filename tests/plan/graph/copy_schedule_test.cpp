@@ -46,7 +46,7 @@ class CopySchedules : public ::testing::Test {
   static constexpr int64_t kNoLimit = 1 << 20;
   CopySchedules() { trace_.ops.resize(kOps); }
   CopySchedule schedule(int64_t limit, int32_t begin = 0) const {
-    return {cost_, trace_, Segment{"micro", begin, kOps}, live_, limit};
+    return {cost_, trace_, Segment{SegmentKind::micro, begin, kOps}, live_, limit};
   }
   CostModel cost_ = one_byte_a_second();
   Trace trace_;
@@ -256,7 +256,7 @@ TEST(RandomCopySchedules, CopiesInStartAsLateAsTheyCanAndArriveInTime) {
       copy.bytes = 1 + random() % 8;
       copy.need = 64 + static_cast<int32_t>(random() % (round % 2 ? 10 : kOps - 64));
     }
-    CopySchedule schedule(cost, trace, {"micro", 0, kOps}, std::vector<int64_t>(kOps, 0), 1 << 20);
+    CopySchedule schedule(cost, trace, {SegmentKind::micro, 0, kOps}, std::vector<int64_t>(kOps, 0), 1 << 20);
     schedule.place(ins);
     std::vector<int32_t> order(ins.size());
     std::iota(order.begin(), order.end(), 0);
@@ -301,7 +301,7 @@ TEST(RandomCopySchedules, LiveBytesStayWithinTheLimit) {
       copy.earliest = op_in(begin, end);
       copy.need = op_in(copy.earliest, end);
     }
-    CopySchedule schedule(cost, trace, {"micro", begin, end}, live, limit);
+    CopySchedule schedule(cost, trace, {SegmentKind::micro, begin, end}, live, limit);
     schedule.place(outs);
     schedule.place(ins);
     std::vector<int64_t> sums = live;

@@ -48,7 +48,7 @@ class FoldCasts : public ::testing::Test {
         op_in_phase(
             "plimsoll::adamw_", Phase::update,
             {tensor(view_as(kParameter, DType::float32), true), {}, tensor(view_as(kGradient, DType::float32))})};
-    trace_.segments = {{"micro", 0, 2}, {"update", 2, 4}};
+    trace_.segments = {{SegmentKind::micro, 0, 2}, {SegmentKind::update, 2, 4}};
     trace_.update_pieces = {{UpdatePiece::Kind::norm, kParameter, kGradient, 2, 3},
                             {UpdatePiece::Kind::update, kParameter, kGradient, 3, 4}};
   }
@@ -84,7 +84,7 @@ TEST_F(FoldCasts, EveryUpdateThatGoesElementByElement) {
 TEST_F(FoldCasts, AGradientThatIsSummedStaysFloat32) {
   trace_.ops.insert(trace_.ops.begin() + 2,
                     op_in_phase("aten::add.out", Phase::backward, {tensor(view_as(kGradient, DType::float32), true)}));
-  trace_.segments = {{"micro", 0, 3}, {"update", 3, 5}};
+  trace_.segments = {{SegmentKind::micro, 0, 3}, {SegmentKind::update, 3, 5}};
   trace_.update_pieces.clear();
   EXPECT_EQ(prepare_trace(trace_).ops.size(), 5);
 }
@@ -102,7 +102,7 @@ TEST_F(FoldCasts, SomebodyElseMayReadTheSourceButNotTheTarget) {
 TEST_F(FoldCasts, ASourceThatIsWrittenAgainIsNoCopyOfItself) {
   trace_.ops.insert(trace_.ops.begin() + 2,
                     op_in_phase("aten::mm.out", Phase::backward, {tensor(view_as(kLow, DType::bfloat16), true)}));
-  trace_.segments = {{"micro", 0, 3}, {"update", 3, 5}};
+  trace_.segments = {{SegmentKind::micro, 0, 3}, {SegmentKind::update, 3, 5}};
   trace_.update_pieces.clear();
   EXPECT_EQ(fold_casts(trace_).ops[4].arguments[2].views[0], view_as(kGradient, DType::float32));
 }
@@ -154,7 +154,7 @@ class FoldCastsOfExchanges : public FoldCasts {
         {tensor(view_as(kProduct, DType::float32, sum), true), tensor(view_as(kGradient, DType::float32, {32})), {}});
     trace_.ops[2].link_bytes = link_bytes;
     trace_.ops[3].arguments[2] = tensor(view_as(kProduct, DType::float32, sum));
-    trace_.segments = {{"micro", 0, 3}, {"update", 3, 4}};
+    trace_.segments = {{SegmentKind::micro, 0, 3}, {SegmentKind::update, 3, 4}};
     trace_.update_pieces.clear();
   }
 };

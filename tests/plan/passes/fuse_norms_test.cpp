@@ -71,7 +71,7 @@ class FuseNorms : public ::testing::Test {
                   op("norm_backward", {half(kGradY), all(kS)}, all(kDx)),
                   op("add", {all(kGrad), all(kDx)}, all(kGrad)),
                   op("sum", {all(kGrad)}, view(kLoss, {}))};
-    trace_.segments = {{"micro", 0, 8}};
+    trace_.segments = {{SegmentKind::micro, 0, 8}};
     trace_.inputs = {{"x", all(kX)}};
   }
   static View all(BufferId buffer) { return view(buffer, {32, 32}); }
@@ -248,9 +248,9 @@ TEST_F(FuseNorms, LeavesWhatDoesNotRunOnTheDeviceOrInOnePhase) {
     EXPECT_EQ(names(fused(true)), names(trace_));
     trace_ = plain;
   }
-  trace_.segments = {{"micro", 0, 3}, {"update", 3, 5}};
+  trace_.segments = {{SegmentKind::micro, 0, 3}, {SegmentKind::update, 3, 5}};
   EXPECT_EQ(names(fused(true)), names(trace_));
-  trace_.segments = {{"initialize", 0, 5}};
+  trace_.segments = {{SegmentKind::initialize, 0, 5}};
   EXPECT_EQ(names(fused(true)), names(trace_));
 }
 
@@ -324,7 +324,7 @@ TEST(FuseNormsRandom, DoesTheSame) {
         trace.ops.push_back(op("other", {a}, to));
       likely.push_back(to.buffer);
     }
-    trace.segments = {{"micro", 0, static_cast<int32_t>(trace.ops.size())}};
+    trace.segments = {{SegmentKind::micro, 0, static_cast<int32_t>(trace.ops.size())}};
     FusionRules pairs = norm_fusion_rules(seed % 2 == 0);
     if (seed % 3 > 0) pairs.translate = [](const Op&) { return std::nullopt; };
     const Trace after = fuse_norms(trace, pairs, generic_cost_model(), {});

@@ -59,7 +59,7 @@ class FusePointwise : public ::testing::Test {
                       {4096, Role::input, true, false, "z"},      {4, Role::temporary, false, true, "loss"}};
     trace_.ops = {op("mul", {all(0), view(1, {})}, all(3)), op("add", {all(3), all(2)}, all(4)),
                   op("cast", {all(4)}, all(5, DType::bfloat16)), op("sum", {all(5, DType::bfloat16)}, view(7, {}))};
-    trace_.segments = {{"micro", 0, 4}};
+    trace_.segments = {{SegmentKind::micro, 0, 4}};
     trace_.inputs = {{"x", all(0)}, {"s", view(1, {})}, {"y", all(2)}, {"z", all(6)}};
   }
   static View all(BufferId buffer, DType dtype = DType::float32) { return view(buffer, {32, 32}, dtype); }
@@ -299,7 +299,7 @@ TEST(FuseRandom, DoesTheSame) {
       else
         trace.ops.push_back(op("other", {a}, result));
     }
-    trace.segments = {{"micro", 0, static_cast<int32_t>(trace.ops.size())}};
+    trace.segments = {{SegmentKind::micro, 0, static_cast<int32_t>(trace.ops.size())}};
     const Trace after = fuse_pointwise(trace, pointwise_fusion_rules(seed % 2 == 0), generic_cost_model());
     fused_in_all += fused_ops_of(after);
     WorldOfElements plain(kBuffers, std::vector<double>(64)), world;

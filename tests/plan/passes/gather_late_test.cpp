@@ -27,10 +27,12 @@ struct Gathered {
         const auto read_buffer = [&](size_t argument) {
           return trace.buffers[op.arguments[argument].views[0].buffer].label;
         };
-        if (segment.name == "initialize") op.phase = Phase::initialize;
+        if (segment.kind == SegmentKind::initialize) op.phase = Phase::initialize;
         if (op.arguments.size() != 2) continue;
-        if (segment.name == "initialize" && read_buffer(0) == "slice_" + read_buffer(1)) op.name = "aten::copy_";
-        if (segment.name != "initialize" && read_buffer(1) == "slice_" + read_buffer(0)) op.name = "plimsoll::gather_";
+        if (segment.kind == SegmentKind::initialize && read_buffer(0) == "slice_" + read_buffer(1))
+          op.name = "aten::copy_";
+        if (segment.kind != SegmentKind::initialize && read_buffer(1) == "slice_" + read_buffer(0))
+          op.name = "plimsoll::gather_";
       }
   }
 
@@ -48,7 +50,7 @@ std::vector<std::string> ops_of(const Trace& trace, const std::string& segment) 
     return name;
   };
   std::vector<std::string> lines;
-  const Segment* found = trace.segment(segment);
+  const Segment* found = trace.segment_named(segment);
   for (int32_t i = found->begin; i < found->end; ++i) {
     const Op& op = trace.ops[i];
     std::string line = op.name == "plimsoll::gather_" ? "gather" : op.name == "aten::copy_" ? "copy" : "op";
@@ -177,7 +179,7 @@ TEST(GatherLate, SlicesAreCopiedWhenTheParameterIsMade) {
   const Trace late = without_inputs(gathered);
   EXPECT_THAT(ops_of(late, "initialize"),
               ElementsAre("op x -> v'", "op x -> w'", "copy w' -> slice_w", "op v' x -> v'", "copy v' -> slice_v"));
-  EXPECT_EQ(late.segment("initialize")->end, 5);
+  EXPECT_EQ(late.segment(SegmentKind::initialize)->end, 5);
   EXPECT_THAT(ops_of(late, "micro"),
               ElementsAre("gather slice_v -> v''", "gather slice_w -> w''", "op x v'' w'' -> h"));
 }

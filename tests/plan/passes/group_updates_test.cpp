@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "cost/cost.h"
+#include "cost/operators.h"
 #include "plan/placement/assign_offsets.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/plan.h"
@@ -103,7 +103,7 @@ class GroupUpdatesTest : public ::testing::Test {
       trace_.ops.back().phase = Phase::backward;
     }
     for (int p = 0; p < kParameters; ++p) trace_.ops.push_back(of(p));
-    trace_.segments = {{"micro", 0, kParameters}, {"update", kParameters, 2 * kParameters}};
+    trace_.segments = {{SegmentKind::micro, 0, kParameters}, {SegmentKind::update, kParameters, 2 * kParameters}};
   }
   static BufferId parameter(int p) { return p; }
   static BufferId state(int p) { return kParameters + p; }
@@ -123,7 +123,7 @@ class GroupUpdatesTest : public ::testing::Test {
     EXPECT_EQ(find_fault(plan), "");
     EXPECT_LE(plan.live_bytes, assign_offsets(trace_, {}).live_bytes);
     const std::vector<std::string> all = names_with_members(plan.trace);
-    const Segment& segment = *plan.trace.segment("update");
+    const Segment& segment = *plan.trace.segment(SegmentKind::update);
     return {all.begin() + segment.begin, all.begin() + segment.end};
   }
   static std::shared_ptr<const FusionRules> fusion_rules() {
@@ -238,7 +238,7 @@ TEST_F(GroupUpdatesTest, AGroupHasABound) {
   for (int p = 0; p < 20; ++p)
     trace_.ops.push_back(update(vector_view(3 * p, kMaxElements), vector_view(3 * p + 1, kMaxElements),
                                 vector_view(3 * p + 2, kMaxElements), 60));
-  trace_.segments = {{"update", 0, 20}};
+  trace_.segments = {{SegmentKind::update, 0, 20}};
   EXPECT_THAT(names_with_members(group_updates(trace_, grouping())),
               ElementsAre("update_group_8", "update_group_8", "update_group_4"));
 }
@@ -284,7 +284,7 @@ TEST_F(GroupUpdatesTest, WhatIsOnlyReadMayBeCopiedAway) {
 }
 
 TEST_F(GroupUpdatesTest, UpdatesWithinBackwardStayAlone) {
-  trace_.segments = {{"micro", 0, 2 * kParameters}};
+  trace_.segments = {{SegmentKind::micro, 0, 2 * kParameters}};
   EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).groups, 0);
 }
 
@@ -348,7 +348,7 @@ TEST(GroupUpdatesRandom, DoesTheSame) {
       if (draw(3) == 0) trace.ops.push_back(other({any(), any()}, any()));
     }
     const auto end = static_cast<int32_t>(trace.ops.size());
-    trace.segments = {{"micro", 0, first}, {"update", first, end}};
+    trace.segments = {{SegmentKind::micro, 0, first}, {SegmentKind::update, first, end}};
     const Trace after = group_updates(trace, grouping());
     grouped += grouped_updates_of(after).updates;
     EXPECT_EQ(after.segments[0].end, first);

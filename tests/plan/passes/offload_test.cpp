@@ -164,7 +164,7 @@ TEST(Offload, AnUpdateOnTheHostWantsTheGradientAndTheScalars) {
   // In host memory, it is updated in place.
   moved = offload(with_memory(one_layer(), "mwg", Memory::host), choice, cost, 1 << 20);
   std::vector<std::string> update = names_of(moved);
-  update.erase(update.begin(), update.begin() + moved.segment("update")->begin);
+  update.erase(update.begin(), update.begin() + moved.segment(SegmentKind::update)->begin);
   EXPECT_THAT(update, ::testing::ElementsAre("copy_to_device g", "wait_for_copy g", "make_s", "copy_to_host s",
                                              "wait_for_copy s", "make_w,m"));
   EXPECT_EQ(results_of(moved), results_of(one_layer()));
@@ -338,7 +338,8 @@ TEST(OffloadSearch, SeesGradientsLeave) {
   choices.offloaded = found->offloaded;
   choices.copy_limit_bytes = 1 << 20;
   const Trace done = apply_choices(text.trace, choices, search.graphs(), cost);
-  const double longer = segment_seconds(cost, done, "micro") - segment_seconds(cost, text.trace, "micro");
+  const double longer =
+      segment_seconds(cost, done, SegmentKind::micro) - segment_seconds(cost, text.trace, SegmentKind::micro);
   EXPECT_GT(longer, 7000e-12);
   EXPECT_NEAR(found->seconds, longer, 1e-15);
 }

@@ -244,8 +244,8 @@ TEST(OverlapExchanges, RandomStepsGiveWhatTheyGave) {
     const Trace after = overlap_exchanges(before, seconds_model(16 << (random() % 6)), limit);
     EXPECT_EQ(outcome(after), outcome(before));
     EXPECT_LE(peak_of(after), std::max(limit, peak));
-    EXPECT_LE(segment_seconds(seconds_model(), after, "micro"),
-              segment_seconds(seconds_model(), before, "micro") + 1e-9);
+    EXPECT_LE(segment_seconds(seconds_model(), after, SegmentKind::micro),
+              segment_seconds(seconds_model(), before, SegmentKind::micro) + 1e-9);
     overlapped += std::ranges::count(after.ops, CopyStage::start, &Op::exchange);
     PlanOptions options;
     options.cost = seconds_model();

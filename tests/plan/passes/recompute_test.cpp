@@ -44,7 +44,7 @@ int64_t live_peak(const Trace& trace) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
   int64_t peak = 0;
   for (const Segment& segment : trace.segments) {
-    if (segment.name == "update") continue;
+    if (segment.kind == SegmentKind::update) continue;
     for (int32_t op = segment.begin; op < segment.end; ++op) {
       int64_t live = trace.ops[op].workspace_bytes;
       for (size_t b = 0; b < trace.buffers.size(); ++b)
@@ -55,8 +55,8 @@ int64_t live_peak(const Trace& trace) {
   return peak;
 }
 
-int64_t recomputed_cost(const Trace& trace, const char* name) {
-  const Segment* segment = trace.segment(name);
+int64_t recomputed_cost_of_micro(const Trace& trace) {
+  const Segment* segment = trace.segment(SegmentKind::micro);
   int64_t cost = 0;
   for (int32_t i = segment->begin; i < segment->end; ++i)
     if (trace.ops[i].recomputed) cost += std::llround(seconds_of(test_cost(), trace.ops[i]) * 1e12);
@@ -179,7 +179,7 @@ int64_t cheapest_by_exhaustion(const Trace& trace, const RecomputeSearch& search
     for (size_t v = 0; v < kept.size(); ++v) kept[v] = (set >> v) & 1;
     try {
       const Trace scheduled = recompute(trace, {{&graph, kept}});
-      if (live_peak(scheduled) <= limit) best = std::min(best, recomputed_cost(scheduled, "micro"));
+      if (live_peak(scheduled) <= limit) best = std::min(best, recomputed_cost_of_micro(scheduled));
     } catch (const InternalError&) {  // leaves out values that cannot be recomputed
     }
   }
@@ -324,7 +324,7 @@ TEST_P(RandomRecomputation, UnderTighterAndTighterBudgets) {
       EXPECT_LE(plan.peak_bytes, *options.budget.device);
       EXPECT_EQ(results_of(plan.trace), expected);
       EXPECT_LE(plan.time.recompute_lower_bound, plan.time.recompute);
-      EXPECT_NEAR(plan.time.recompute * 1e12, static_cast<double>(recomputed_cost(plan.trace, "micro")), 0.5);
+      EXPECT_NEAR(plan.time.recompute * 1e12, static_cast<double>(recomputed_cost_of_micro(plan.trace)), 0.5);
       EXPECT_GE(plan.time.recompute, before - 1e-15);
       before = plan.time.recompute;
       recomputed += plan.checkpointed;
@@ -356,7 +356,7 @@ TEST(ChoiceBytes, CountsWhatTheScheduleTakes) {
         continue;
       }
       EXPECT_EQ(bytes.peak(kept), live_peak(scheduled));
-      EXPECT_EQ(bytes.cost(kept), recomputed_cost(scheduled, "micro"));
+      EXPECT_EQ(bytes.cost(kept), recomputed_cost_of_micro(scheduled));
       EXPECT_EQ(results_of(scheduled), results_of(trace));
     }
   }

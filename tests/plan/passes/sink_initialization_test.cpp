@@ -32,7 +32,7 @@ Trace trace_of(std::vector<Op> ops, const std::vector<bool>& persistent) {
   Trace trace;
   for (bool each : persistent) trace.buffers.push_back({16, Role::temporary, each, false, {}});
   trace.modules = {""};
-  trace.segments = {{"initialize", 0, static_cast<int32_t>(ops.size())}};
+  trace.segments = {{SegmentKind::initialize, 0, static_cast<int32_t>(ops.size())}};
   trace.ops = std::move(ops);
   return trace;
 }

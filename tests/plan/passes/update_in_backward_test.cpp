@@ -39,7 +39,7 @@ TraceText with_pieces(std::mt19937& random, bool clip, int blocks = 4) {
     trace.buffers[result["g" + std::to_string(b)]].role = Role::gradient;
     trace.buffers[result["w" + std::to_string(b)]].role = Role::parameter;
   }
-  int32_t op = trace.segment("update")->begin;
+  int32_t op = trace.segment(SegmentKind::update)->begin;
   using Kind = UpdatePiece::Kind;
   const auto add = [&](Kind kind, int block) {
     UpdatePiece piece{kind, kNoBuffer, kNoBuffer, op, op + 1};
@@ -113,7 +113,7 @@ Trace late_reader() {
       "u - w <- g\n");
   made.trace.buffers[made["w"]].role = Role::parameter;
   made.trace.buffers[made["g"]].role = Role::gradient;
-  const int32_t op = made.trace.segment("update")->begin;
+  const int32_t op = made.trace.segment(SegmentKind::update)->begin;
   made.trace.update_pieces.push_back({UpdatePiece::Kind::update, made["w"], made["g"], op, op + 1});
   return made.trace;
 }
@@ -179,7 +179,7 @@ TEST(UpdateInBackwardPass, AnUpdatedParameterThatComesBackIsNotReadByBackward) {
 TEST(UpdateInBackwardPass, ObstaclesAreNamed) {
   std::mt19937 random(1);
   TraceText text = with_pieces(random, true);
-  text.trace.segments.insert(text.trace.segments.begin() + 1, Segment{"accumulate", 0, 0});
+  text.trace.segments.insert(text.trace.segments.begin() + 1, Segment{SegmentKind::accumulate, 0, 0});
   EXPECT_THAT(update_in_backward_obstacle(text.trace), HasSubstr("max_grad_norm: 0"));
   text.trace.update_pieces.clear();
   EXPECT_THAT(update_in_backward_obstacle(text.trace), HasSubstr("no update"));

@@ -76,7 +76,7 @@ TEST(RegionCosts, AreThoseOfATimelineEach) {
       if (random() % 3 == 0) op.workspace_bytes = 64 * static_cast<int64_t>(random() % 20);
     std::vector<TrainingGraph> graphs;
     for (const Segment& segment : text.trace.segments) {
-      if (segment.name != "micro" && segment.name != "accumulate") continue;
+      if (segment.kind != SegmentKind::micro && segment.kind != SegmentKind::accumulate) continue;
       TrainingGraph graph = training_graph(text.trace, segment, generic_cost_model());
       if (graphs.empty() || same_shape(graphs.front(), graph)) graphs.push_back(std::move(graph));
     }

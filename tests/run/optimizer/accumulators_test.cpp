@@ -42,7 +42,7 @@ TrainingOptions options_for(Precision precision, AccumulatorDtype dtype) {
 // Returns the bytes of gradients that live between two micro batches.
 int64_t kept_gradient_bytes(const Plan& plan) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);
-  const int32_t between = plan.trace.segment("accumulate")->begin;
+  const int32_t between = plan.trace.segment(SegmentKind::accumulate)->begin;
   int64_t bytes = 0;
   for (size_t b = 0; b < lifetimes.size(); ++b)
     if (!plan.trace.buffers[b].persistent && lifetimes[b].birth < between && lifetimes[b].death > between)

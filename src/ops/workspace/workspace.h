@@ -1,0 +1,33 @@
+// Declares the scratch memory of operators before they run, on the CPU and on CUDA: one table with a row for each
+// operator. The planner budgets the scratch; tests compare it with the allocations that the allocator sees. A plan for
+// a GPU can so be made on a machine without one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "ops/arithmetic/library_matmul.h"
+#include "plimsoll/trace.h"
+
+namespace plimsoll::ops {
+
+struct ScratchRow;
+
+/// Returns the row of an op by its name, as operator_row() does (cost/operators.h); nullptr: the table has none.
+const ScratchRow* scratch_row(std::string_view name);
+
+/// Returns the maximum bytes that `op` holds at a time in addition to its operands and results when it runs on
+/// `threads` CPU threads. Each allocation is rounded up to 64 bytes. Returns nullopt for operators that are not ours,
+/// except libtorch's matmuls that go through float32 blocks (ops/arithmetic/products_cpu.h). The scratch
+/// of our kernels is exact, by their own plans; `matmul_scratch` returns the scratch of matmuls that they leave to
+/// libtorch. Memory that libraries allocate outside libtorch's allocator is not included.
+std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const MatmulScratch& matmul_scratch);
+
+/// Returns the maximum bytes that the op's CUDA kernel holds at a time in addition to its operands and results. Each
+/// allocation is rounded up to 256 bytes; the scratch of libtorch's matmuls and cuBLAS's own workspace are not
+/// included. nullopt: unknown, the first run measures it. `multiprocessors`: of the device; the scratch of attention's
+/// flash kernels depends on it. 0: unknown, the maximum of any device.
+std::optional<int64_t> cuda_workspace_bytes(const Op& op, int multiprocessors = 0);
+
+}  // namespace plimsoll::ops
