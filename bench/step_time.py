@@ -39,7 +39,7 @@ CASES = [
     {"name": "prompt-segmentation", "size": "16 x 96^2", "job": "examples/prompt-segmentation/tiny.yaml",
      "eager": "eager_segmentation.py", "overrides": ["data.validation_fraction=0"], "batch": 16, "flags": []},
 ]
-COLUMNS = ["plimsoll", "eager", "compiled"]
+COLUMNS = ["plimsoll", "before", "eager", "compiled"]
 
 
 def output_of(command, good=(0,)):
@@ -67,8 +67,8 @@ def overrides_of(options, case, precision):
             f"threads={options.threads}", f"max_steps={options.steps}", *COMMON, *case["overrides"]]
 
 
-def plimsoll(options, case, precision, command="train"):
-    report = report_of([options.plimsoll, command, str(ROOT / case["job"]), *overrides_of(options, case, precision), "--json", "-"])
+def plimsoll(options, case, precision, command="train", program=None):
+    report = report_of([program or options.plimsoll, command, str(ROOT / case["job"]), *overrides_of(options, case, precision), "--json", "-"])
     if not report["fits"]:
         sys.exit(f"{case['name']} {case['size']} {precision} does not fit into this machine's memory")
     return report
@@ -79,7 +79,10 @@ def spread(values):
 
 
 def measure(options, case, precision):
-    planned = plimsoll(options, case, precision, "plan")["parameters"]
+    # Times the ops of the step first, as `plimsoll trace --hot` does, so that the plan predicts from them.
+    output_of([options.plimsoll, "trace", str(ROOT / case["job"]), *overrides_of(options, case, precision), "--hot", "1"])
+    plan = plimsoll(options, case, precision, "plan")
+    planned = plan["parameters"]
     results = {column: [] for column in options.columns}
     products = []
     for number in range(options.rounds):
@@ -87,8 +90,8 @@ def measure(options, case, precision):
         if products[-1]["parameters"] != planned:
             sys.exit(f"{case['name']}: {planned} parameters are planned, {case['eager']} has {products[-1]['parameters']}")
         for column in options.columns:
-            if column == "plimsoll":
-                result = plimsoll(options, case, precision)
+            if column in ("plimsoll", "before"):
+                result = plimsoll(options, case, precision, program=options.before if column == "before" else None)
             else:
                 result = eager(options, case, precision, *(["--compile"] if column == "compiled" else []))
             results[column].append(result)
@@ -96,6 +99,7 @@ def measure(options, case, precision):
                   f"{result['step_seconds']:.4f} s a step", file=sys.stderr)
     floor = spread([each["products_seconds"] for each in products])
     row = {"model": case["name"], "size": case["size"], "precision": precision, "parameters": planned,
+           "predicted_step_seconds": plan["step_seconds"],
            "products": {"seconds": floor, "flops": products[0]["products_flops"],
                         "flops_per_second": products[0]["products_flops"] / floor["median"]}}
     for column, runs in results.items():
@@ -103,7 +107,7 @@ def measure(options, case, precision):
         row[column] = {"step_seconds": seconds, "floor_share": floor["median"] / seconds["median"],
                        "resident_bytes": spread([each["resident_bytes"] for each in runs]),
                        "first_loss": runs[0]["losses"][0]}
-        if column != "plimsoll":
+        if column not in ("plimsoll", "before"):
             row[column]["start_resident_bytes"] = runs[0]["start_resident_bytes"]
         if column == "compiled":
             row[column]["first_step_seconds"] = spread([each["first_step_seconds"] for each in runs])
@@ -129,12 +133,13 @@ def table_of(document):
              f"{document['rounds']} rounds of {document['steps']} steps, alternating; milliseconds a step as median (least to most) over "
              "the rounds; resident", "memory of the whole process at its peak. The floor is the step's matrix products alone. How each "
              "figure is measured: docs/benchmarks.md.", "",
-             "| model | batch | precision | floor | " + " | ".join(
+             "| model | batch | precision | floor | predicted | " + " | ".join(
                  f"{column} | floor / step | resident GiB" for column in document["columns"]) + " |",
-             "|---" * (4 + 3 * len(document["columns"])) + "|"]
+             "|---" * (5 + 3 * len(document["columns"])) + "|"]
     for row in document["rows"]:
         cells = [row["model"], row["size"], row["precision"],
-                 f"{milliseconds(row['products']['seconds'])}, {row['products']['flops_per_second'] / 1e9:.0f} GFLOP/s"]
+                 f"{milliseconds(row['products']['seconds'])}, {row['products']['flops_per_second'] / 1e9:.0f} GFLOP/s",
+                 f"{1000 * row['predicted_step_seconds']:.1f}"]
         for column in document["columns"]:
             part = row[column]
             cells += [milliseconds(part["step_seconds"]), f"{100 * part['floor_share']:.0f} %",
@@ -158,7 +163,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=cores)
     parser.add_argument("--precision", nargs="+", default=["32-true", "bf16-mixed"])
-    parser.add_argument("--columns", nargs="+", default=COLUMNS, choices=COLUMNS)
+    parser.add_argument("--columns", nargs="+", choices=COLUMNS, help="default: all that can be measured")
+    parser.add_argument("--before", help="an earlier program of Plimsoll, measured in the same rounds")
     parser.add_argument("--cases", nargs="+", default=[], metavar="TEXT",
                         help="only those whose name and size have this in them: small-lm, '2 x 512'")
     parser.add_argument("--fused-adamw", action="store_true", help="PyTorch with torch.optim.AdamW(fused=True)")
@@ -169,6 +175,10 @@ def main():
              if not options.cases or any(text in f"{case['name']} {case['size']}" for text in options.cases)]
     if not cases:
         parser.error(f"no case has {options.cases} in its name")
+    if options.columns is None:
+        options.columns = [each for each in COLUMNS if each != "before" or options.before]
+    if "before" in options.columns and not options.before:
+        parser.error("the column before needs --before PROGRAM")
     if options.steps < 3:
         parser.error("--steps: at least 3, the first two are not timed")
     document = {"processor": processor(), "threads": options.threads, "steps": options.steps, "rounds": options.rounds,
