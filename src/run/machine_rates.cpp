@@ -59,8 +59,8 @@ void measure_type(CostModel& model, DType dtype) {
     model.rate(OpKind::attention, dtype).flops = 2.0 * 2 * 8 * 512 * 512 * 64 / seconds;
   }
   {
-    // As a language model's step runs it: with both gradients, in chunks larger than a core's caches.
-    const int64_t tokens = 512, width = 448, vocabulary = 16384;
+    // A language model's step computes both gradients, and its weight is larger than a core's caches.
+    const int64_t tokens = 512, width = 448, vocabulary = 8192;
     const at::Tensor x = at::zeros({tokens, width}, options), w = at::zeros({vocabulary, width}, options);
     const at::Tensor targets = at::zeros({tokens}, at::kLong), loss = at::empty({}, at::kFloat);
     at::Tensor grad_x = at::empty_like(x), grad_weight = at::empty_like(w);

@@ -12,6 +12,7 @@
 #include "ops/arithmetic/matmul_throughput.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "plimsoll/machine.h"
 #include "plimsoll/train_job.h"
 #include "run/machine_cost.h"
 #include "run/plan_options.h"
@@ -113,6 +114,7 @@ PlanTarget target_of(const Job& job) {
   {
     const MeasureAllowance::Charge charge(target.measuring.get());
     ops::matmul_throughputs();  // measured by the first plan of a machine, in at most about 1 s
+    kernel_choices();           // the same, in at most 0.5 s each
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
   target.has_stale_op_times = true;  // plan_job() checks if any are of this job

@@ -50,6 +50,59 @@ TEST_F(DoctorCommand, ShowsInstructionSets) {
   EXPECT_EQ(masked["libtorch"], sets["libtorch"]);
 }
 
+// The kernels that were measured are shown, and a variable sets them. (Processors with less than AVX2 have no choice.)
+TEST_F(DoctorCommand, ShowsTheKernelsThatWereChosen) {
+  const json chosen = json::parse(run({"doctor", "--threads", "1", "--json", "-"}).out)["kernels"];
+  for (const auto& [op, choice] : chosen.items()) EXPECT_THAT(choice["reason"], HasSubstr(" ms; ")) << op;
+  if (!chosen.contains("loss_head.float32")) GTEST_SKIP() << "no choice on this processor";
+  const std::string other = chosen["loss_head.float32"]["kernel"] == "blocks" ? "libtorch" : "blocks";
+  ::setenv("PLIMSOLL_KERNELS", ("loss_head.float32=" + other).c_str(), 1);
+  const json set = json::parse(run({"doctor", "--threads", "1", "--json", "-"}).out)["kernels"];
+  ::unsetenv("PLIMSOLL_KERNELS");
+  EXPECT_EQ(set["loss_head.float32"]["kernel"], other);
+  EXPECT_EQ(set["loss_head.float32"]["reason"], "PLIMSOLL_KERNELS");
+}
+
+TEST_F(DoctorCommand, WrongKernelsAreSaidBeforeTheWork) {
+  put_tiny_job();
+  for (const char* wrong : {"loss_head", "los_head.float32=blocks"}) {
+    ::setenv("PLIMSOLL_KERNELS", wrong, 1);
+    for (const Arguments& command : {Arguments{"doctor"}, {"plan", "job.yaml"}, {"train", "job.yaml"}}) {
+      const Outcome refused = run(command);
+      if (refused.exit_code == 0) GTEST_SKIP() << "no choice on this processor";
+      EXPECT_EQ(refused.exit_code, 2) << command[0];
+      EXPECT_THAT(refused.err, AllOf(HasSubstr("PLIMSOLL_KERNELS"), HasSubstr("loss_head.float32")));
+      EXPECT_EQ(refused.out, "");
+    }
+    ::unsetenv("PLIMSOLL_KERNELS");
+  }
+}
+
+// A run's bits depend on its kernels: a checkpoint names them, and a resumed run keeps them.
+TEST_F(DoctorCommand, AResumedRunKeepsItsKernels) {
+  const json chosen = json::parse(run({"doctor", "--threads", "1", "--json", "-"}).out)["kernels"];
+  if (!chosen.contains("loss_head.float32.small")) GTEST_SKIP() << "no choice on this processor";
+  put_tiny_job();
+  const auto train = [&](const std::string& steps) {
+    const Outcome outcome = run({"train", "job.yaml", "checkpoint.directory=run", "max_steps=" + steps});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  };
+  const auto saved = [&](const std::string& step) {
+    const std::string file = get("run/step-0000000" + step + ".safetensors");
+    const size_t at = file.find("loss_head.float32.small=");
+    return at == std::string::npos ? "" : file.substr(at + 24, file.find_first_of(",\\\"", at) - at - 24);
+  };
+  for (const std::string first : {"blocks", "libtorch"}) {
+    std::filesystem::remove_all(folder() / "run");
+    ::setenv("PLIMSOLL_KERNELS", ("loss_head.float32.small=" + first).c_str(), 1);
+    train("1");
+    ::unsetenv("PLIMSOLL_KERNELS");
+    train("2");
+    EXPECT_EQ(saved("1"), first);
+    EXPECT_EQ(saved("2"), first);
+  }
+}
+
 TEST_F(DoctorCommand, AWrongCapabilityIsSaidBeforeTheWork) {
   put_tiny_job();
   ::setenv("PLIMSOLL_CPU_CAPABILITY", "AVX2", 1);

@@ -17,6 +17,7 @@
 #include "ops/arithmetic/matmul_throughput.h"
 #include "ops/dtypes.h"
 #include "ops/op_call.h"
+#include "plimsoll/machine.h"
 
 namespace plimsoll::ops::testing {
 namespace {
@@ -153,7 +154,9 @@ Op recorded(const std::string& name, const std::vector<c10::IValue>& arguments,
 
 int64_t measured_workspace(const std::function<std::vector<c10::IValue>()>& run, std::vector<c10::IValue>* results,
                            int64_t unit) {
-  matmul_throughputs();  // unless they are known, measuring them takes memory that is not this op's
+  // Unless they are known, measuring them takes memory that is not this op's.
+  matmul_throughputs();
+  kernel_choices();
   const Counting counting;
   auto& allocator = CountingAllocator::instance();
   allocator.unit = unit;

@@ -4,7 +4,9 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -50,16 +52,17 @@ std::array<double, 2> contest(const KernelPair& pair) {
   // One thread: no thread waits for another one that the machine's other work delays.
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
-  const double start = clock_seconds();
+  const auto now = [&] { return pair.now ? pair.now() : clock_seconds(); };
+  const double start = now();
   std::array<StableTiming, 2> tries;
   for (const bool second : {false, true}) pair.run(second);  // creates kernels and maps pages
   do {
     for (const bool second : {false, true}) {
-      const double begin = clock_seconds();
+      const double begin = now();
       pair.run(second);
-      tries[second].add(std::max(clock_seconds() - begin, 1e-9));
+      tries[second].add(std::max(now() - begin, 1e-9));
     }
-  } while (clock_seconds() - start < kSecondsOfContest &&
+  } while (now() - start < kSecondsOfContest &&
            (tries[0].count() < kMinTries || !tries[0].converged() || !tries[1].converged()));
   at::set_num_threads(threads);
   return {tries[0].shortest(), tries[1].shortest()};
@@ -127,11 +130,20 @@ Decision measured_or_stored(const KernelPair& pair) {
   return {second, reason_of(pair, second, seconds)};
 }
 
+std::map<std::string, std::string> known_kernels_of(const std::string& text) {
+  std::map<std::string, std::string> named = kernels_of(text);
+  for (const auto& [site, kernel] : named)
+    if (std::ranges::find(kKernelSites, site) == kKernelSites.end())
+      throw UserError(fmt::format("PLIMSOLL_KERNELS names {}, which has no choice of kernels; these have one: {}", site,
+                                  fmt::join(kKernelSites, ", ")));
+  return named;
+}
+
 Decision decided(Choices& all, const KernelPair& pair) {
   const std::string site(pair.site);
   if (!all.named) {
     const char* const text = std::getenv("PLIMSOLL_KERNELS");
-    all.named = text ? kernels_of(text) : std::map<std::string, std::string>();
+    all.named = text ? known_kernels_of(text) : std::map<std::string, std::string>();
   }
   if (const auto named = all.named->find(site); named != all.named->end()) {
     if (named->second != pair.first && named->second != pair.second)

@@ -2,6 +2,7 @@
 // rounding, so a choice is made once, kept in the cache folder, and kept by runs that resume.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -16,16 +17,23 @@ struct KernelPair {
   std::string_view first;                ///< the usual kernel's name: "blocks"
   std::string_view second;               ///< the other one's: "libtorch"
   std::function<void(bool second)> run;  ///< runs either kernel on a typical shape
+  std::function<double()> now = {};      ///< seconds of a steady clock; empty: the machine's
 };
+
+/// The sites of the program: what PLIMSOLL_KERNELS may name, on every processor.
+constexpr std::array<std::string_view, 7> kKernelSites{
+    "attention.bfloat16",     "loss_head.bfloat16",      "loss_head.bfloat16.small",    "loss_head.float32",
+    "loss_head.float32.avx2", "loss_head.float32.small", "loss_head.float32.small.avx2"};
 
 /// The fraction of the usual kernel's time that the other one must stay below to be chosen. It is far from 1 so that
 /// noise does not decide: a choice by noise would give two machines of one kind different bits.
-constexpr double kClearlyFaster = 0.92;
+constexpr double kClearlyFaster = 0.85;
 
 /// Returns true if the second kernel is to be used. The answer is constant for the life of a process. In this order it
 /// is: what PLIMSOLL_KERNELS says; what keep_kernels() was told; what `kernels.json` of the cache folder says (one file
 /// for each processor, libtorch and set of instruction masks); a measurement of at most 0.5 s on one thread, which is
-/// then stored. Throws UserError if PLIMSOLL_KERNELS is malformed or names another kernel for the site.
+/// then stored. Throws UserError if PLIMSOLL_KERNELS is malformed or names an unknown site, or a kernel
+/// that the site does not have.
 bool uses_second_kernel(const KernelPair& pair);
 
 /// A choice that this process has made.

@@ -35,8 +35,7 @@ void run_loss(DType dtype, SizeClass size, bool in_blocks) {
 
 /// Returns true if blocks compute the losses of this type faster on this machine.
 bool blocks_are_faster(DType dtype, SizeClass size) {
-  // Blocks win without a measurement in mind on wide tiles and pairs; a processor with tiles in hardware, or with half
-  // the vector width, is better served by libtorch.
+  // The usual kernel: libtorch's on processors with tiles in hardware or with half the vector width.
   const bool pairs = dtype == DType::bfloat16;
   const bool usual = pairs ? !has_tile_products() : has_wide_tiles();
   const std::string site = fmt::format("loss_head.{}{}{}", name_of(dtype), size == SizeClass::small ? ".small" : "",

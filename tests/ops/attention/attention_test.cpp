@@ -1,4 +1,5 @@
 #include "ops/attention/attention.h"
+#include "ops/arithmetic/kernel_choice.h"
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -301,9 +302,14 @@ std::vector<Tensor> results_of(const AttentionCase& c, const Tensor& q, const Te
   return all;
 }
 
+/// The parameter: false for bfloat16 in pairs, true for its conversion to float32.
+class AttentionKernel : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Both, AttentionKernel, ::testing::Bool());
+
 // One key head of one sequence is too little work for many threads: its keys are shared out in chunks then, and the
 // queries' gradients come after. Neither may show.
-TEST(Attention, GivesTheSameBitsOnAnyNumberOfThreads) {
+TEST_P(AttentionKernel, GivesTheSameBitsOnAnyNumberOfThreads) {
+  const KernelScope kernel("attention.bfloat16", GetParam());
   torch::manual_seed(5);
   for (const AttentionCase& c : {AttentionCase{2, 6, 2, 300, 300, 16, true, 70}, AttentionCase{1, 3, 1, 333, 333, 24},
                                  AttentionCase{1, 2, 2, 90, 150, 40, false}})
@@ -343,7 +349,8 @@ TEST(Attention, TasksAreAPermutationOfTheBlocks) {
 }
 
 // Random shapes against float64, ours and libtorch's kernels: over all of them ours are as exact, and never much less.
-TEST(Attention, IsAsExactAsLibtorch) {
+TEST_P(AttentionKernel, IsAsExactAsLibtorch) {
+  const KernelScope kernel("attention.bfloat16", GetParam());
   std::mt19937 random(11);
   const auto draw = [&](int64_t from, int64_t to) { return std::uniform_int_distribution<int64_t>(from, to)(random); };
   torch::manual_seed(11);

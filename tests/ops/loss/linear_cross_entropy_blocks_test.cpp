@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "ops/arithmetic/block_products_cpu.h"
+#include "ops/arithmetic/kernel_choice.h"
 #include "ops/loss/linear_cross_entropy_blocks_plan.h"
 #include "ops/loss/loss_tiles_cpu.h"
 #include "ops/op_support.h"
@@ -265,9 +266,20 @@ TEST(LossTiles, SplitSumsKeepSixteenBits) {
   EXPECT_TRUE(at::equal(high.narrow(1, 0, 21), values.narrow(1, 0, 21).to(at::kBFloat16)));
 }
 
+/// Returns each type with the usual kernel and with the other one.
+std::vector<std::pair<at::ScalarType, bool>> every_kernel(const std::vector<at::ScalarType>& types) {
+  std::vector<std::pair<at::ScalarType, bool>> result;
+  for (const auto type : types)
+    for (const bool other : {false, true}) result.emplace_back(type, other);
+  return result;
+}
+
 TEST(LossBlocks, TheOperatorChoosesThemAndStatesTheirWorkspace) {
   torch::manual_seed(6);
-  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
+  const std::vector<at::ScalarType> all_types{at::kFloat, at::kBFloat16, at::kHalf, at::kDouble};
+  for (const auto& [type, other] : every_kernel(all_types)) {
+    const KernelScope float32("loss_head.float32.small", other), bfloat16("loss_head.bfloat16.small", other),
+        narrow("loss_head.float32.small.avx2", other);
     const Tensor x = torch::randn({70, 34}).to(type), weight = (torch::randn({1300, 34}) / 6).to(type);
     const Tensor targets = some_targets(70, 1300, -1);
     const bool chosen = loss_in_blocks({70, 1300, 34, plimsoll::dtype_of(type), true, true});
