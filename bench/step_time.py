@@ -1,9 +1,10 @@
 """Step time and peak resident memory: Plimsoll beside PyTorch from the same wheel, eager and through torch.compile.
 
 For every model, size and precision: rounds in which each program runs once as a process of its own, one after the other, so
-that a machine that slows down slows all of them; the figures are medians over the rounds with the least and the most. In every
-round the matrix products of one step (linear layers and heads, forward and backward) are timed alone as well: the floor, of
-which a step's share is told. Where the numbers of parameters of the programs differ, nothing is measured.
+that a machine that slows down slows all of them; the figures are medians over the rounds with the least and the most. With
+--before, an earlier program of Plimsoll runs in the same rounds. In every round the matrix products of one step (linear layers
+and heads, forward and backward) are timed alone as well: the floor, of which a step's share is told. The step that the plan
+predicts is beside it. Where the numbers of parameters of the programs differ, nothing is measured.
 
 Needs a Python with torch 2.11.0 and all that it depends on, and g++ for torch.compile (scripts/setup-bench.sh makes
 .venv-bench). Writes RESULTS/DEVICE.json and the table RESULTS/DEVICE.md, anew after every configuration.
@@ -16,6 +17,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BENCH = ROOT / "bench"
@@ -42,16 +44,17 @@ CASES = [
 COLUMNS = ["plimsoll", "before", "eager", "compiled"]
 
 
-def output_of(command, good=(0,)):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def output_of(command, good=(0,), environment=None):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, **(environment or {})})
     if done.returncode not in good:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
     return done.stdout
 
 
-def report_of(command):
+def report_of(command, environment=None):
     """What `plimsoll … --json -` tells; that something does not fit is an answer."""
-    return json.loads(output_of(command, good=(0, 3)))
+    return json.loads(output_of(command, (0, 3), environment))
 
 
 def eager(options, case, precision, *flags):
@@ -68,7 +71,9 @@ def overrides_of(options, case, precision):
 
 
 def plimsoll(options, case, precision, command="train", program=None):
-    report = report_of([program or options.plimsoll, command, str(ROOT / case["job"]), *overrides_of(options, case, precision), "--json", "-"])
+    # An earlier program measures with other kernels: its times are kept apart.
+    apart = {"XDG_CACHE_HOME": options.cache_before} if program else None
+    report = report_of([program or options.plimsoll, command, str(ROOT / case["job"]), *overrides_of(options, case, precision), "--json", "-"], apart)
     if not report["fits"]:
         sys.exit(f"{case['name']} {case['size']} {precision} does not fit into this machine's memory")
     return report
@@ -79,7 +84,8 @@ def spread(values):
 
 
 def measure(options, case, precision):
-    # Times the ops of the step first, as `plimsoll trace --hot` does, so that the plan predicts from them.
+    # Rates and times of the step's ops are measured first, so that the plan predicts from them.
+    output_of([options.plimsoll, "doctor", "--threads", str(options.threads)])
     output_of([options.plimsoll, "trace", str(ROOT / case["job"]), *overrides_of(options, case, precision), "--hot", "1"])
     plan = plimsoll(options, case, precision, "plan")
     planned = plan["parameters"]
@@ -99,7 +105,7 @@ def measure(options, case, precision):
                   f"{result['step_seconds']:.4f} s a step", file=sys.stderr)
     floor = spread([each["products_seconds"] for each in products])
     row = {"model": case["name"], "size": case["size"], "precision": precision, "parameters": planned,
-           "predicted_step_seconds": plan["step_seconds"],
+           "rounds": options.rounds, "steps": options.steps, "predicted_step_seconds": plan["step_seconds"],
            "products": {"seconds": floor, "flops": products[0]["products_flops"],
                         "flops_per_second": products[0]["products_flops"] / floor["median"]}}
     for column, runs in results.items():
@@ -130,14 +136,13 @@ def milliseconds(seconds):
 
 def table_of(document):
     lines = [f"# Step times: {document['processor']}, {document['threads']} threads", "",
-             f"{document['rounds']} rounds of {document['steps']} steps, alternating; milliseconds a step as median (least to most) over "
-             "the rounds; resident", "memory of the whole process at its peak. The floor is the step's matrix products alone. How each "
+             "Alternating runs; milliseconds a step as median (least to most) over the rounds; predicted by the plan; resident", "memory of the whole process at its peak. The floor is the step's matrix products alone. How each "
              "figure is measured: docs/benchmarks.md.", "",
-             "| model | batch | precision | floor | predicted | " + " | ".join(
+             "| model | batch | precision | rounds of steps | floor | predicted | " + " | ".join(
                  f"{column} | floor / step | resident GiB" for column in document["columns"]) + " |",
-             "|---" * (5 + 3 * len(document["columns"])) + "|"]
+             "|---" * (6 + 3 * len(document["columns"])) + "|"]
     for row in document["rows"]:
-        cells = [row["model"], row["size"], row["precision"],
+        cells = [row["model"], row["size"], row["precision"], f"{row['rounds']} of {row['steps']}",
                  f"{milliseconds(row['products']['seconds'])}, {row['products']['flops_per_second'] / 1e9:.0f} GFLOP/s",
                  f"{1000 * row['predicted_step_seconds']:.1f}"]
         for column in document["columns"]:
@@ -181,15 +186,20 @@ def main():
         parser.error("the column before needs --before PROGRAM")
     if options.steps < 3:
         parser.error("--steps: at least 3, the first two are not timed")
-    document = {"processor": processor(), "threads": options.threads, "steps": options.steps, "rounds": options.rounds,
+    document = {"processor": processor(), "threads": options.threads,
                 "fused_adamw": options.fused_adamw, "columns": options.columns, "rows": []}
     options.results.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as options.cache_before:
+        measure_all(options, cases, document)
+    print(table_of(document))
+
+
+def measure_all(options, cases, document):
     for case in cases:
         for precision in options.precision:
             document["rows"].append(measure(options, case, precision))
             write(options.results / f"{options.device}.json", json.dumps(document, indent=1) + "\n")
             write(options.results / f"{options.device}.md", table_of(document))
-    print(table_of(document))
 
 
 if __name__ == "__main__":

@@ -245,16 +245,19 @@ def faults_of_excerpts(document):
         if not (ROOT / named[1]).is_file():
             yield f"{place}: no such file"
             continue
-        source = "\n".join(each.strip() for each in (ROOT / named[1]).read_text(encoding="utf-8").splitlines()) + "\n"
-        end = lines.index("```", number + 1)
+        end = next((i for i in range(number + 1, len(lines)) if lines[i] == "```"), None)
+        if end is None or not lines[number].startswith("```"):
+            yield f"{place}: no block of code with an end follows"
+            continue
+        source = "\n" + "\n".join(each.strip() for each in (ROOT / named[1]).read_text(encoding="utf-8").splitlines()) + "\n"
         block = "\n".join(each.strip() for each in lines[number + 1:end]) + "\n"
         start = 0
         for part in block.split("…\n"):
-            found = source.find(part, start)
+            found = source.find("\n" + part, start)
             if found < 0:
                 yield f"{place}: the file has no such lines: {part.splitlines()[0]}"
                 break
-            start = found + len(part)
+            start = found + len(part)  # of the newline at its end, which may begin the next part
 
 
 def documents():

@@ -32,7 +32,7 @@ struct KernelChoice {
 };
 
 /// Returns the choices between kernels for this machine. The first call on a machine measures those that are not stored
-/// in the cache folder, each in at most 0.5 s. Throws UserError for a wrong PLIMSOLL_KERNELS.
+/// in the cache folder, each in about 0.5 s. Throws UserError for a wrong PLIMSOLL_KERNELS.
 std::vector<KernelChoice> kernel_choices();
 
 /// Returns the instruction sets that our kernels, libtorch, oneDNN and MKL use. For oneDNN and MKL it runs a small

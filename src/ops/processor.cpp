@@ -14,7 +14,7 @@ namespace plimsoll {
 std::string instruction_masks() {
   std::string text;
   for (const char* name : {"ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS",
-                           "PLIMSOLL_CPU_CAPABILITY", "PLIMSOLL_16BIT_PRODUCTS", "PLIMSOLL_KERNELS"})
+                           "PLIMSOLL_CPU_CAPABILITY", "PLIMSOLL_16BIT_PRODUCTS"})
     if (const char* value = std::getenv(name); value && *value)
       text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
   return text;

@@ -12,12 +12,8 @@
 #include <functional>
 #include <string_view>
 
-#include "ops/arithmetic/block_products_cpu.h"
-#include "ops/arithmetic/kernel_choice.h"
 #include "ops/arithmetic/matmul_throughput.h"
-#include "ops/attention/attention_cpu.h"
 #include "ops/cpu_capability.h"
-#include "ops/loss/loss_kernel.h"
 #include "plimsoll/machine.h"
 
 namespace plimsoll {
@@ -134,14 +130,6 @@ CpuInstructions ask() {
 CpuInstructions cpu_instructions() {
   static const CpuInstructions known = ask();
   return known;
-}
-
-std::vector<KernelChoice> kernel_choices() {
-  ops::choose_loss_kernels();
-  if (ops::has_pair_products()) ops::pairs_are_faster();
-  std::vector<KernelChoice> result;
-  for (const ops::ChosenKernel& each : ops::chosen_kernels()) result.push_back({each.site, each.kernel, each.reason});
-  return result;
 }
 
 std::string_view own_instructions() {

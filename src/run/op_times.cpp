@@ -16,6 +16,8 @@
 #include "base/atomic_file.h"
 #include "base/stable_timing.h"
 #include "cost/cost.h"
+#include "cost/operators.h"
+#include "ops/arithmetic/kernel_choice.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
 #include "run/single_op.h"
@@ -61,6 +63,7 @@ double try_op(const Trace& trace, const Op& op) {
 }  // namespace
 
 OpTimer machine_op_timer() {
+  kernel_choices();  // keys name kernels, and a choice made within a try would be timed
   return {try_op, now, [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }};
 }
 
@@ -70,6 +73,8 @@ int64_t unix_seconds_now() {
 
 std::string timing_key(const Op& op) {
   std::string key = op.name + "(" + describe_constants(op) + ")";
+  if (const OpKind kind = kind_of(op); kind == OpKind::loss_head || kind == OpKind::attention)
+    key += ops::kernels_text(name_of(kind));  // sites begin with the kind's name
   for_each_view(op, [&](const View& view, bool) {
     key += fmt::format("|{}", name_of(view.dtype));
     for (size_t i = 0; i < view.sizes.size(); ++i) key += fmt::format(",{}:{}", view.sizes[i], view.strides[i]);
@@ -91,7 +96,6 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
   std::vector<Candidate> order;
   for (auto& [key, candidate] : unknown) order.push_back(std::move(candidate));
   std::ranges::stable_sort(order, {}, &Candidate::expected);
-  if (!order.empty()) kernel_choices();  // made before, not in, the times of the ops that need them
   at::set_num_threads(threads_);
   const double start = timer_.now();
   for (int round = 0; round < kMaxRounds && !order.empty(); ++round) {

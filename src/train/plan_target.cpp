@@ -111,10 +111,10 @@ PlanTarget target_of(const Job& job) {
     return target;
   }
   target.measuring = std::make_shared<MeasureAllowance>();
+  kernel_choices();  // measured by the first plan of a machine, in about 0.5 s each
   {
     const MeasureAllowance::Charge charge(target.measuring.get());
     ops::matmul_throughputs();  // measured by the first plan of a machine, in at most about 1 s
-    kernel_choices();           // the same, in at most 0.5 s each
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
   target.has_stale_op_times = true;  // plan_job() checks if any are of this job

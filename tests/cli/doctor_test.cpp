@@ -50,31 +50,38 @@ TEST_F(DoctorCommand, ShowsInstructionSets) {
   EXPECT_EQ(masked["libtorch"], sets["libtorch"]);
 }
 
-// The kernels that were measured are shown, and a variable sets them. (Processors with less than AVX2 have no choice.)
+/// Sets PLIMSOLL_KERNELS while it lives.
+struct Kernels {
+  explicit Kernels(const std::string& text) { ::setenv("PLIMSOLL_KERNELS", text.c_str(), 1); }
+  ~Kernels() { ::unsetenv("PLIMSOLL_KERNELS"); }
+};
+
+// The kernels that were measured are shown, and a variable sets one and changes no other measurement. Processors
+// without AVX2 have no choice.
 TEST_F(DoctorCommand, ShowsTheKernelsThatWereChosen) {
-  const json chosen = json::parse(run({"doctor", "--threads", "1", "--json", "-"}).out)["kernels"];
+  const auto doctor = [&] { return json::parse(run({"doctor", "--threads", "1", "--json", "-"}).out); };
+  const json measured = doctor(), chosen = measured["kernels"];
   for (const auto& [op, choice] : chosen.items()) EXPECT_THAT(choice["reason"], HasSubstr(" ms; ")) << op;
   if (!chosen.contains("loss_head.float32")) GTEST_SKIP() << "no choice on this processor";
   const std::string other = chosen["loss_head.float32"]["kernel"] == "blocks" ? "libtorch" : "blocks";
-  ::setenv("PLIMSOLL_KERNELS", ("loss_head.float32=" + other).c_str(), 1);
-  const json set = json::parse(run({"doctor", "--threads", "1", "--json", "-"}).out)["kernels"];
-  ::unsetenv("PLIMSOLL_KERNELS");
-  EXPECT_EQ(set["loss_head.float32"]["kernel"], other);
-  EXPECT_EQ(set["loss_head.float32"]["reason"], "PLIMSOLL_KERNELS");
+  const Kernels kernels("loss_head.float32=" + other);
+  json set = doctor();
+  EXPECT_EQ(set["measured_now"], false);
+  EXPECT_EQ(set["kernels"]["loss_head.float32"], json({{"kernel", other}, {"reason", "PLIMSOLL_KERNELS"}}));
+  set["kernels"]["loss_head.float32"] = chosen["loss_head.float32"];
+  EXPECT_EQ(set["kernels"], chosen);
 }
 
 TEST_F(DoctorCommand, WrongKernelsAreSaidBeforeTheWork) {
   put_tiny_job();
-  for (const char* wrong : {"loss_head", "los_head.float32=blocks"}) {
-    ::setenv("PLIMSOLL_KERNELS", wrong, 1);
+  for (const char* wrong : {"loss_head", "los_head.float32=blocks", "attention.bfloat16=nonsense"}) {
+    const Kernels kernels(wrong);
     for (const Arguments& command : {Arguments{"doctor"}, {"plan", "job.yaml"}, {"train", "job.yaml"}}) {
       const Outcome refused = run(command);
-      if (refused.exit_code == 0) GTEST_SKIP() << "no choice on this processor";
-      EXPECT_EQ(refused.exit_code, 2) << command[0];
-      EXPECT_THAT(refused.err, AllOf(HasSubstr("PLIMSOLL_KERNELS"), HasSubstr("loss_head.float32")));
+      EXPECT_EQ(refused.exit_code, 2) << command[0] << " with " << wrong;
+      EXPECT_THAT(refused.err, AllOf(HasSubstr("PLIMSOLL_KERNELS"), HasSubstr("attention.bfloat16")));
       EXPECT_EQ(refused.out, "");
     }
-    ::unsetenv("PLIMSOLL_KERNELS");
   }
 }
 
@@ -94,9 +101,10 @@ TEST_F(DoctorCommand, AResumedRunKeepsItsKernels) {
   };
   for (const std::string first : {"blocks", "libtorch"}) {
     std::filesystem::remove_all(folder() / "run");
-    ::setenv("PLIMSOLL_KERNELS", ("loss_head.float32.small=" + first).c_str(), 1);
-    train("1");
-    ::unsetenv("PLIMSOLL_KERNELS");
+    {
+      const Kernels kernels("loss_head.float32.small=" + first);
+      train("1");
+    }
     train("2");
     EXPECT_EQ(saved("1"), first);
     EXPECT_EQ(saved("2"), first);

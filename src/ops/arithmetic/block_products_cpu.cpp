@@ -13,8 +13,8 @@
 #include "plimsoll/error.h"
 
 // If kernels are compiled for several instruction sets, those of AVX-512 have tiles of their own. Its 32 registers hold
-// 16 vectors of sums, which hide the latency of two multiply-adds a cycle. The 16 registers of half the width hold only
-// 6.
+// 24 vectors of sums, which hide the latency of two multiply-adds a cycle, four vectors of the right matrix and one of
+// the left. The 16 registers of half the width hold only 6 vectors of sums.
 #if PLIMSOLL_HAS_VARIANTS
 #include <immintrin.h>
 #define PLIMSOLL_AVX512 [[gnu::target("arch=x86-64-v4")]]
@@ -78,7 +78,8 @@ class Prefetcher {
   int64_t rows_, row_ = 0;
 };
 
-/// Returns the depth for which a strip of 64 columns of the right matrix takes two thirds of the first-level cache.
+/// Returns the depth, 64 to 512, for which a strip of 64 columns of the right matrix takes at most two thirds of the
+/// first-level cache.
 int64_t depth_slice() {
   static const int64_t slice = [] {
     const long bytes = ::sysconf(_SC_LEVEL1_DCACHE_SIZE);

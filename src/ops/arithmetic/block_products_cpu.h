@@ -26,7 +26,7 @@ struct ReadAhead {
 };
 
 /// Computes c [rows, columns] = a b, or c + a b with `add`; a [rows, depth], b [depth, columns]. `c_row` and `b_row`
-/// are elements from a row to the next.
+/// are elements from a row to the next. `rows`, `depth` and `columns` are at least 1.
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add, const ReadAhead& ahead = {});
 void block_product(double* c, int64_t c_row, const BlockLeft<double>& a, const double* b, int64_t b_row, int64_t rows,

@@ -3,8 +3,10 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -29,12 +31,13 @@ namespace {
 constexpr double kSecondsOfContest = 0.5;
 constexpr int kMinTries = 3;
 
+using Kernels = std::map<std::string, std::string>;  // a kernel by site
+
 struct Choices {
   std::mutex mutex;
-  std::map<std::string, bool, std::less<>> second;  // by site
   std::map<std::string, ChosenKernel, std::less<>> chosen;
-  std::map<std::string, std::string> kept;
-  std::optional<std::map<std::string, std::string>> named;  // PLIMSOLL_KERNELS
+  Kernels kept;
+  std::optional<Kernels> named;  // PLIMSOLL_KERNELS
 };
 Choices& choices() {
   static Choices all;
@@ -45,13 +48,18 @@ double clock_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// One thread: no thread waits for another one that the machine's other work delays.
+struct OneThread {
+  int before = at::get_num_threads();
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before); }
+};
+
 /// Returns the shortest seconds of the first and of the second kernel, which take turns.
 std::array<double, 2> contest(const KernelPair& pair) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  // One thread: no thread waits for another one that the machine's other work delays.
-  const int threads = at::get_num_threads();
-  at::set_num_threads(1);
+  const OneThread one_thread;
   const auto now = [&] { return pair.now ? pair.now() : clock_seconds(); };
   const double start = now();
   std::array<StableTiming, 2> tries;
@@ -64,7 +72,6 @@ std::array<double, 2> contest(const KernelPair& pair) {
     }
   } while (now() - start < kSecondsOfContest &&
            (tries[0].count() < kMinTries || !tries[0].converged() || !tries[1].converged()));
-  at::set_num_threads(threads);
   return {tries[0].shortest(), tries[1].shortest()};
 }
 
@@ -85,76 +92,106 @@ nlohmann::json stored_sites(const std::filesystem::path& file) {
   return sites.is_object() ? sites : nlohmann::json::object();
 }
 
-struct Decision {
-  bool second;
-  std::string reason;
+/// A lock that other processes wait for while it lives. Where the file system has no locks there is none, and two
+/// processes may measure at the same time.
+class ProcessLock {
+ public:
+  explicit ProcessLock(const std::filesystem::path& file)
+      : descriptor_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    if (descriptor_ >= 0) ::flock(descriptor_, LOCK_EX);
+  }
+  ~ProcessLock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  ProcessLock(const ProcessLock&) = delete;
+  ProcessLock& operator=(const ProcessLock&) = delete;
+
+ private:
+  int descriptor_;
 };
 
-std::string reason_of(const KernelPair& pair, bool second, const std::array<double, 2>& seconds) {
-  return fmt::format("{:.2f} ms; {} {:.2f} ms", 1e3 * seconds[second], second ? pair.first : pair.second,
-                     1e3 * seconds[!second]);
+ChosenKernel by_times(const KernelPair& pair, bool second, const std::array<double, 2>& seconds) {
+  return {std::string(pair.site), std::string(second ? pair.second : pair.first),
+          fmt::format("{:.2f} ms; {} {:.2f} ms", 1e3 * seconds[second], second ? pair.first : pair.second,
+                      1e3 * seconds[!second])};
 }
 
-std::optional<Decision> stored(const KernelPair& pair, const std::filesystem::path& file) {
+std::optional<ChosenKernel> stored(const KernelPair& pair, const std::filesystem::path& file) {
   const nlohmann::json sites = stored_sites(file), site = sites.value(std::string(pair.site), nlohmann::json());
-  if (!site.is_object() || !site.contains("kernel") || !site["kernel"].is_string()) return std::nullopt;
-  const auto kernel = site["kernel"].get<std::string>();
-  if (kernel != pair.first && kernel != pair.second) return std::nullopt;
-  const bool second = kernel == pair.second;
-  const nlohmann::json seconds = site.value("seconds", nlohmann::json());
-  if (!seconds.is_array() || seconds.size() != 2 || !seconds[0].is_number() || !seconds[1].is_number())
-    return std::nullopt;
-  return Decision{second, reason_of(pair, second, {seconds[0].get<double>(), seconds[1].get<double>()})};
+  if (!site.is_object()) return std::nullopt;
+  const nlohmann::json kernel = site.value("kernel", nlohmann::json()), times = site.value("seconds", nlohmann::json());
+  if ((kernel != pair.first && kernel != pair.second) || !times.is_object()) return std::nullopt;
+  std::array<double, 2> seconds{};
+  for (const bool second : {false, true}) {
+    const nlohmann::json time = times.value(std::string(second ? pair.second : pair.first), nlohmann::json());
+    if (!time.is_number()) return std::nullopt;
+    seconds[second] = time.get<double>();
+  }
+  return by_times(pair, kernel == pair.second, seconds);
 }
 
-Decision measured_or_stored(const KernelPair& pair) {
+ChosenKernel measured(const KernelPair& pair, std::array<double, 2>& seconds) {
+  seconds = contest(pair);
+  return by_times(pair, seconds[1] < kClearlyFaster * seconds[0], seconds);
+}
+
+ChosenKernel stored_or_measured(const KernelPair& pair) {
+  std::array<double, 2> seconds{};
   const std::filesystem::path file = kernels_file();
-  if (!file.empty())
-    if (auto known = stored(pair, file)) return *known;
-  const std::array<double, 2> seconds = contest(pair);
-  if (file.empty()) {
-    const bool second = seconds[1] < kClearlyFaster * seconds[0];
-    return {second, reason_of(pair, second, seconds)};
-  }
-  // Another process, for example another rank, may have measured at the same time: the first answer holds for both.
+  if (file.empty()) return measured(pair, seconds);
   if (auto known = stored(pair, file)) return *known;
-  const bool second = seconds[1] < kClearlyFaster * seconds[0];
-  nlohmann::json sites = stored_sites(file);
-  sites[std::string(pair.site)] = {{"kernel", second ? pair.second : pair.first}, {"seconds", seconds}};
   std::error_code ignored;
   std::filesystem::create_directories(file.parent_path(), ignored);
+  const ProcessLock lock(file.string() + ".lock");
+  if (auto known = stored(pair, file)) return *known;  // another process measured it meanwhile
+  ChosenKernel chosen = measured(pair, seconds);
+  nlohmann::json sites = stored_sites(file);
+  sites[chosen.site] = {{"kernel", chosen.kernel}, {"seconds", {{pair.first, seconds[0]}, {pair.second, seconds[1]}}}};
   try {
     write_file_atomically(file, nlohmann::json{{"machine", machine_name()}, {"sites", sites}}.dump(1) + "\n");
   } catch (const UserError&) {  // a full disk, or a folder that is not ours: the next process measures again
   }
-  return {second, reason_of(pair, second, seconds)};
+  return chosen;
 }
 
-std::map<std::string, std::string> known_kernels_of(const std::string& text) {
-  std::map<std::string, std::string> named = kernels_of(text);
-  for (const auto& [site, kernel] : named)
-    if (std::ranges::find(kKernelSites, site) == kKernelSites.end())
-      throw UserError(fmt::format("PLIMSOLL_KERNELS names {}, which has no choice of kernels; these have one: {}", site,
-                                  fmt::join(kKernelSites, ", ")));
+const KernelSite* known_site(std::string_view site) {
+  const auto* const found = std::ranges::find(kKernelSites, site, &KernelSite::site);
+  return found == kKernelSites.end() ? nullptr : found;
+}
+
+Kernels known_kernels_of(const std::string& text) {
+  Kernels named = kernels_of(text);
+  for (const auto& [name, kernel] : named) {
+    const KernelSite* const site = known_site(name);
+    if (!site) {
+      std::string all;
+      for (const KernelSite& each : kKernelSites) all += fmt::format("{}{}", all.empty() ? "" : ", ", each.site);
+      throw UserError(
+          fmt::format("PLIMSOLL_KERNELS names {}, which has no choice of kernels; these have one: {}", name, all));
+    }
+    if (kernel != site->kernel && kernel != site->other)
+      throw UserError(fmt::format("PLIMSOLL_KERNELS says {}={}; {} may be {} or {}", name, kernel, name, site->kernel,
+                                  site->other));
+  }
   return named;
 }
 
-Decision decided(Choices& all, const KernelPair& pair) {
-  const std::string site(pair.site);
+const Kernels& named_kernels(Choices& all) {
   if (!all.named) {
     const char* const text = std::getenv("PLIMSOLL_KERNELS");
-    all.named = text ? known_kernels_of(text) : std::map<std::string, std::string>();
+    all.named = text ? known_kernels_of(text) : Kernels();
   }
-  if (const auto named = all.named->find(site); named != all.named->end()) {
-    if (named->second != pair.first && named->second != pair.second)
-      throw UserError(fmt::format("PLIMSOLL_KERNELS says {}={}; {} may be {} or {}", site, named->second, site,
-                                  pair.first, pair.second));
-    return {named->second == pair.second, "PLIMSOLL_KERNELS"};
-  }
+  return *all.named;
+}
+
+ChosenKernel decided(Choices& all, const KernelPair& pair) {
+  const std::string site(pair.site);
+  const Kernels& named = named_kernels(all);
+  if (const auto found = named.find(site); found != named.end()) return {site, found->second, "PLIMSOLL_KERNELS"};
   if (const auto kept = all.kept.find(site);
       kept != all.kept.end() && (kept->second == pair.first || kept->second == pair.second))
-    return {kept->second == pair.second, "as the run began"};
-  return measured_or_stored(pair);
+    return {site, kept->second, "as the run began"};
+  return stored_or_measured(pair);
 }
 
 }  // namespace
@@ -162,31 +199,35 @@ Decision decided(Choices& all, const KernelPair& pair) {
 bool uses_second_kernel(const KernelPair& pair) {
   Choices& all = choices();
   const std::lock_guard lock(all.mutex);
-  if (const auto known = all.second.find(pair.site); known != all.second.end()) return known->second;
-  const auto [second, reason] = decided(all, pair);
-  const std::string site(pair.site);
-  all.second[site] = second;
-  all.chosen[site] = {site, std::string(second ? pair.second : pair.first), reason};
-  return second;
+  auto found = all.chosen.find(pair.site);
+  if (found == all.chosen.end()) found = all.chosen.emplace(pair.site, decided(all, pair)).first;
+  return found->second.kernel == pair.second;
 }
 
-std::vector<ChosenKernel> chosen_kernels() {
+void require_known_kernels() {
+  Choices& all = choices();
+  const std::lock_guard lock(all.mutex);
+  named_kernels(all);
+}
+
+std::vector<ChosenKernel> chosen_kernels(std::string_view prefix) {
   Choices& all = choices();
   const std::lock_guard lock(all.mutex);
   std::vector<ChosenKernel> result;
-  for (const auto& [site, chosen] : all.chosen) result.push_back(chosen);
+  for (const auto& [site, chosen] : all.chosen)
+    if (site.starts_with(prefix)) result.push_back(chosen);
   return result;
 }
 
-std::string kernels_text() {
+std::string kernels_text(std::string_view prefix) {
   std::string text;
-  for (const ChosenKernel& each : chosen_kernels())
+  for (const ChosenKernel& each : chosen_kernels(prefix))
     text += fmt::format("{}{}={}", text.empty() ? "" : ",", each.site, each.kernel);
   return text;
 }
 
 void keep_kernels(const std::string& text) {
-  std::map<std::string, std::string> kept;
+  Kernels kept;
   try {
     kept = kernels_of(text);
   } catch (const UserError&) {  // another version's text
@@ -194,6 +235,9 @@ void keep_kernels(const std::string& text) {
   }
   Choices& all = choices();
   const std::lock_guard lock(all.mutex);
+  const Kernels& named = named_kernels(all);
+  for (const auto& [site, kernel] : kept)
+    if (!named.contains(site)) all.chosen.erase(site);  // decided again when it is needed
   all.kept = std::move(kept);
 }
 
@@ -214,20 +258,17 @@ std::map<std::string, std::string> kernels_of(const std::string& text) {
   return result;
 }
 
-KernelScope::KernelScope(std::string_view site, bool second) : site_(site) {
+KernelScope::KernelScope(std::string_view site, std::string_view kernel) : site_(site) {
   Choices& all = choices();
   const std::lock_guard lock(all.mutex);
-  const auto known = all.second.find(site_);
-  before_ = known == all.second.end() ? -1 : known->second;
-  all.second[site_] = second;
+  if (const auto known = all.chosen.find(site_); known != all.chosen.end()) before_.push_back(known->second);
+  all.chosen[site_] = {site_, std::string(kernel), "a test"};
 }
 KernelScope::~KernelScope() {
   Choices& all = choices();
   const std::lock_guard lock(all.mutex);
-  if (before_ < 0)
-    all.second.erase(site_);
-  else
-    all.second[site_] = before_ == 1;
+  all.chosen.erase(site_);
+  if (!before_.empty()) all.chosen[site_] = before_[0];
 }
 
 }  // namespace plimsoll::ops

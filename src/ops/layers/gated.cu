@@ -6,6 +6,8 @@
 
 namespace plimsoll::cuda {
 
+namespace {
+
 // The gate silu(x) = x share(x) with share the sigmoid; the derivative of the share is share (1 - share).
 struct Silu {
   template <typename A>
@@ -85,8 +87,6 @@ __global__ void __launch_bounds__(256)
   store_pack(to, of_gate);
   store_pack(to + width, of_up);
 }
-
-namespace {
 
 struct Grid {
   dim3 grid, block;

@@ -10,6 +10,8 @@
 
 namespace plimsoll::cuda {
 
+namespace {
+
 constexpr int kRopePairs = 256;    // pairs of one launch: their frequencies are an argument
 constexpr int kRopeHeads = 8;      // heads of one thread
 constexpr int kRopeThreads = 128;  // threads of a block
@@ -64,8 +66,6 @@ __global__ void __launch_bounds__(kRopeThreads)
     store_pack(to + half, b);
   }
 }
-
-namespace {
 
 constexpr int64_t kMaxGridSize = 65535;  // maximum of a grid in y and z
 

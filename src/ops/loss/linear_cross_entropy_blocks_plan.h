@@ -30,11 +30,6 @@ inline int64_t loss_lanes(int64_t count) {
   return div_up(count, kLossLanes) * kLossLanes;
 }
 
-/// Returns true if this machine computes the loss in blocks and not by libtorch's matmuls, with or without gradients.
-/// The shape must be large enough, and the processor must have AVX2 (float32) or matmuls of bfloat16 pairs. Which of
-/// the two is faster is measured once (ops/arithmetic/kernel_choice.h).
-bool loss_in_blocks(const LossShape& shape);
-
 /// The byte offsets of the parts of the scratch. [] is in elements; "packed" is [strips of 64 columns, rows, columns of
 /// the strip]. A pair is two bfloat16 that are neighbours along a matmul's depth. Parts that are not needed take no
 /// bytes.

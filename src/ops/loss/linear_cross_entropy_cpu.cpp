@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include "ops/loss/linear_cross_entropy_blocks.h"
 #include "ops/loss/loss_kernel.h"
 #include "ops/op_support.h"

@@ -38,8 +38,7 @@ bool blocks_are_faster(DType dtype, SizeClass size) {
   // The usual kernel: libtorch's on processors with tiles in hardware or with half the vector width.
   const bool pairs = dtype == DType::bfloat16;
   const bool usual = pairs ? !has_tile_products() : has_wide_tiles();
-  const std::string site = fmt::format("loss_head.{}{}{}", name_of(dtype), size == SizeClass::small ? ".small" : "",
-                                       pairs || has_wide_tiles() ? "" : ".avx2");
+  const std::string site = fmt::format("loss_head.{}{}", name_of(dtype), size == SizeClass::small ? ".small" : "");
   const bool second = uses_second_kernel({.site = site,
                                           .first = usual ? "blocks" : "libtorch",
                                           .second = usual ? "libtorch" : "blocks",

@@ -12,6 +12,11 @@ at::Tensor losses_by_libtorch(const at::Tensor& x, const at::Tensor& weight, con
                               int64_t ignore_index, double softcap, const at::Tensor& grad_x,
                               const at::Tensor& grad_weight);
 
+/// Returns true if this machine computes the loss in blocks and not by libtorch's matmuls, with or without gradients.
+/// The shape must be large enough, and the processor must have AVX2 (float32) or matmuls of bfloat16 pairs. Which of
+/// the two is faster is measured once (ops/arithmetic/kernel_choice.h).
+bool loss_in_blocks(const LossShape& shape);
+
 /// Makes the choices of the loss head that this machine has, so that chosen_kernels() lists them.
 void choose_loss_kernels();
 

@@ -1,5 +1,6 @@
 // Computes the scratch of the loss head.
 #include "ops/loss/linear_cross_entropy_blocks_plan.h"
+#include "ops/loss/loss_kernel.h"
 #include "ops/workspace/scratch_row.h"
 
 namespace plimsoll::ops {

@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include <bit>
+#include <cmath>
 #include <random>
 #include <vector>
 

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "ops/processor.h"
 #include "plimsoll/error.h"
+#include "plimsoll/machine.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -41,7 +44,7 @@ class KernelChoices : public testing::Test {
 
   std::filesystem::path file() const {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_))
-      if (entry.path().filename().string().starts_with("kernels")) return entry.path();
+      if (entry.path().extension() == ".json") return entry.path();
     return {};
   }
 
@@ -74,16 +77,29 @@ TEST_F(KernelChoices, AnotherProcessReadsTheStoredChoice) {
   EXPECT_EQ(runs_, 0);
 }
 
-TEST_F(KernelChoices, ADamagedFileIsMeasuredAnew) {
+TEST_F(KernelChoices, ADamagedFileOrAnotherMachinesIsMeasuredAnew) {
   EXPECT_TRUE(second("test.f", 8, 2));
   const std::filesystem::path known = file();
-  for (const std::string text :
-       {"", "{", "[]", R"({"machine": 3})", R"({"sites": {"test.g": {"kernel": "other", "seconds": [1, 2]}}})"}) {
-    std::ofstream(known) << text;
-    const std::string site = "test.g" + std::to_string(text.size());
-    EXPECT_FALSE(second(site, 2, 8)) << text;
-    EXPECT_GT(runs_, 0) << text;
+  const std::string sites = R"("sites": {"test.gN": {"kernel": "other", "seconds": {"usual": 1, "other": 2}}})",
+                    here = "{" + nlohmann::json("machine").dump() + ": " + nlohmann::json(machine_name()).dump() + ", ";
+  int number = 0;
+  for (const std::string text : {std::string(), std::string("{"), std::string("[]"), std::string(R"({"machine": 3})"),
+                                 "{" + sites + "}", R"({"machine": "another", )" + sites + "}", here + R"("sites": 7})",
+                                 here + R"("sites": {"test.gN": {"kernel": "third"}}})",
+                                 here + R"("sites": {"test.gN": {"kernel": "other", "seconds": [1]}}})"}) {
+    const std::string site = "test.g" + std::to_string(++number);
+    std::string written = text;
+    if (const size_t at = written.find("test.gN"); at != std::string::npos) written.replace(at, 7, site);
+    std::ofstream(known) << written;
+    EXPECT_FALSE(second(site, 2, 8)) << written;
+    EXPECT_GT(runs_, 0) << written;
   }
+  // The same text with the machine's name is read.
+  std::string good = here + sites + "}";
+  good.replace(good.find("test.gN"), 7, "test.g0");
+  std::ofstream(known) << good;
+  EXPECT_TRUE(second("test.g0", 2, 8));
+  EXPECT_EQ(runs_, 0);
 }
 
 TEST_F(KernelChoices, ARunKeepsTheKernelItBeganWith) {
@@ -94,8 +110,22 @@ TEST_F(KernelChoices, ARunKeepsTheKernelItBeganWith) {
   EXPECT_GT(runs_, 0);
   EXPECT_FALSE(second("test.j", 8, 2));
   EXPECT_EQ(runs_, 0);
+  EXPECT_TRUE(second("test.k", 8, 2));
+  keep_kernels("test.k=usual");  // chosen before, and replaced
+  EXPECT_FALSE(second("test.k", 8, 2));
+  EXPECT_EQ(runs_, 0);
   keep_kernels("no such form");  // of another version: no error
   keep_kernels("");
+}
+
+// What doctor shows may be set by PLIMSOLL_KERNELS.
+TEST(KernelSites, EveryChoiceHasItsSite) {
+  for (const KernelChoice& choice : kernel_choices()) {
+    if (choice.op.starts_with("test.")) continue;
+    const auto* const site = std::ranges::find(kKernelSites, choice.op, &KernelSite::site);
+    ASSERT_NE(site, kKernelSites.end()) << choice.op;
+    EXPECT_TRUE(choice.kernel == site->kernel || choice.kernel == site->other) << choice.op << " " << choice.kernel;
+  }
 }
 
 TEST(KernelsText, IsReadOrRefused) {

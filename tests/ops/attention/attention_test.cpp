@@ -302,9 +302,9 @@ std::vector<Tensor> results_of(const AttentionCase& c, const Tensor& q, const Te
   return all;
 }
 
-/// The parameter: false for bfloat16 in pairs, true for its conversion to float32.
-class AttentionKernel : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Both, AttentionKernel, ::testing::Bool());
+/// The parameter is the kernel of attention in bfloat16.
+class AttentionKernel : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Both, AttentionKernel, ::testing::Values("pairs", "float32"));
 
 // One key head of one sequence is too little work for many threads: its keys are shared out in chunks then, and the
 // queries' gradients come after. Neither may show.

@@ -9,7 +9,9 @@
 
 #include "ops/arithmetic/block_products_cpu.h"
 #include "ops/arithmetic/kernel_choice.h"
+#include "ops/cpu_capability.h"
 #include "ops/loss/linear_cross_entropy_blocks_plan.h"
+#include "ops/loss/loss_kernel.h"
 #include "ops/loss/loss_tiles_cpu.h"
 #include "ops/op_support.h"
 #include "ops/ops_testing.h"
@@ -266,24 +268,25 @@ TEST(LossTiles, SplitSumsKeepSixteenBits) {
   EXPECT_TRUE(at::equal(high.narrow(1, 0, 21), values.narrow(1, 0, 21).to(at::kBFloat16)));
 }
 
-/// Returns each type with the usual kernel and with the other one.
+/// Returns each type with libtorch's kernel and with blocks.
 std::vector<std::pair<at::ScalarType, bool>> every_kernel(const std::vector<at::ScalarType>& types) {
   std::vector<std::pair<at::ScalarType, bool>> result;
   for (const auto type : types)
-    for (const bool other : {false, true}) result.emplace_back(type, other);
+    for (const bool in_blocks : {false, true}) result.emplace_back(type, in_blocks);
   return result;
 }
 
 TEST(LossBlocks, TheOperatorChoosesThemAndStatesTheirWorkspace) {
   torch::manual_seed(6);
   const std::vector<at::ScalarType> all_types{at::kFloat, at::kBFloat16, at::kHalf, at::kDouble};
-  for (const auto& [type, other] : every_kernel(all_types)) {
-    const KernelScope float32("loss_head.float32.small", other), bfloat16("loss_head.bfloat16.small", other),
-        narrow("loss_head.float32.small.avx2", other);
+  for (const auto& [type, in_blocks] : every_kernel(all_types)) {
+    const char* const kernel = in_blocks ? "blocks" : "libtorch";
+    const KernelScope float32("loss_head.float32.small", kernel), bfloat16("loss_head.bfloat16.small", kernel);
     const Tensor x = torch::randn({70, 34}).to(type), weight = (torch::randn({1300, 34}) / 6).to(type);
     const Tensor targets = some_targets(70, 1300, -1);
     const bool chosen = loss_in_blocks({70, 1300, 34, plimsoll::dtype_of(type), true, true});
-    if (type == at::kHalf || type == at::kDouble) EXPECT_FALSE(chosen);
+    EXPECT_EQ(chosen, in_blocks && ((type == at::kFloat && cpu_capability() != CpuCapability::baseline) ||
+                                    (type == at::kBFloat16 && has_pair_products())));
     for (const auto& [wants_x, wants_weight] : {std::pair{true, true}, {true, false}, {false, true}}) {
       const std::vector<c10::IValue> arguments = {x, weight, targets, int64_t{-1}, wants_x, wants_weight, 0.0};
       expect_workspace("plimsoll::linear_cross_entropy", arguments);
