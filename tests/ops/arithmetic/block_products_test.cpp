@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/cpu_capability.h"
+
 namespace plimsoll::ops {
 namespace {
 
