@@ -12,8 +12,8 @@ namespace plimsoll {
 OffloadPlanner::OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* fixed)
     : options_(builder.options()), builder_(builder), variants_(variants), fixed_(fixed) {
   const int kinds = variants_.candidates().kinds();
-  // Offloading every kind leaves the fewest live bytes on the device, but a placement may need more than the live
-  // bytes. Small steps therefore try every whole number of kinds from 1; large steps try only all of them.
+  // With all kinds offloaded the fewest bytes are live on the device, but placement may need more than the live bytes.
+  // Small steps therefore try every number of kinds from 1. Large steps only try all kinds.
   for (int fraction = builder_.small() ? std::min(kinds, 1) : kinds; fraction <= kinds; ++fraction)
     for (const bool on_host : {false, true}) {
       if (on_host && options_.cost.host_bytes <= 0) continue;
@@ -27,6 +27,7 @@ OffloadPlanner::OffloadPlanner(const ScheduleBuilder& builder, const OffloadVari
     }
 }
 
+// Returns whether block checkpointing has fewer live bytes than every other choice that was tried.
 bool OffloadPlanner::blocks_need_less_memory(double fraction) const {
   const OffloadVariant& variant = variants_.at(fraction, options_.budget.host);
   const int64_t room = options_.budget.host - variant.assignment.host;
@@ -34,7 +35,8 @@ bool OffloadPlanner::blocks_need_less_memory(double fraction) const {
          variant.offload_search->min_memory_by_value(room).peak;
 }
 
-// Returns the plan with the smallest peak with `fraction` offloaded, if it fits into host memory and disk.
+// Returns the plan with the smallest peak on the device with `fraction` offloaded; nullopt: none fits into host memory.
+// `by_value`: without block checkpointing.
 std::optional<Plan> OffloadPlanner::min_memory_plan_with(double fraction, bool host_updates, bool by_value) const {
   int64_t room = options_.budget.host;
   for (int attempt = 0; attempt < options_.solver.max_placement_attempts && room >= 0; ++attempt) {
@@ -66,14 +68,15 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   };
   const bool large = !builder_.small();
   const int kinds = candidates.kinds();
-  // Block checkpointing is proposed only if no other choice fits. It can fit with little offloaded, and the search then
-  // skips some larger fractions, with which another choice is often faster.
+  // Block checkpointing is tried only if no other choice fits (by_value is false). It needs the fewest bytes, so the
+  // bisection below would end at a small fraction. It would skip larger fractions, with which another choice is often
+  // faster.
   const bool by_value = budget >= min_peak_by_value_;
   const auto min_peak = [&](const OffloadVariant& each) {
     return by_value ? each.offload_search->min_memory_by_value(options_.budget.host).peak
                     : each.offload_search->min_memory_solution(options_.budget.host, fixed_).peak;
   };
-  // Bytes by which the limit was lowered for the last fraction with a plan that fits: the expected loss of placement.
+  // Bytes that placement is expected to need in addition to the live bytes: as many as for the last fraction that fits.
   int64_t lost = 0;
   std::set<std::vector<Memory>> tried;
   const auto try_fraction = [&](double fraction) {
@@ -99,12 +102,13 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
           consider(builder_.build(variant, *solution, /*host_updates=*/true, limit));
         return;
       }
-      if (over <= 0 && host <= 0) return;  // nothing more can be removed from the device
+      if (over <= 0 && host <= 0) return;  // the variant's buffers alone exceed host memory
       if (over > 0) limit = std::min(limit - over, solution->peak - 1);
       host -= std::max<int64_t>(host_over, 0);
     }
   };
-  // Offload adds at least its copies; it is worth a try if that is less than all remaining waiting and recomputation.
+  // Offload costs at least the time of its copies. A fraction is worth trying if `best` recomputes and waits for longer
+  // than that.
   const auto worth_trying = [&](double fraction) {
     const double gain = (best.time.recompute + best.time.offload) * static_cast<double>(options_.micro_batches) +
                         best.time.update_offload;
@@ -121,8 +125,8 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
         if (worth_trying(fraction)) try_fraction(fraction);
   } else if (kinds > 1) {
     const int per_kind = options_.solver.offload.steps_per_kind;
-    // Tries the smallest fraction with which a plan fits by its live bytes, and larger ones. Bytes that are free on the
-    // device can save recomputation.
+    // Bisection finds the smallest fraction with which the live bytes fit. Larger fractions are tried as well: they
+    // free bytes of the device, so that fewer values are recomputed.
     const auto possible = [&](int step) {
       const OffloadVariant& each = variants_.at(static_cast<double>(step) / per_kind, options_.budget.host);
       return min_peak(each) <= builder_.transient_limit(budget, each.persistent_bytes);

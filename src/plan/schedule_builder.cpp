@@ -13,10 +13,11 @@
 namespace plimsoll {
 namespace {
 
-// Number of kinds of recomputed values for which a plan lists a reason.
+// Largest number of kinds of recomputed values for which a plan lists a reason.
 constexpr size_t kKindsExplained = 6;
 
-// Several segments may update one parameter. For a parameter on the device, the op on the host writes a host copy.
+// Returns the number of parameters that ops on the host update. A parameter that several segments update counts once.
+// If a parameter is on the device, the op writes its host copy; `copied_to` maps the host copy to the parameter.
 int64_t parameters_updated_on_host(const Trace& trace) {
   std::vector<BufferId> copied_to(trace.buffers.size(), kNoBuffer);
   for (const Op& op : trace.ops)
@@ -132,7 +133,7 @@ Plan ScheduleBuilder::build(const OffloadVariant& variant, const OffloadSolution
   plan.offloaded_parameter_bytes = variant.assignment.parameters;
   plan.host_updates = parameters_updated_on_host(plan.trace);
   plan.budget = options_.budget;
-  plan.budget.device.reset();  // the caller sets its own
+  plan.budget.device.reset();  // the caller sets the budget that it plans for
   StepTime& time = plan.time;
   time.recompute = static_cast<double>(again) * 1e-12;
   time.offload = std::max(0.0, time.micro - keep_all_micro_seconds_ - time.recompute);
@@ -145,8 +146,8 @@ Plan ScheduleBuilder::build(const OffloadVariant& variant, const OffloadSolution
 
 Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) const {
   if (!options_.cost.exchanges_overlap || !search_ || !has_exchanges(plan.trace)) return plan;
-  // The limits are the bytes that the budget leaves, 97 % of them (a placement may take more than its live bytes), and
-  // the present peak of live bytes.
+  // Three limits of live bytes are tried. The first is all that the budget leaves. The second is 97 % of it, because
+  // placement may need more than the live bytes. The last is the present peak of live bytes.
   const int64_t live = plan.live_bytes - plan.persistent_bytes;
   const CostModel shared = cost_of_all_ranks(options_.cost);
   const double before = step_seconds(time_of(plan.trace, shared));
@@ -156,7 +157,7 @@ Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) con
     PlanChoices choices = plan.choices;
     choices.exchange_limit_bytes = limit;
     Plan placed = run_passes(plan, Stage::overlap, Stage::placement, {options_, choices, options_.cost});
-    // Judged with the shared cost model, so that all ranks decide alike.
+    // All ranks compare times of the same cost model, so that they decide alike.
     if ((fits(plan, budget) && !fits(placed, budget)) || step_seconds(time_of(placed.trace, shared)) >= before)
       continue;
     const StepTime searched = plan.time;

@@ -16,21 +16,24 @@
 namespace plimsoll {
 namespace {
 
-// Factors on the budget, because estimates count the bytes at one peak only; placement and other peaks may need more or
-// less.
+// Estimated bytes, as a multiple of the budget, up to which a change probably fits (kLikely) or may fit (kPossible).
+// They are not 1 because an estimate counts the bytes at one peak only. Placement and other peaks may need more or
+// fewer.
 constexpr double kLikely = 1.05, kPossible = 1.5;
-constexpr size_t kMaxChangeSteps = 3;  // steps of one change
-// Host memory costs time in every step: more than rounding does, less than smaller samples do.
+constexpr size_t kMaxChangeSteps = 3;  // largest number of steps of one change
+// Quality cost (AdviceStep::quality_cost) of host memory, which costs time in every step. It is above the cost of
+// rounding and below that of smaller samples.
 constexpr double kHostMemoryCost = 2.2;
 constexpr size_t kMaxUntried = 20;
 constexpr size_t kLargeTraceOps = 1500;
 
+// A change to try: steps, other overrides, or both.
 struct Trial {
   std::vector<const AdviceStep*> steps;   // by family
-  std::vector<std::string> more;          // overrides in addition to those of the steps
+  std::vector<std::string> more;          // other overrides, added to those of the steps
   std::string meaning;                    // meaning of `more`
-  bool unpinned = false;                  // true: with the choices that are left to the planner
-  double quality_cost = 0, estimate = 0;  // cost, and estimated bytes
+  bool unpinned = false;                  // true: `more` leaves choices of the job to the planner
+  double quality_cost = 0, estimate = 0;  // sum of the steps' costs; estimated bytes
   bool tried = false;
 
   std::vector<std::string> overrides() const {
@@ -45,8 +48,7 @@ struct Trial {
     if (!meaning.empty()) words.push_back(meaning);
     return fmt::format("{}", fmt::join(words, "; "));
   }
-  // Returns true if this trial has all kinds of changes of `other`, and maybe more: it is of no interest if the other
-  // one fits.
+  // Returns whether this trial has all kinds of changes of `other`. If `other` fits, this trial is then not tried.
   bool includes(const Trial& other) const {
     const auto has = [&](const AdviceStep* step) {
       return std::ranges::any_of(steps, [&](const AdviceStep* own) { return own->family == step->family; });
@@ -61,7 +63,7 @@ class Finder {
          const PlannedJob& base_plan, const AdviceOptions& options)
       : file_(file), overrides_(overrides), target_(target), base_plan_(base_plan), options_(options) {
     target_.minimize_step_time = false;  // the question is only whether a job fits
-    // Faster precisions are not searched either.
+    // No time is measured again, and no precision is noted for its speed.
     target_.has_stale_op_times = false;
     target_.bfloat16_matmul_speed = target_.float16_matmul_speed = 0;
   }
@@ -71,7 +73,7 @@ class Finder {
     PeakMemoryModel memory = peak_memory_of(base_plan_, decoder_layers_of(job)), unpinned_memory = memory;
     const std::vector<AdviceStep> unpinning = unpinning_steps(job), steps = allowed(advice_steps(job, memory, target_));
     std::vector<Trial> trials;
-    bool searched = false;  // true: only better times of the found changes remain
+    bool searched = false;  // true: the search is complete; refine() only lowers the times of found changes
     try {
       try_without_own_budget();
       for (const AdviceStep& step : unpinning) join(unpinned_choices_, step);
@@ -106,7 +108,7 @@ class Finder {
   }
 
  private:
-  // The choices that are left to the planner, as one part of a change.
+  // Overrides that leave choices of the job to the planner, as one part of a change.
   struct UnpinnedChoices {
     std::vector<std::string> overrides;
     std::string meaning;
@@ -153,7 +155,7 @@ class Finder {
       };
       return plan_job(job, with, on_schedule, on_fit);
     } catch (const UserError& error) {
-      // A number that does not fit the others, or a layer that cannot be quantized in blocks.
+      // The change contradicts the rest of the job, or a layer cannot be quantized in blocks.
       if (error.kind() != UserError::Kind::usage) throw;
       return {};
     }
@@ -192,7 +194,7 @@ class Finder {
     std::optional<PlannedJob> planned;
     if (job && !useless) {
       const int64_t micro_batch = trial.unpinned ? 1 : base_plan_.settings.micro_batch_size;
-      std::optional<int64_t> enough;  // bytes; known before any plan is
+      std::optional<int64_t> enough;  // bytes that suffice; known before the plan is complete
       try {
         planned = plan_of(with_micro_batch(*job, micro_batch), target_, [&](int64_t bytes) { enough = bytes; });
       } catch (const SearchStopped&) {
@@ -207,8 +209,8 @@ class Finder {
     return planned;
   }
 
-  // Tries without the job's own budget on a device that has more memory. It is the first change because it costs
-  // nothing.
+  // Tries the job with all memory of the device, if its own budget is smaller. This change is the first because it
+  // costs no quality.
   void try_without_own_budget() {
     if (!options_.without_own_budget) return;
     Trial trial;
@@ -225,13 +227,14 @@ class Finder {
     jobs_.back().reset();  // planned completely
   }
 
-  // Tries changes that keep the mathematics: one choice if that is enough, or all of them. Returns true if one fits.
+  // Tries to leave choices of the job to the planner, which does not change the results of training. If that fits with
+  // all choices, it also looks for one choice that suffices. Returns whether a change fits.
   bool try_unpinned(const std::vector<AdviceStep>& unpinning) {
     Trial all;
     all.more = unpinned_choices_.overrides;
     all.meaning = unpinned_choices_.meaning;
     all.unpinned = true;
-    // If the job with all choices open does not fit, none of the others does.
+    // If the job does not fit with all choices open, it does not fit with one of them open.
     const size_t place = found_.size();
     unpinned_ = attempt(all);
     const bool fits = unpinned_ && unpinned_->plan.fits;
@@ -297,6 +300,7 @@ class Finder {
         found_, [&](const Trial& each) { return (each.more.empty() || each.unpinned) && trial.includes(each); });
   }
 
+  // Tries the trials with an estimate above `above` and of at most `max_bytes`, until `max_found` changes are found.
   void try_all(std::vector<Trial>& trials, double above, double max_bytes, size_t max_found) {
     for (Trial& trial : trials) {
       if (result_.found.size() >= max_found) return;
@@ -322,8 +326,8 @@ class Finder {
     }
   }
 
-  // Plans the found changes with all micro batches. Open micro batches were planned with the smallest need only; larger
-  // ones may take less time.
+  // Plans the found changes that leave the micro batch open with all micro batch sizes. Each was planned with one size,
+  // to show that it fits; another size may take less time.
   void refine() {
     for (size_t i = 0; i < found_.size(); ++i) {
       if (!jobs_[i] || jobs_[i]->micro_batch_size) continue;
@@ -337,7 +341,7 @@ class Finder {
     }
   }
 
-  // Adds the likeliest changes that were not planned to the result.
+  // Adds the changes to the result that were not planned but may fit by their estimate, the most likely first.
   void leave(const std::vector<Trial>& trials) {
     if (result_.found.size() >= options_.max_changes) return;
     const double budget = static_cast<double>(target_.budget.device.value_or(0));
@@ -362,13 +366,12 @@ class Finder {
   std::vector<std::optional<Job>> jobs_;  // by result_.found; empty: completely planned
 };
 
-// Returns the text as it is typed in a shell: in quotes if it has other characters than letters, digits and those of
-// names and numbers.
+// Returns the text as it is typed in a shell: in quotes, unless it has only letters, digits and the characters below.
 std::string typed(const std::string& text) {
   const bool plain = std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) || std::string_view("_.,:/=+-@%").find(static_cast<char>(c)) != std::string_view::npos;
   });
-  return plain ? text : "'" + text + "'";  // no value of ours contains a quote
+  return plain ? text : "'" + text + "'";  // no override of this search contains a quote
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ OffloadAssignment OffloadCandidates::choose(double fraction, int64_t host_room, 
   int64_t bytes = 0;
   for (size_t k = 0; k < kinds_.size(); ++k) {
     const double share = std::clamp(fraction - static_cast<double>(k), 0.0, 1.0);
+    // Bytes still to pick, as in error diffusion: they spread the picked buffers evenly over the model.
     double owed = 0;
     for (const Candidate& each : kinds_[k]) {
       owed += share * static_cast<double>(each.bytes);
@@ -118,7 +119,8 @@ OffloadAssignment OffloadCandidates::choose(double fraction, int64_t host_room, 
     choice.disk += each->bytes;
     over -= each->bytes;
   }
-  // The sizes of buffers may not fit both memories exactly: drop the last candidates until they fit.
+  // Buffers are not split, so both memories may still be too small: the last candidates are dropped until the rest
+  // fits.
   while (over > 0) {
     const Candidate* last = picked.back();
     if (choice.memory[last->buffer] == Memory::disk)

@@ -11,19 +11,21 @@
 namespace plimsoll {
 namespace {
 
+// A choice for each of the first regions.
 struct Partial {
-  int64_t held = 0;
-  int64_t cost = 0;
+  int64_t held = 0;    // bytes of the kept values
+  int64_t cost = 0;    // picoseconds of the recomputed ops
   int32_t choice = 0;  // choice of the last region
-  int32_t before = 0;  // index in the front up to the previous region
+  int32_t before = 0;  // index of the partial solution that this one extends, in the front of the previous region
 };
 
 bool holds_less(const Partial& a, const Partial& b) {
   return a.held != b.held ? a.held < b.held : a.cost < b.cost;
 }
 
-// Keeps the partial solutions that no other beats in both bytes and time, by rising bytes, at most `max_partial`.
-// Thinning keeps the cheapest of those with almost the same bytes. `runs`: begins of sorted parts of `list`.
+// Reduces `list` to its Pareto front: the partial solutions that no other beats in both bytes and time, by rising
+// bytes. If more than `max_partial` remain, only the cheapest of those with almost equal bytes stays. `runs`: indices
+// at which the sorted parts of `list` begin.
 void keep_front(std::vector<Partial>& list, std::vector<size_t> runs, size_t max_partial) {
   runs.push_back(list.size());
   while (runs.size() > 2) {
@@ -48,14 +50,14 @@ void keep_front(std::vector<Partial>& list, std::vector<size_t> runs, size_t max
   for (const Partial& partial : list) {
     const auto here = static_cast<int64_t>(static_cast<double>(partial.held - first) / static_cast<double>(span) *
                                            static_cast<double>(max_partial - 1));
-    // The bytes rise, so the last of a bucket is its cheapest.
+    // The bytes rise and the cost falls, so the last of a bucket is its cheapest.
     if (here == bucket)
       thinned.back() = partial;
     else
       thinned.push_back(partial);
     bucket = here;
   }
-  thinned.front() = list.front();  // the fewest bytes decide what fits at all
+  thinned.front() = list.front();  // the solution with the fewest bytes decides whether a limit is feasible
   list = std::move(thinned);
 }
 
@@ -83,7 +85,7 @@ struct RecomputeSearch::Impl {
     cuts.resize(groups.size());
   }
 
-  // Finds the values over which there is a choice: droppable ones, and temporaries whose keeping saves recomputed ops.
+  // Finds the values to decide over: droppable values, and temporaries that may save recomputed ops if they are kept.
   void find_decisions() {
     const TrainingGraph& graph = graphs.front();
     for (size_t v = 0; v < graph.values.size(); ++v)
@@ -139,6 +141,7 @@ struct RecomputeSearch::Impl {
       visit(make_feasible(std::move(kept)));
     }
   }
+  // Returns whether all combinations of the decisions are tried.
   bool few() const { return decisions.size() <= parameters.max_exhaustive_decisions; }
 
   RecomputeSolution solution(KeptValues kept) const {
@@ -161,12 +164,12 @@ struct RecomputeSearch::Impl {
   }
 
   // Returns the cheapest combination of a cut's choices, by their evaluated bytes and time, with at most `limit` bytes.
-  // `made`: choices that are fixed for the first regions.
+  // `made`: the choices of the first regions, which are fixed; these regions offload the values that they keep.
   std::optional<KeptValues> best_of(const RegionCut& cut, int64_t limit, const std::vector<int32_t>& made = {}) const {
     std::vector<std::vector<Partial>> fronts{{Partial{}}};
     for (size_t r = 0; r < cut.regions.size(); ++r) {
       std::vector<Partial> next;
-      if (r < made.size()) {  // the values that it keeps are offloaded
+      if (r < made.size()) {  // it holds no bytes, because its kept values are offloaded
         const RegionCut::EvaluatedChoice& evaluated = cut.evaluated[r][made[r]];
         const Partial& partial = fronts.back().front();
         fronts.push_back({{partial.held, partial.cost + evaluated.cost, made[r], 0}});
@@ -178,7 +181,7 @@ struct RecomputeSearch::Impl {
         runs.push_back(next.size());
         for (size_t p = 0; p < fronts.back().size(); ++p) {
           const Partial& partial = fronts.back()[p];
-          if (partial.held + evaluated.peak > limit) break;  // the following ones hold more
+          if (partial.held + evaluated.peak > limit) break;  // the partial solutions after it hold more
           next.push_back({partial.held + evaluated.held, partial.cost + evaluated.cost, static_cast<int32_t>(c),
                           static_cast<int32_t>(p)});
         }
@@ -197,8 +200,8 @@ struct RecomputeSearch::Impl {
     return kept_by(cut, picks);
   }
 
-  // Returns a choice in which the first `offloaded_regions` regions are solved at `price`. The others are solved under
-  // the limit or, if nothing fits, with the fewest bytes.
+  // Returns a choice in which each of the first `offloaded_regions` regions minimizes its time plus `price` x its
+  // bytes. The others minimize time under the limit or, if nothing fits, bytes.
   KeptValues with_offload(int32_t offloaded_regions, double price, int64_t limit) {
     const RegionCut& whole = cut(0);
     std::vector<int32_t> made;
@@ -211,8 +214,8 @@ struct RecomputeSearch::Impl {
                                          [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
       made.push_back(static_cast<int32_t>(best - evaluated.begin()));
     }
-    // The evaluated peaks count values shared by several regions as kept on the device. Those that the offloaded
-    // regions make are offloaded, so the limit is raised by their bytes.
+    // A value that several regions share belongs to none, and every evaluated peak counts it as kept on the device. If
+    // an offloaded region makes it, it is offloaded. The limit is raised by the bytes of these values.
     const TrainingGraph& graph = graphs.front();
     const auto first_that_stays = offloaded_regions < static_cast<int32_t>(whole.regions.size())
                                       ? whole.regions[offloaded_regions].begin
@@ -249,8 +252,8 @@ struct RecomputeSearch::Impl {
     return kept_by(cut, picks);
   }
 
-  // Uses the bytes that a combination of regions' choices leaves below the limit. Values are kept one by one if that
-  // fits and saves time, those first whose recomputation costs most for their bytes.
+  // Returns `kept` with more values kept, up to the limit. Values are tried one by one, those first that save the most
+  // recomputation time per byte. A value is kept if that saves time and fits.
   KeptValues refined(KeptValues kept, int64_t limit) const {
     const TrainingGraph& graph = graphs.front();
     std::vector<std::pair<double, int32_t>> order;
@@ -263,7 +266,7 @@ struct RecomputeSearch::Impl {
     const size_t most = parameters.refinement_work / (graph.values.size() + graph.steps.size() + 1) + 1;
     if (order.size() > most) order.resize(most);
     RecomputeCost cost(graph, kept);
-    size_t tightest = 0;  // the last graph that exceeded the limit, which is often the next one to exceed it
+    size_t tightest = 0;  // the last graph that exceeded the limit; it is tested first, because it often does so again
     const auto fits = [&] {
       for (size_t i = 0; i < bytes.size(); ++i)
         if (const size_t g = (tightest + i) % bytes.size(); bytes[g].peak(kept) > limit) {
@@ -282,15 +285,15 @@ struct RecomputeSearch::Impl {
     return kept;
   }
 
-  // Returns the ops at which most bytes are live under a choice, one for each graph.
+  // Returns for each graph the op with the most live bytes under a choice.
   std::vector<int32_t> peak_ops(const KeptValues& kept) const {
     std::vector<int32_t> ops;
     for (size_t g = 0; g < graphs.size(); ++g) ops.push_back(bytes[g].peak_op(kept));
     return ops;
   }
 
-  // Returns the best of the lower bounds at the ops with the most live bytes: the beginning of backward, the peak of
-  // keep-all, and the peak of the solution.
+  // Returns a lower bound of the cost under `limit`: the largest of the bounds at three ops of each graph. They are the
+  // first op of backward, the op at the peak of keep-all, and the op at the peak of `kept`.
   int64_t lower_bound(int64_t limit, const KeptValues& kept) const {
     int64_t best = 0;
     const std::vector<int32_t> all = peak_ops(keep_all(graphs.front())), chosen = peak_ops(kept);
@@ -331,8 +334,8 @@ struct RecomputeSearch::Impl {
       }
       if (min_memory) consider(*min_memory);
     }
-    // Bytes evaluated region by region may be too high: a choice with a higher evaluated peak may have a lower real
-    // one.
+    // Bytes that are evaluated region by region may be too high. Choices whose evaluated peak is above the best real
+    // peak are therefore tried as well.
     const int rounds =
         graphs.front().values.size() <= parameters.max_values_improved ? parameters.improvement_rounds : 0;
     for (int round = 0; round < rounds; ++round) {
@@ -354,7 +357,7 @@ struct RecomputeSearch::Impl {
   std::vector<TrainingGraph> graphs;
   std::vector<ChoiceBytes> bytes;
   int64_t fixed_peak = 0;       // peak of training segments without a choice
-  std::vector<int32_t> groups;  // blocks in a region
+  std::vector<int32_t> groups;  // number of blocks in a region, by cut
   std::vector<std::optional<RegionCut>> cuts;
   std::vector<int32_t> decisions;
   std::optional<RecomputeSolution> min_memory_solution_;
@@ -408,8 +411,8 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
   }
   int64_t lower_bound = impl_->lower_bound(limit, all.kept);
   for (size_t index = 0; index < impl_->groups.size(); ++index) {
-    // Bytes evaluated region by region may be too low for values that live longer than their region: lower the limit by
-    // the excess.
+    // Bytes that are evaluated region by region may be too low, because values may live longer than their region. The
+    // limit is then lowered by the excess.
     int64_t aim = limit;
     for (int attempt = 0; attempt < impl_->parameters.max_limit_attempts; ++attempt) {
       const auto kept = impl_->best_of(impl_->cut(index), aim);

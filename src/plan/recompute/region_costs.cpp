@@ -63,15 +63,15 @@ class CutEvaluator {
       if (base.region[at] >= 0) base.ops[base.region[at]].push_back(static_cast<int32_t>(at));
   }
 
-  // Returns the bytes and time of one choice, as a timeline of the whole segment would count them. It examines only
-  // what the choice changes, because a timeline for each choice of each region would visit every op each time.
+  // Returns the bytes and time of one choice, counted as in a ChoiceBytes::timeline() of the segment. A timeline
+  // visits every op of the segment; this function examines only the ops and values that the choice changes.
   RegionCut::EvaluatedChoice evaluate(size_t r, const RegionChoice& choice) {
     RegionCut::EvaluatedChoice result{&choice};
     for (size_t g = 0; g < graphs_.size(); ++g) {
       const TrainingGraph& graph = graphs_[g];
       const Recomputed recomputed = recomputed_by(graph, cut_.regions[r], choice);
       result.peak = std::max(result.peak, peak_of(g, r, choice, recomputed));
-      if (g == 0)  // as for solutions
+      if (g == 0)  // the cost of a RecomputeSolution is that of the first graph as well
         for (const int32_t step : recomputed.steps) result.cost += graph.steps[step].cost;
       int64_t held = 0;
       for (int32_t v : choice.kept) held += graph.values[v].bytes;
@@ -86,8 +86,7 @@ class CutEvaluator {
     std::vector<int32_t> steps, before;
   };
 
-  // Returns the recomputed ops as recompute_points() does, if only this region's values that the choice does not keep
-  // are recomputed.
+  // Returns the recomputed ops in the order of recompute_points(), if the other regions keep all their values.
   Recomputed recomputed_by(const TrainingGraph& graph, const Region& region, const RegionChoice& choice) {
     for (int32_t v : region.values) there_[v] = 0;
     for (int32_t v : choice.kept) there_[v] = 1;
@@ -138,7 +137,8 @@ class CutEvaluator {
     changed_.push_back(value);
   }
 
-  // Returns the peak of the region. Time runs over the segment's ops and, before some of them, the recomputed ops.
+  // Returns the largest number of live bytes while ops of the region run. A tick is an op of the segment, or an op that
+  // is recomputed before it.
   int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const Recomputed& recomputed) {
     const TrainingGraph& graph = graphs_[g];
     const Base& base = bases_[g];
@@ -163,7 +163,7 @@ class CutEvaluator {
       for (int32_t v : step.writes) {
         touched.push_back(v);
         if (written_again_[v] < 0) written_again_[v] = tick;
-        if (!is_kept(v)) read_again_[v] = tick;  // a new buffer is live at least while it is made
+        if (!is_kept(v)) read_again_[v] = tick;  // a recomputed value is live at least while its op runs
       }
       for (int32_t v : step.reads) {
         touched.push_back(v);
@@ -232,7 +232,7 @@ class CutEvaluator {
   }
 
   struct Base {
-    std::vector<int64_t> at, before;        // live bytes by op of the segment, and in the gap before it
+    std::vector<int64_t> at, before;        // live bytes by op of the segment, and while ops are recomputed before it
     std::vector<int32_t> region;            // by op; -1: in no region
     std::vector<std::vector<int32_t>> ops;  // by region: its ops of the segment, ascending
   };
@@ -243,11 +243,12 @@ class CutEvaluator {
 
   // Scratch of one choice; it is reset between choices. All graphs have the same values and forward ops.
   enum Own : char { kOthers, kDropped, kKept };
-  KeptValues needed_, there_;                        // by value
-  std::vector<char> again_;                          // by forward op
-  std::vector<int32_t> changed_;                     // values whose there_ was changed
-  std::vector<char> own_;                            // by value: its place in the current region and choice
-  std::vector<int32_t> written_again_, read_again_;  // ticks by value
+  KeptValues needed_, there_;     // by value: kept by keep-all; in memory or already recomputed
+  std::vector<char> again_;       // by forward op: it is recomputed
+  std::vector<int32_t> changed_;  // values whose there_ was changed
+  std::vector<char> own_;         // by value: of another region (kOthers), or dropped or kept by the choice
+  // By value: ticks of its first recomputation, and of its last read by a recomputed op; -1: none.
+  std::vector<int32_t> written_again_, read_again_;
   std::vector<std::pair<int32_t, int64_t>> events_;  // (tick, change of live bytes)
 };
 

@@ -9,11 +9,12 @@
 
 namespace plimsoll {
 
-/// A cut of the graph into regions of whole blocks, with the choices of each region and their bytes and time.
+/// A partition of the graph into regions of whole blocks, with the choices of each region and their bytes and time. It
+/// is not a minimum cut.
 struct RegionCut {
   struct EvaluatedChoice {
     const RegionChoice* choice;
-    int64_t held = 0;  ///< bytes between the region's forward and its backward
+    int64_t held = 0;  ///< bytes that it holds between its forward and its backward
     int64_t peak = 0;  ///< peak bytes while it runs forward or backward, with the bytes that no choice changes
     int64_t cost = 0;  ///< picoseconds of the recomputed ops
   };
