@@ -84,7 +84,7 @@ struct PlanTarget {
   /// Measured speed of 16-bit matmuls as a multiple of float32's; 0: not measured.
   double bfloat16_matmul_speed = 0, float16_matmul_speed = 0;
   /// true: plan_job() checks if a run has contradicted stored times of the job's ops, and measures these ops again.
-  bool has_stale_op_times = false;
+  bool may_have_stale_op_times = false;
   /// Memory and time that plan_job() may use for measurements on this machine, over all plans for this target and its
   /// copies. nullptr: no limit, because a run follows or the caller requested the measurements. Every op that fits into
   /// the machine's memory is then measured.
@@ -156,9 +156,9 @@ struct ModelVariant {
 
 /// A report on the progress of model_variants().
 struct ModelVariantsProgress {
-  int64_t done = 0, of = 0;  ///< plans made, and plans in all; the plan of the unchanged job counts
-  std::string change;        ///< override that is being planned
-  int64_t schedules = 0;     ///< candidate schedules computed for it so far
+  int64_t done = 0, total = 0;  ///< plans made, and plans in all; the plan of the unchanged job counts
+  std::string change;           ///< override that is being planned
+  int64_t schedules = 0;        ///< candidate schedules computed for it so far
 };
 
 /// A list of planned model changes.

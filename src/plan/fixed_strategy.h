@@ -31,7 +31,7 @@ class FixedStrategy {
   /// Returns a lower bound of the step time in seconds over all plans of this strategy. It is the time of
   /// without_offload(), less the time of updates that may run on the host. Offload saves no other time.
   double step_seconds_lower_bound() const {
-    return builder_.step_seconds(without_offload_) - builder_.update_seconds_saved();
+    return builder_.step_seconds(without_offload_) - builder_.max_update_seconds_saved();
   }
 
  private:

@@ -23,19 +23,19 @@ class ScheduleBuilder {
   const Trace& trace() const { return trace_; }
   /// Returns the recomputation search; null if there is no training segment, and therefore no choice.
   const RecomputeSearch* search() const { return search_ ? &*search_ : nullptr; }
-  /// Returns whether the trace has at most `times` x SolverParameters::large_trace_ops ops. For larger traces the
+  /// Returns whether the trace has at most `factor` x SolverParameters::large_trace_ops ops. For larger traces the
   /// planner tries fewer alternative plans, because trying all of them takes seconds.
-  bool small(size_t times = 1) const;
+  bool is_small(size_t factor = 1) const;
   /// Returns the predicted seconds of a step without recomputation and offload.
   double keep_all_step_seconds() const { return keep_all_step_seconds_; }
   /// Returns an upper bound of the seconds by which a step gets shorter if the host updates parameters.
-  double update_seconds_saved() const;
+  double max_update_seconds_saved() const;
 
   /// Returns a lower bound of the peak bytes of every placement without recomputation and offload.
-  int64_t keep_all_peak_bound() const { return keep_all_peak_bound_; }
+  int64_t keep_all_peak_lower_bound() const { return keep_all_peak_lower_bound_; }
 
   /// Returns the plan of trace() without any choice: offsets are assigned and times predicted.
-  Plan build_as_recorded() const;
+  Plan build_without_choices() const;
   /// Returns the plan that keeps the values chosen in `solution`.
   Plan build(const RecomputeSolution& solution) const;
   /// Returns the plan that keeps and offloads the values chosen in `solution`, and offloads the buffers of `variant`.
@@ -47,7 +47,7 @@ class ScheduleBuilder {
   /// or if only the unchanged plan fits `budget`.
   Plan with_overlap(Plan plan, std::optional<int64_t> budget) const;
   /// Returns an upper bound of the seconds of a step that with_overlap() saves.
-  double overlap_seconds_saved() const { return overlap_saved_; }
+  double max_overlap_seconds_saved() const { return max_overlap_seconds_saved_; }
 
   /// Returns `plan` after validation. Throws InternalError if it is unsound.
   Plan validated(Plan plan) const;
@@ -58,7 +58,7 @@ class ScheduleBuilder {
   double step_seconds(const Plan& plan) const;
 
  private:
-  Plan run(Stage first, Stage last, Trace trace, const PlanChoices& choices) const;
+  Plan run_stages(Stage first, Stage last, Trace trace, const PlanChoices& choices) const;
   Plan build_placed(const Trace& trace, PlanChoices choices) const;
   double step_seconds(const StepTime& time) const;
   bool is_ragged() const;  // true: the last micro batch of a step is smaller
@@ -69,8 +69,8 @@ class ScheduleBuilder {
   double keep_all_micro_seconds_ = 0,
          keep_all_update_seconds_ = 0;  // predicted seconds without recomputation and offload
   double keep_all_step_seconds_ = 0;
-  double overlap_saved_ = 0;  // upper bound in seconds
-  int64_t keep_all_peak_bound_ = 0;
+  double max_overlap_seconds_saved_ = 0;
+  int64_t keep_all_peak_lower_bound_ = 0;
   std::optional<RecomputeSearch> search_;
 };
 

@@ -25,8 +25,8 @@ class Steps {
     precision();
     weights();
     state();
-    sums();
-    blocks();
+    accumulators();
+    quantization();
     rank();
     samples();
     optimizer();
@@ -125,7 +125,7 @@ class Steps {
     add({"optimizer.state_dtype=4bit"}, "optimizer state in 4 bits", 2, shrunk(0.516));
   }
 
-  void sums() {
+  void accumulators() {
     ++family_;
     const bool accumulates =
         job_.gradient_accumulation_steps
@@ -145,7 +145,7 @@ class Steps {
   }
 
   // Quantizes frozen weights of linear layers in blocks of few bits.
-  void blocks() {
+  void quantization() {
     ++family_;
     const QuantizeConfig& now = job_.fine_tuning.quantize;
     if (!now.modules.empty()) {

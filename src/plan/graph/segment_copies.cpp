@@ -63,10 +63,10 @@ void SegmentCopies::plan_saved_value(const Context& context, TraceRewriter& rewr
   const Trace& trace = context.trace;
   const std::vector<Access>& list = accesses_[buffer];
   check(!trace.buffers[buffer].persistent, "only what is made in the segment can be moved away within it");
-  if (idle_before_.empty()) {
+  if (start_seconds_.empty()) {
     double clock = 0;
     for (int32_t i = segment_.begin; i < segment_.end; ++i) {
-      idle_before_.push_back(clock);
+      start_seconds_.push_back(clock);
       clock += seconds_of(context.cost, trace.ops[i]);
     }
   }
@@ -74,7 +74,8 @@ void SegmentCopies::plan_saved_value(const Context& context, TraceRewriter& rewr
   double longest = 0;
   for (size_t i = 1; i < list.size(); ++i) {
     if (list[i].op <= list[i - 1].op + 1) continue;
-    const double idle = idle_before_[list[i].op - segment_.begin] - idle_before_[list[i - 1].op + 1 - segment_.begin];
+    const double idle =
+        start_seconds_[list[i].op - segment_.begin] - start_seconds_[list[i - 1].op + 1 - segment_.begin];
     if (best == 0 || idle > longest) {
       best = i;
       longest = idle;
@@ -230,13 +231,13 @@ void SegmentCopies::schedule_copies(const Context& context, const std::vector<in
   for (const HostOperand& host_operand : host_operands_) {
     add_out(outs_[host_operand.out], host_operand.host, host_operand.buffer);
     if (host_operand.back >= 0)
-      add_in(host_operand.made + 1, host_operand.back, host_operand.buffer, host_operand.host);
+      add_in(host_operand.first_use + 1, host_operand.back, host_operand.buffer, host_operand.host);
   }
   for (auto& [op, list] : copies_)
     std::stable_sort(list.begin(), list.end(), [](const Copy& a, const Copy& b) { return a.order < b.order; });
 }
 
-Op SegmentCopies::renamed(Op op, int32_t index) const {
+Op SegmentCopies::with_copies(Op op, int32_t index) const {
   const auto operands = host_operand_of_.find(index);
   const auto rename = [&, on_host = op.on_host](View& view) {
     if (on_host) {

@@ -52,7 +52,7 @@ class SegmentCopies {
   }
 
   /// Returns op `index` with its buffers replaced by the copies that it uses.
-  Op renamed(Op op, int32_t index) const;
+  Op with_copies(Op op, int32_t index) const;
 
  private:
   struct Access {
@@ -73,9 +73,9 @@ class SegmentCopies {
   struct HostOperand {
     BufferId buffer = kNoBuffer;
     BufferId host = kNoBuffer;
-    int32_t made = 0;   // op for which it is copied; later ops may use it too
-    int out = -1;       // index of the copy in outs_
-    int32_t back = -1;  // the wait for the copy back is before this op; -1: no copy back
+    int32_t first_use = 0;  // op for which it is copied; later ops may use it too
+    int out = -1;           // index of the copy in outs_
+    int32_t back = -1;      // the wait for the copy back is before this op; -1: no copy back
   };
   struct Copy {
     int order;
@@ -92,7 +92,7 @@ class SegmentCopies {
   std::map<BufferId, std::vector<Access>> accesses_;    // uses on the device of saved and of offloaded buffers
   std::vector<int32_t> host_ops_;                       // ops that run on the host
   std::map<BufferId, std::vector<int32_t>> host_uses_;  // their uses of buffers in host memory
-  std::vector<double> idle_before_;                     // by op of the segment: when it begins, in seconds
+  std::vector<double> start_seconds_;                   // by op of the segment: when it begins, in seconds
   std::vector<Swap> swaps_;
   std::vector<HostOperand> host_operands_;
   std::map<int32_t, std::map<BufferId, BufferId>>

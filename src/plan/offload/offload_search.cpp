@@ -148,7 +148,7 @@ double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
 }
 
 std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed,
-                                                       bool by_value) const {
+                                                       bool per_value) const {
   std::optional<OffloadSolution> best;
   // Bytes over the limit, by proposal. It avoids a second evaluation of equal proposals.
   std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;
@@ -224,7 +224,7 @@ std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t ho
       }
     }
   }
-  const OffloadSolution least = by_value ? min_memory_by_value(host_limit) : min_memory_solution(host_limit, fixed);
+  const OffloadSolution least = per_value ? min_memory_per_value(host_limit) : min_memory_solution(host_limit, fixed);
   if (least.peak <= limit) consider(least.kept, least.offloaded);
   return best;
 }
@@ -243,20 +243,20 @@ OffloadSolution OffloadSearch::min_memory_solution_of(const std::vector<KeptValu
   return std::move(*best);
 }
 
-OffloadSolution OffloadSearch::min_memory_by_value(int64_t host_limit) const {
-  if (const auto found = min_memory_by_value_.find(host_limit); found != min_memory_by_value_.end())
+OffloadSolution OffloadSearch::min_memory_per_value(int64_t host_limit) const {
+  if (const auto found = min_memory_per_value_.find(host_limit); found != min_memory_per_value_.end())
     return found->second;
   const double link = 1e12 / cost_.host_link;
   const std::vector<KeptValues> proposals{search_.min_memory_solution().kept, keep_all(search_.graphs().front()),
                                           search_.cheapest_with_offload(search_.regions(), link, 0)};
-  return min_memory_by_value_[host_limit] = min_memory_solution_of(proposals, host_limit);
+  return min_memory_per_value_[host_limit] = min_memory_solution_of(proposals, host_limit);
 }
 
 OffloadSolution OffloadSearch::min_memory_solution(int64_t host_limit, const KeptValues* fixed) const {
   const std::pair key{host_limit, fixed ? *fixed : KeptValues{}};
   if (const auto found = min_memory_solutions_.find(key); found != min_memory_solutions_.end()) return found->second;
   OffloadSolution best = min_memory_solution_of({fixed ? *fixed : search_.checkpoint_blocks().kept}, host_limit);
-  if (!fixed && !needs_less_memory(best, min_memory_by_value(host_limit))) best = min_memory_by_value(host_limit);
+  if (!fixed && !needs_less_memory(best, min_memory_per_value(host_limit))) best = min_memory_per_value(host_limit);
   return min_memory_solutions_[key] = std::move(best);
 }
 

@@ -37,16 +37,16 @@ class OffloadSearch {
 
   /// Returns the choice with the least time among those tried, with at most `limit` live bytes on the device and
   /// `host_limit` bytes in host memory; nullopt if none fits. `fixed`: the kept values are fixed, and only offload is
-  /// chosen. `by_value`: block checkpointing is not tried.
+  /// chosen. `per_value`: block checkpointing is not tried.
   std::optional<OffloadSolution> cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed = nullptr,
-                                          bool by_value = false) const;
+                                          bool per_value = false) const;
 
   /// Returns the choice with the fewest live bytes on the device among those tried; the time decides only if two are
   /// equal. `fixed` as in cheapest().
   OffloadSolution min_memory_solution(int64_t host_limit, const KeptValues* fixed = nullptr) const;
   /// Returns the choice with the fewest live bytes on the device without block checkpointing. cheapest() with
-  /// `by_value` tries it as well.
-  OffloadSolution min_memory_by_value(int64_t host_limit) const;
+  /// `per_value` tries it as well.
+  OffloadSolution min_memory_per_value(int64_t host_limit) const;
 
   /// Returns a lower bound of the additional seconds of any choice that fits, compared with keep-all.
   double lower_bound(int64_t limit, int64_t host_limit) const;
@@ -66,7 +66,7 @@ class OffloadSearch {
   double micro_seconds_;     // seconds of a micro batch, with all values kept
   // Cached results by host_limit and fixed kept values; empty values: not fixed.
   mutable std::map<std::pair<int64_t, KeptValues>, OffloadSolution> min_memory_solutions_;
-  mutable std::map<int64_t, OffloadSolution> min_memory_by_value_;
+  mutable std::map<int64_t, OffloadSolution> min_memory_per_value_;
 };
 
 }  // namespace plimsoll

@@ -82,7 +82,7 @@ struct RecomputeSearch::Impl {
     const int32_t blocks = count_blocks(trace, graphs.front());
     for (int32_t group : {1, 2, 3, 4, 6, 8})
       if (group == 1 || 2 * group <= blocks) groups.push_back(group);
-    cuts.resize(groups.size());
+    partitions.resize(groups.size());
   }
 
   // Finds the values to decide over: droppable values, and temporaries that may save recomputed ops if they are kept.
@@ -93,15 +93,16 @@ struct RecomputeSearch::Impl {
         decisions.push_back(static_cast<int32_t>(v));
   }
 
-  // Cuts into larger regions are made on demand, because only tight limits need them.
-  const RegionCut& cut(size_t index) {
-    if (!cuts[index]) {
-      cuts[index].emplace();
-      cuts[index]->regions = regions_of(trace, graphs.front(), groups[index]);
-      cuts[index]->choices = choices_of(graphs.front(), cuts[index]->regions, parameters.max_region_choices);
-      evaluate_regions(graphs, bytes, *cuts[index]);
+  // Partitions into larger regions are made on demand, because only tight limits need them.
+  const RegionPartition& partition(size_t index) {
+    if (!partitions[index]) {
+      partitions[index].emplace();
+      partitions[index]->regions = regions_of(trace, graphs.front(), groups[index]);
+      partitions[index]->choices =
+          choices_of(graphs.front(), partitions[index]->regions, parameters.max_region_choices);
+      evaluate_regions(graphs, bytes, *partitions[index]);
     }
-    return *cuts[index];
+    return *partitions[index];
   }
 
   int64_t peak_of(const KeptValues& kept) const {
@@ -142,7 +143,7 @@ struct RecomputeSearch::Impl {
     }
   }
   // Returns whether all combinations of the decisions are tried.
-  bool few() const { return decisions.size() <= parameters.max_exhaustive_decisions; }
+  bool is_exhaustive() const { return decisions.size() <= parameters.max_exhaustive_decisions; }
 
   RecomputeSolution solution(KeptValues kept) const {
     RecomputeSolution result;
@@ -152,32 +153,33 @@ struct RecomputeSearch::Impl {
     return result;
   }
 
-  KeptValues kept_by(const RegionCut& cut, const std::vector<int32_t>& picks) const {
+  KeptValues kept_by(const RegionPartition& partition, const std::vector<int32_t>& picks) const {
     KeptValues kept = keep_all(graphs.front());
     for (size_t r = 0; r < picks.size(); ++r)
-      for (int32_t v : cut.regions[r].values) kept[v] = 0;
+      for (int32_t v : partition.regions[r].values) kept[v] = 0;
     for (size_t r = 0; r < picks.size(); ++r) {
-      for (int32_t v : cut.evaluated[r][picks[r]].choice->kept) kept[v] = 1;
-      for (int32_t v : cut.evaluated[r][picks[r]].choice->foreign) kept[v] = 1;
+      for (int32_t v : partition.evaluated[r][picks[r]].choice->kept) kept[v] = 1;
+      for (int32_t v : partition.evaluated[r][picks[r]].choice->foreign) kept[v] = 1;
     }
     return make_feasible(std::move(kept));
   }
 
-  // Returns the cheapest combination of a cut's choices, by their evaluated bytes and time, with at most `limit` bytes.
-  // `made`: the choices of the first regions, which are fixed; these regions offload the values that they keep.
-  std::optional<KeptValues> best_of(const RegionCut& cut, int64_t limit, const std::vector<int32_t>& made = {}) const {
+  // Returns the cheapest combination of a partition's choices, by their evaluated bytes and time, with at most `limit`
+  // bytes. `made`: the choices of the first regions, which are fixed; these regions offload the values that they keep.
+  std::optional<KeptValues> best_of(const RegionPartition& partition, int64_t limit,
+                                    const std::vector<int32_t>& made = {}) const {
     std::vector<std::vector<Partial>> fronts{{Partial{}}};
-    for (size_t r = 0; r < cut.regions.size(); ++r) {
+    for (size_t r = 0; r < partition.regions.size(); ++r) {
       std::vector<Partial> next;
       if (r < made.size()) {  // it holds no bytes, because its kept values are offloaded
-        const RegionCut::EvaluatedChoice& evaluated = cut.evaluated[r][made[r]];
+        const RegionPartition::EvaluatedChoice& evaluated = partition.evaluated[r][made[r]];
         const Partial& partial = fronts.back().front();
         fronts.push_back({{partial.held, partial.cost + evaluated.cost, made[r], 0}});
         continue;
       }
       std::vector<size_t> runs;
-      for (size_t c = 0; c < cut.evaluated[r].size(); ++c) {
-        const RegionCut::EvaluatedChoice& evaluated = cut.evaluated[r][c];
+      for (size_t c = 0; c < partition.evaluated[r].size(); ++c) {
+        const RegionPartition::EvaluatedChoice& evaluated = partition.evaluated[r][c];
         runs.push_back(next.size());
         for (size_t p = 0; p < fronts.back().size(); ++p) {
           const Partial& partial = fronts.back()[p];
@@ -190,56 +192,57 @@ struct RecomputeSearch::Impl {
       if (next.empty()) return std::nullopt;
       fronts.push_back(std::move(next));
     }
-    std::vector<int32_t> picks(cut.regions.size());
+    std::vector<int32_t> picks(partition.regions.size());
     int32_t at = static_cast<int32_t>(fronts.back().size()) - 1;  // the most bytes, and the least time
-    for (size_t r = cut.regions.size(); r-- > 0;) {
+    for (size_t r = partition.regions.size(); r-- > 0;) {
       const Partial& partial = fronts[r + 1][at];
       picks[r] = partial.choice;
       at = partial.before;
     }
-    return kept_by(cut, picks);
+    return kept_by(partition, picks);
   }
 
   // Returns a choice in which each of the first `offloaded_regions` regions minimizes its time plus `price` x its
   // bytes. The others minimize time under the limit or, if nothing fits, bytes.
   KeptValues with_offload(int32_t offloaded_regions, double price, int64_t limit) {
-    const RegionCut& whole = cut(0);
+    const RegionPartition& one_block = partition(0);
     std::vector<int32_t> made;
     for (int32_t r = 0; r < offloaded_regions; ++r) {
-      const auto& evaluated = whole.evaluated[r];
-      const auto worth = [&](const RegionCut::EvaluatedChoice& each) {
+      const auto& evaluated = one_block.evaluated[r];
+      const auto priced = [&](const RegionPartition::EvaluatedChoice& each) {
         return static_cast<double>(each.cost) + price * static_cast<double>(each.held);
       };
       const auto best = std::min_element(evaluated.begin(), evaluated.end(),
-                                         [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
+                                         [&](const auto& a, const auto& b) { return priced(a) < priced(b); });
       made.push_back(static_cast<int32_t>(best - evaluated.begin()));
     }
     // A value that several regions share belongs to none, and every evaluated peak counts it as kept on the device. If
     // an offloaded region makes it, it is offloaded. The limit is raised by the bytes of these values.
     const TrainingGraph& graph = graphs.front();
-    const auto first_that_stays = offloaded_regions < static_cast<int32_t>(whole.regions.size())
-                                      ? whole.regions[offloaded_regions].begin
+    const auto first_that_stays = offloaded_regions < static_cast<int32_t>(one_block.regions.size())
+                                      ? one_block.regions[offloaded_regions].begin
                                       : graph.steps.size();
     for (const ForwardValue& value : graph.values)
       if (value.needed() && value.makers.front() < static_cast<int32_t>(first_that_stays)) limit += value.bytes;
     for (int32_t r = 0; r < offloaded_regions; ++r)
-      for (int32_t v : whole.regions[r].values)
+      for (int32_t v : one_block.regions[r].values)
         if (graph.values[v].needed()) limit -= graph.values[v].bytes;
-    if (auto kept = best_of(whole, limit, made)) return *kept;
-    for (size_t r = made.size(); r < whole.regions.size(); ++r) {
-      const auto& evaluated = whole.evaluated[r];
+    if (auto kept = best_of(one_block, limit, made)) return *kept;
+    for (size_t r = made.size(); r < one_block.regions.size(); ++r) {
+      const auto& evaluated = one_block.evaluated[r];
       const auto least = std::min_element(evaluated.begin(), evaluated.end(),
                                           [](const auto& a, const auto& b) { return a.held < b.held; });
       made.push_back(static_cast<int32_t>(least - evaluated.begin()));
     }
-    return kept_by(whole, made);
+    return kept_by(one_block, made);
   }
 
-  // Returns the choice of a cut that holds the fewest bytes under a limit, region by region; nullopt: no choice fits.
-  std::optional<KeptValues> min_memory_choice_of(const RegionCut& cut, int64_t limit) const {
+  // Returns the choice of a partition that holds the fewest bytes under a limit, region by region; nullopt: no choice
+  // fits.
+  std::optional<KeptValues> min_memory_choice_of(const RegionPartition& partition, int64_t limit) const {
     int64_t held = 0;
     std::vector<int32_t> picks;
-    for (const auto& evaluated : cut.evaluated) {
+    for (const auto& evaluated : partition.evaluated) {
       int32_t best = -1;
       for (size_t c = 0; c < evaluated.size(); ++c) {
         if (held + evaluated[c].peak > limit) continue;
@@ -249,7 +252,7 @@ struct RecomputeSearch::Impl {
       held += evaluated[best].held;
       picks.push_back(best);
     }
-    return kept_by(cut, picks);
+    return kept_by(partition, picks);
   }
 
   // Returns `kept` with more values kept, up to the limit. Values are tried one by one, those first that save the most
@@ -307,7 +310,7 @@ struct RecomputeSearch::Impl {
     return best;
   }
 
-  // Returns the solution with the smallest peak over all cuts.
+  // Returns the solution with the smallest peak over all partitions.
   const RecomputeSolution& min_memory_solution() {
     if (min_memory_solution_) return *min_memory_solution_;
     const auto consider = [&](const KeptValues& kept) {
@@ -317,7 +320,7 @@ struct RecomputeSearch::Impl {
         min_memory_solution_ = std::move(candidate);
     };
     consider(keep_all(graphs.front()));
-    if (few()) {
+    if (is_exhaustive()) {
       for_every_choice(consider);
       return *min_memory_solution_;
     }
@@ -325,7 +328,7 @@ struct RecomputeSearch::Impl {
       std::optional<KeptValues> min_memory;
       for (int64_t low = 0, high = min_memory_solution_->peak; low < high;) {
         const int64_t middle = low + (high - low) / 2;
-        if (auto kept = min_memory_choice_of(cut(index), middle)) {
+        if (auto kept = min_memory_choice_of(partition(index), middle)) {
           min_memory = std::move(kept);
           high = middle;
         } else {
@@ -342,7 +345,7 @@ struct RecomputeSearch::Impl {
       const int64_t before = min_memory_solution_->peak;
       for (size_t index = 0; index < groups.size(); ++index)
         for (int percent : {100, 105, 110, 120})
-          if (const auto kept = best_of(cut(index), before / 100 * percent)) {
+          if (const auto kept = best_of(partition(index), before / 100 * percent)) {
             consider(*kept);
             // Keeping more values can also lower the peak, because fewer values are recomputed together.
             consider(refined(*kept, before));
@@ -357,8 +360,8 @@ struct RecomputeSearch::Impl {
   std::vector<TrainingGraph> graphs;
   std::vector<ChoiceBytes> bytes;
   int64_t fixed_peak = 0;       // peak of training segments without a choice
-  std::vector<int32_t> groups;  // number of blocks in a region, by cut
-  std::vector<std::optional<RegionCut>> cuts;
+  std::vector<int32_t> groups;  // number of blocks in a region, by partition
+  std::vector<std::optional<RegionPartition>> partitions;
   std::vector<int32_t> decisions;
   std::optional<RecomputeSolution> min_memory_solution_;
 };
@@ -401,7 +404,7 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
       best = std::move(candidate);
     return true;
   };
-  if (impl_->few()) {
+  if (impl_->is_exhaustive()) {
     impl_->for_every_choice(consider);
     if (best) {
       best->exact = true;
@@ -415,7 +418,7 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
     // limit is then lowered by the excess.
     int64_t aim = limit;
     for (int attempt = 0; attempt < impl_->parameters.max_limit_attempts; ++attempt) {
-      const auto kept = impl_->best_of(impl_->cut(index), aim);
+      const auto kept = impl_->best_of(impl_->partition(index), aim);
       if (!kept) break;
       if (consider(*kept)) {
         consider(impl_->refined(*kept, limit));
@@ -435,12 +438,12 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
 }
 
 int32_t RecomputeSearch::regions() const {
-  return static_cast<int32_t>(impl_->cut(0).regions.size());
+  return static_cast<int32_t>(impl_->partition(0).regions.size());
 }
 
 std::vector<int32_t> RecomputeSearch::region_of_values() const {
   const TrainingGraph& graph = graphs().front();
-  const std::vector<Region>& regions = impl_->cut(0).regions;
+  const std::vector<Region>& regions = impl_->partition(0).regions;
   std::vector<int32_t> result;
   for (const ForwardValue& value : graph.values) {
     const auto after = std::upper_bound(regions.begin(), regions.end(), value.makers.front(),

@@ -7,10 +7,11 @@
 namespace plimsoll {
 namespace {
 
-class CutEvaluator {
+class PartitionEvaluator {
  public:
-  CutEvaluator(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut)
-      : graphs_(graphs), bytes_(bytes), cut_(cut) {
+  PartitionEvaluator(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes,
+                     RegionPartition& partition)
+      : graphs_(graphs), bytes_(bytes), partition_(partition) {
     for (size_t g = 0; g < graphs.size(); ++g) find_base(g);
     const size_t values = graphs.front().values.size();
     needed_ = there_ = keep_all(graphs.front());
@@ -21,9 +22,9 @@ class CutEvaluator {
   }
 
   void run() {
-    cut_.evaluated.resize(cut_.regions.size());
-    for (size_t r = 0; r < cut_.regions.size(); ++r)
-      for (const RegionChoice& choice : cut_.choices[r]) cut_.evaluated[r].push_back(evaluate(r, choice));
+    partition_.evaluated.resize(partition_.regions.size());
+    for (size_t r = 0; r < partition_.regions.size(); ++r)
+      for (const RegionChoice& choice : partition_.choices[r]) partition_.evaluated[r].push_back(evaluate(r, choice));
   }
 
  private:
@@ -33,7 +34,7 @@ class CutEvaluator {
   void find_base(size_t g) {
     const TrainingGraph& graph = graphs_[g];
     std::vector<char> shared(graph.values.size(), 1);
-    for (const Region& region : cut_.regions)
+    for (const Region& region : partition_.regions)
       for (int32_t v : region.values) shared[v] = 0;
     const auto line = bytes_[g].timeline(keep_all(graph), shared);
     Base& base = bases_.emplace_back();
@@ -45,31 +46,31 @@ class CutEvaluator {
     }
     const int32_t begin = graph.segment.begin;
     base.region.assign(graph.segment.end - begin, 0);
-    for (size_t r = 0; r < cut_.regions.size(); ++r)
-      for (int32_t s = cut_.regions[r].begin; s < cut_.regions[r].end; ++s)
+    for (size_t r = 0; r < partition_.regions.size(); ++r)
+      for (int32_t s = partition_.regions[r].begin; s < partition_.regions[r].end; ++s)
         base.region[graph.steps[s].op - begin] = static_cast<int32_t>(r);
     int32_t active = -1;
-    std::vector<int32_t> last_use(cut_.regions.size(), -1);
-    for (size_t r = 0; r < cut_.regions.size(); ++r)
-      for (int32_t v : cut_.regions[r].values)
+    std::vector<int32_t> last_use(partition_.regions.size(), -1);
+    for (size_t r = 0; r < partition_.regions.size(); ++r)
+      for (int32_t v : partition_.regions[r].values)
         if (graph.values[v].needed()) last_use[r] = std::max(last_use[r], graph.values[v].uses.back());
     for (int32_t op = graph.segment.end; op-- > graph.first_backward;) {
       for (size_t r = 0; r < last_use.size(); ++r)
         if (last_use[r] >= op) active = std::max(active, static_cast<int32_t>(r));
       base.region[op - begin] = active;
     }
-    base.ops.resize(cut_.regions.size());
+    base.ops.resize(partition_.regions.size());
     for (size_t at = 0; at < base.region.size(); ++at)
       if (base.region[at] >= 0) base.ops[base.region[at]].push_back(static_cast<int32_t>(at));
   }
 
   // Returns the bytes and time of one choice, counted as in a ChoiceBytes::timeline() of the segment. A timeline
   // visits every op of the segment; this function examines only the ops and values that the choice changes.
-  RegionCut::EvaluatedChoice evaluate(size_t r, const RegionChoice& choice) {
-    RegionCut::EvaluatedChoice result{&choice};
+  RegionPartition::EvaluatedChoice evaluate(size_t r, const RegionChoice& choice) {
+    RegionPartition::EvaluatedChoice result{&choice};
     for (size_t g = 0; g < graphs_.size(); ++g) {
       const TrainingGraph& graph = graphs_[g];
-      const Recomputed recomputed = recomputed_by(graph, cut_.regions[r], choice);
+      const Recomputed recomputed = recomputed_by(graph, partition_.regions[r], choice);
       result.peak = std::max(result.peak, peak_of(g, r, choice, recomputed));
       if (g == 0)  // the cost of a RecomputeSolution is that of the first graph as well
         for (const int32_t step : recomputed.steps) result.cost += graph.steps[step].cost;
@@ -150,7 +151,7 @@ class CutEvaluator {
     };
     const auto tick_of_step = [&](size_t i) { return recomputed.before[i] - begin + static_cast<int32_t>(i); };
 
-    for (int32_t v : cut_.regions[r].values) own_[v] = kDropped;
+    for (int32_t v : partition_.regions[r].values) own_[v] = kDropped;
     for (int32_t v : choice.kept) own_[v] = kKept;
     const auto is_kept = [&](int32_t v) {
       if (own_[v] != kOthers) return own_[v] == kKept;
@@ -189,7 +190,7 @@ class CutEvaluator {
       if (read_again_[v] > use_end && written_again_[v] < 0) live(use_end + 1, read_again_[v], graph.values[v].bytes);
       read_again_[v] = -1;  // counts each value once
     }
-    for (int32_t v : cut_.regions[r].values) {
+    for (int32_t v : partition_.regions[r].values) {
       const ForwardValue& value = graph.values[v];
       const int32_t made = tick_of(graph.steps[value.makers.front()].op);
       const auto [forward_end, use_end] = ends_of(value);
@@ -227,7 +228,7 @@ class CutEvaluator {
     }
 
     for (int32_t v : touched) written_again_[v] = read_again_[v] = -1;
-    for (int32_t v : cut_.regions[r].values) own_[v] = kOthers;
+    for (int32_t v : partition_.regions[r].values) own_[v] = kOthers;
     return peak;
   }
 
@@ -238,7 +239,7 @@ class CutEvaluator {
   };
   const std::vector<TrainingGraph>& graphs_;
   const std::vector<ChoiceBytes>& bytes_;
-  RegionCut& cut_;
+  RegionPartition& partition_;
   std::vector<Base> bases_;
 
   // Scratch of one choice; it is reset between choices. All graphs have the same values and forward ops.
@@ -254,8 +255,9 @@ class CutEvaluator {
 
 }  // namespace
 
-void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut) {
-  CutEvaluator(graphs, bytes, cut).run();
+void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes,
+                      RegionPartition& partition) {
+  PartitionEvaluator(graphs, bytes, partition).run();
 }
 
 }  // namespace plimsoll

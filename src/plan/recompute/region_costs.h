@@ -11,7 +11,7 @@ namespace plimsoll {
 
 /// A partition of the graph into regions of whole blocks, with the choices of each region and their bytes and time. It
 /// is not a minimum cut.
-struct RegionCut {
+struct RegionPartition {
   struct EvaluatedChoice {
     const RegionChoice* choice;
     int64_t held = 0;  ///< bytes that it holds between its forward and its backward
@@ -23,8 +23,9 @@ struct RegionCut {
   std::vector<std::vector<EvaluatedChoice>> evaluated;  ///< by region
 };
 
-/// Sets `cut.evaluated`. With several graphs, `held` and `peak` are the largest over the graphs; `cost` is that of the
-/// first graph.
-void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut);
+/// Sets `partition.evaluated`. With several graphs, `held` and `peak` are the largest over the graphs; `cost` is that
+/// of the first graph.
+void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes,
+                      RegionPartition& partition);
 
 }  // namespace plimsoll
