@@ -16,7 +16,7 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
-#include "plimsoll/train_job.h"
+#include "plimsoll/plan_job.h"
 #include "run/measured_workspace.h"
 #include "run/plan_options.h"
 #include "train/format_choices.h"
