@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/processor_clock.h"
+#include "base/clock.h"
 
 namespace plimsoll {
 MeasureAllowance::MeasureAllowance(const MeasureLimits& limits, MeasureClocks clocks)

@@ -10,7 +10,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 #include "plimsoll/models.h"
-#include "plimsoll/train_job.h"
+#include "plimsoll/plan_job.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {

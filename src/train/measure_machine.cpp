@@ -3,7 +3,7 @@
 
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
-#include "plimsoll/train_job.h"
+#include "plimsoll/plan_job.h"
 #include "run/machine_cost.h"
 #include "run/op_times.h"
 #include "run/plan_options.h"

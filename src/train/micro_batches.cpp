@@ -8,7 +8,7 @@
 #include "fine_tuning/weight_types.h"
 #include "ops/dtypes.h"
 #include "plimsoll/error.h"
-#include "plimsoll/train_job.h"
+#include "plimsoll/plan_job.h"
 
 namespace plimsoll {
 namespace {

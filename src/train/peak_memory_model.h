@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "plimsoll/train_job.h"
+#include "plimsoll/plan_job.h"
 
 namespace plimsoll {
 

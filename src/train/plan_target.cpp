@@ -13,7 +13,7 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
-#include "plimsoll/train_job.h"
+#include "plimsoll/plan_job.h"
 #include "run/machine_cost.h"
 #include "run/plan_options.h"
 #include "train/plan_target.h"

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "plimsoll/train_job.h"
+#include "plimsoll/plan_job.h"
 
 namespace plimsoll {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "plimsoll/train_job.h"
+#include "plimsoll/plan_job.h"
 
 namespace plimsoll {
 

@@ -5,7 +5,7 @@
 
 #include "job/keys/model_kind.h"
 #include "plimsoll/error.h"
-#include "plimsoll/train_job.h"
+#include "plimsoll/plan_job.h"
 #include "train/stopped_search.h"
 
 namespace plimsoll {

@@ -9,13 +9,13 @@
 #include <memory>
 #include <thread>
 
+#include "base/clock.h"
 #include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/monitor/monitor_screen.h"
 #include "cli/monitor/run_status.h"
 #include "cli/monitor/utilisation.h"
 #include "cli/screen/terminal.h"
-#include "cli/steady_seconds.h"
 #include "cli/stop_signals.h"
 #include "cli/value_checks.h"
 #include "plimsoll/error.h"

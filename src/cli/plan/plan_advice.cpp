@@ -6,10 +6,10 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/clock.h"
 #include "base/quoted.h"
 #include "cli/screen/short_numbers.h"
 #include "cli/screen/waiting.h"
-#include "cli/steady_seconds.h"
 #include "cli/stop_signals.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/job.h"

@@ -7,11 +7,11 @@
 #include <cmath>
 
 #include "base/bytes_up.h"
+#include "base/clock.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
 #include "cli/screen/waiting.h"
-#include "cli/steady_seconds.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/job.h"
 

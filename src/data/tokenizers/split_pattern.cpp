@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/processor_clock.h"
+#include "base/clock.h"
 #include "base/quoted.h"
 #include "base/unicode_text.h"
 #include "data/tokenizers/pcre2_handles.h"

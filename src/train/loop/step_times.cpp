@@ -1,4 +1,4 @@
-#include "train/step_times.h"
+#include "train/loop/step_times.h"
 
 #include <fmt/format.h>
 #include <stdlib.h>

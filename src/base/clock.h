@@ -1,9 +1,16 @@
-// Implements the clock of a thread's processor time.
+// Implements clocks in seconds: the steady clock, and a thread's processor time.
 #pragma once
 
 #include <time.h>
 
+#include <chrono>
+
 namespace plimsoll {
+
+/// Returns the seconds since a fixed moment in the past, the same for the whole process.
+inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// Returns the seconds of `clock` (clock_gettime).
 inline double clock_seconds(clockid_t clock) {

@@ -1,6 +1,6 @@
 // Tests that a checkpoint from the time when batch_size next to an accumulation was the whole step is not continued
 // with another batch.
-#include "train/resumed_batch.h"
+#include "train/loop/resumed_batch.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

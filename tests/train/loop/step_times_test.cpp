@@ -1,5 +1,5 @@
 // The first two steps of a run count only if there are no others.
-#include "train/step_times.h"
+#include "train/loop/step_times.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/resumed_batch.h"
+#include "train/loop/resumed_batch.h"
 
 #include <fmt/format.h>
 

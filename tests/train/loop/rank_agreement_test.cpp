@@ -1,5 +1,5 @@
 // Tests the agreement of ranks, which are threads of this process.
-#include "train/rank_agreement.h"
+#include "train/loop/rank_agreement.h"
 
 #include <gmock/gmock.h>
 #include <torch/types.h>

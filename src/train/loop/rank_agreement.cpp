@@ -1,4 +1,4 @@
-#include "train/rank_agreement.h"
+#include "train/loop/rank_agreement.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

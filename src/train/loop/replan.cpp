@@ -1,4 +1,4 @@
-#include "train/replan.h"
+#include "train/loop/replan.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "train/job_outputs.h"
+#include "train/loop/job_outputs.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,0 +1,168 @@
+#include "train/job_candidate.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/measure_allowance.h"
+#include "device/allocation_frame.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
+#include "plimsoll/training.h"
+#include "run/plan_options.h"
+#include "train/micro_batches.h"
+
+namespace plimsoll {
+namespace {
+
+int64_t numbers_learned(const Trace& trace) {
+  // Frozen parameters do not count: trainable parameters are those that the update writes to.
+  std::vector<bool> updated(trace.buffers.size(), false);
+  for (const Op& op : trace.ops)
+    if (op.phase == Phase::update)
+      for_each_view(op, [&](const View& view, bool written) {
+        if (written) updated[view.buffer] = true;
+      });
+  int64_t count = 0;
+  for (const NamedView& entry : trace.state)
+    if (trace.buffers[entry.view.buffer].role == Role::parameter && updated[entry.view.buffer])
+      count += entry.view.elements();
+  return count;
+}
+
+// Seconds that are reserved for matmuls when ops run for their scratch, because the scratch of matmuls may be larger.
+constexpr double kSecondsForMatmuls = 0.5;
+// Shorter ops do not show how much slower the machine is than expected, because allocating their memory takes longer.
+constexpr double kSecondsThatTell = 1e-3;
+// The largest part of the remaining time that one op may take.
+constexpr double kPartForOneOp = 0.5;
+
+std::string describe_limits(const MeasureLimits& limits) {
+  return fmt::format("planning measures for at most {:g} s and {}", limits.seconds, format_bytes(limits.bytes));
+}
+
+std::string not_run(int64_t ops, const MeasureLimits& limits) {
+  if (ops == 1)
+    return fmt::format(
+        "1 op was not run: its scratch is the amount of its rule, or 0 if it has none; {}; train runs it before its "
+        "first step",
+        describe_limits(limits));
+  return fmt::format(
+      "{} ops were not run: their scratch is the amount of their rule, or 0 if they have none; {}; train runs them "
+      "before its first step",
+      ops, describe_limits(limits));
+}
+
+}  // namespace
+
+JobCandidate::JobCandidate(const Job& job, const PlanTarget& target, int64_t micro_batch_size,
+                           const AccumulationSchedule& accumulation, const std::function<void()>& on_schedule) {
+  if (on_schedule) on_schedule();  // recording may take long too
+  Job resolved = job;
+  resolved.micro_batch_size = micro_batch_size;
+  resolved.gradient_accumulation_steps = accumulation;
+  settings_.precision = job.precision.value();
+  settings_.state_dtype = job.optimizer.state_dtype;
+  settings_.weight_update = job.optimizer.weight_update;
+  settings_.accumulator_dtype = job.accumulator_dtype;
+  settings_.micro_batch_size = micro_batch_size;
+  settings_.accumulation = accumulation;
+  settings_.devices = job.devices;
+  settings_.last_micro_batch = last_micro_batch_of(resolved);
+  TrainingOptions options = options_of(resolved);
+  options.device = target.device;
+  options.cost = target.cost;
+  options.ranks.rank = target.rank;
+  options.exchange = target.exchange;
+  const Step step = step_of(resolved, micro_batch_size);
+  settings_.prefetched_batch_bytes = prefetched_batch_bytes(resolved.data, step.inputs);
+  options.budget = target.budget;
+  options.budget.host = minus_prefetched_batches(target.budget.host, resolved.data, step.inputs);
+  settings_.budget = options.budget;
+  // Must come before the first use of libtorch's list of devices.
+  backend_ = target.is_local ? find_backend(target.device) : nullptr;
+  const double start = seconds_now();
+  recorded_ = record_step(step, options);
+  record_seconds_ = seconds_now() - start;
+  settings_.parameters = numbers_learned(recorded_);
+  plan_options_ = plan_options_of(options, backend_, target.measuring);
+  measuring_ = target.measuring;
+  plan_options_.on_schedule = on_schedule;
+  plan_options_.minimize_step_time = target.minimize_step_time;
+  threads_ = threads_of(options);
+  to_be_probed_ = backend_ != nullptr;
+  planner_.emplace(recorded_, plan_options_);
+  units_of_sample_ = units_of_sample(job);
+}
+
+PlannedJob JobCandidate::plan(std::optional<int64_t> budget, bool exact, const std::function<void(int64_t)>& on_fit) {
+  PlannedJob planned;
+  const auto fits = [&] { return !budget || planner_->minimum_budget() <= *budget; };
+  if (exact || (to_be_probed_ && fits())) probe();
+  if (on_fit && budget && !to_be_probed_ && fits()) on_fit(planner_->minimum_budget());
+  planned.plan = answer_to(budget);
+  planned.recorded = recorded_;
+  planned.workspace = workspace_;
+  planned.plan_options = plan_options_;
+  planned.plan_options.budget.device = budget;
+  planned.plan_options.on_schedule = nullptr;
+  planned.record_seconds = record_seconds_;
+  planned.settings = settings_;
+  const int64_t count = settings_.accumulation.begin()->second;
+  planned.step_seconds = planned.plan.time.step(count, settings_.last_micro_batch > 0);
+  planned.tokens_per_second = static_cast<double>(settings_.sequences(count) * units_of_sample_) / planned.step_seconds;
+  return planned;
+}
+
+void JobCandidate::probe() {
+  if (!to_be_probed_) return;
+  to_be_probed_ = false;
+  const auto workspace = std::make_shared<MeasuredWorkspace>(plan_options_.workspace);
+  at::set_num_threads(threads_);
+  MeasuredWorkspace::RunOp run;
+  double expected = 0, charged = 0;  // seconds of the ops that ran
+  if (measuring_)
+    run = [&](const Op& op, int64_t bytes, const std::function<void()>& run_op) {
+      const double seconds = seconds_of(plan_options_.cost, op), slower = charged > expected ? charged / expected : 1;
+      const double most = (measuring_->seconds_left() - kSecondsForMatmuls) * kPartForOneOp;
+      if (most <= 0 || !measuring_->allows(bytes, 0) || seconds * slower > most) return false;
+      const MeasureAllowance::Charge charge(measuring_.get());
+      const ScratchLimit scratch(measuring_->limits().bytes - bytes);
+      const auto count = [&] {
+        if (seconds >= kSecondsThatTell) {
+          expected += seconds;
+          charged += charge.seconds();
+        }
+        return !scratch.exceeded();
+      };
+      try {
+        run_op();
+      } catch (const UserError&) {
+        if (!count()) return false;
+        throw;
+      }
+      return count();
+    };
+  const MeasuredWorkspace::Probed probed = workspace->probe(recorded_, kProbedBytes, *backend_, run);
+  workspace_ = workspace;
+  if (measuring_ && probed.refused > 0)
+    settings_.reasons.push_back({"not measured", not_run(probed.refused, measuring_->limits())});
+  if (!probed.found_more) return;  // earlier searches remain valid
+  plan_options_ = with_measured(std::move(plan_options_), *workspace);
+  planner_.emplace(recorded_, plan_options_);
+  misfit_.reset();
+}
+
+Plan JobCandidate::answer_to(std::optional<int64_t> budget) {
+  if (misfit_ && misfit_->budget.device == budget) return *misfit_;
+  Plan plan = planner_->plan(budget);
+  if (!plan.fits) misfit_ = plan;
+  return plan;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+// Declares the plan, the data and the memory of a run.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "checkpoint/sliced_state.h"
+#include "collectives/exchange.h"
+#include "plimsoll/error.h"
+#include "plimsoll/train_job.h"
+#include "plimsoll/training.h"
+#include "train/loop/rank_agreement.h"
+#include "train/micro_batches.h"
+
+namespace plimsoll {
+
+/// A run's plan, its data and its training. All ranks call the same functions in the same order. plan(), open_data()
+/// and take_memory() throw StoppedEarly on every rank if one is asked to stop.
+class PreparedRun {
+ public:
+  /// `asked` may change until plan() is called. The plan is written to `report`: all its parts by plan(), and
+  /// `report.job.plan` by take_plan(). `exchange` is null if there is one rank. The arguments must outlive this.
+  PreparedRun(const Job& asked, TrainObserver& observer, std::shared_ptr<Exchange> exchange,
+              const RankAgreement& agreement, TrainReport& report)
+      : asked_(asked),
+        job_(asked),
+        observer_(observer),
+        exchange_(std::move(exchange)),
+        agreement_(agreement),
+        report_(report) {}
+
+  void plan(PlanTarget target);
+  /// Opens the data. One rank makes files that all read, such as a tokenized text.
+  void open_data();
+  /// Allocates the memory. If another program has allocated it since planning, the job is planned again for the
+  /// available memory, and its data are opened again. `report.fits` says whether memory was allocated.
+  void take_memory();
+
+  /// Reports a change of plan because kernels allocated other scratch than was planned.
+  void report_plan_change();
+  /// Updates the plan in the report, with the minimum budget over all choices and the reasons of the job's search.
+  void take_plan();
+  /// Releases the memory. The data remain.
+  void release_memory() { training_.reset(); }
+
+  const Job& asked() const { return asked_; }
+  const Job& job() const { return job_; }  ///< job with all choices fixed after planning
+  const ResolvedSettings& settings() const { return report_.job.settings; }
+  /// Settings of the job that a checkpoint stores; known when the data are open.
+  const std::map<std::string, std::string>& origin() const { return origin_; }
+  MicroBatches& data() { return *data_; }
+  const MicroBatches& data() const { return *data_; }
+  bool has_training() const { return training_.has_value(); }
+  Training& training() { return *training_; }
+  const Training& training() const { return *training_; }
+  SlicedState sliced_state() const { return {training_->slices(), exchange_.get()}; }
+  /// Function of the metrics of the model's evaluation; empty: it has none.
+  const decltype(Step::metrics)& metrics_of() const { return metrics_of_; }
+
+ private:
+  template <typename Work>
+  void stop_together(const Work& work) const;
+  void open_own_data();
+  void replan(const MemoryUnavailable& error);
+
+  const Job& asked_;
+  Job job_;
+  TrainObserver& observer_;
+  std::shared_ptr<Exchange> exchange_;
+  const RankAgreement& agreement_;
+  TrainReport& report_;
+  std::map<std::string, std::string> origin_;
+  std::optional<MicroBatches> data_;
+  std::optional<Training> training_;
+  std::string plan_change_;  // the last change that was reported to the observer
+  decltype(Step::metrics) metrics_of_;
+};
+
+}  // namespace plimsoll

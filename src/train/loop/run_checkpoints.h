@@ -1,0 +1,24 @@
+// Declares the checkpoints of a run: what it resumes from, and what it saves.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "plimsoll/train_job.h"
+#include "train/loop/prepared_run.h"
+
+namespace plimsoll {
+
+/// Sets the formats that `asked` leaves open to those of the checkpoint, even if others would now be faster or more
+/// exact. The process keeps the checkpoint's kernels, because the bits of a run depend on them.
+void keep_choices_of(const std::filesystem::path& checkpoint, Job& asked);
+
+/// Reads the checkpoint into the started training of `run`. Returns the position in the data. Errors name the key if
+/// the job names the checkpoint.
+int64_t resume_run(const std::filesystem::path& checkpoint, PreparedRun& run);
+
+/// Saves a checkpoint of `run` at `position` in the data. All ranks call it; `leads`: this rank writes the file.
+/// Returns the file; empty on the other ranks.
+std::filesystem::path save_run(PreparedRun& run, int64_t position, bool leads);
+
+}  // namespace plimsoll

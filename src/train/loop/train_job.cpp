@@ -1,0 +1,346 @@
+#include "plimsoll/train_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/atomic_file.h"
+#include "base/clock.h"
+#include "checkpoint/checkpoint.h"
+#include "collectives/exchange.h"
+#include "device/backend.h"
+#include "job/keys/data_kind.h"
+#include "plimsoll/error.h"
+#include "plimsoll/job.h"
+#include "run/measured.h"
+#include "run/optimizer/schedule.h"
+#include "train/job_data.h"
+#include "train/loop/job_outputs.h"
+#include "train/loop/prepared_run.h"
+#include "train/loop/rank_agreement.h"
+#include "train/loop/run_checkpoints.h"
+#include "train/loop/run_metrics.h"
+#include "train/loop/step_times.h"
+#include "train/loop/stop_request.h"
+#include "train/micro_batches.h"
+#include "weights/model_weights.h"
+
+namespace plimsoll {
+namespace {
+
+// A loss scale of 2^16 has fallen to 2^-14 by then, so the scale is not the cause.
+constexpr int64_t kMaxSkippedInARow = 30;
+
+constexpr const char* kBaselines = "baselines on the held-out part";
+
+class Run {
+ public:
+  Run(const Job& job, TrainObserver& observer, ProfileOptions profile, std::shared_ptr<Exchange> exchange)
+      : asked_(job),
+        observer_(observer),
+        profile_(std::move(profile)),
+        exchange_(std::move(exchange)),
+        agreement_(exchange_.get()),
+        prepared_(asked_, observer_, exchange_, agreement_, report_),
+        metrics_(observer_) {}
+
+  // Runs the training. Other ranks wait for this one, so they receive its error.
+  TrainReport run() {
+    try {
+      return run_rank();
+    } catch (const std::exception& error) {
+      if (exchange_) exchange_->fail(error.what());
+      throw;
+    }
+  }
+
+ private:
+  TrainReport run_rank() {
+    backend_for(asked_.device);  // its error says what is missing
+    agreement_.require_same_job(asked_);
+    require_steps_to_profile();
+    require_data(asked_);
+    decide_evaluation(asked_.data);  // once, so that plan and training are the same even if the list changes
+    if (agreement_.leads()) outputs_.emplace(asked_);
+    const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
+    if (checkpoint) keep_choices_of(*checkpoint, asked_);
+    try {
+      prepared_.plan(target_of(asked_));
+      observer_.planned(report_.job);
+      if (!report_.fits) return std::move(report_);
+      prepared_.open_data();
+      prepared_.take_memory();
+      if (!report_.fits) return std::move(report_);
+      if (checkpoint)
+        resume(*checkpoint);
+      else if (starts_from_weights(job().model))
+        load_model_weights(job().model, training().state(), prepared_.sliced_state());
+      if (agreement_.leads()) metrics_.open(job(), report_.resumed_step);
+      if (const auto profile = agreement_.first_rank_profile(profile_)) training().profile(*profile);
+      data().start(position_, agreement_.ranks(), agreement_.rank());
+      train();
+    } catch (const StoppedEarly&) {
+      report_.stopped = true;
+      report_.resident_bytes = peak_resident_bytes();
+      return std::move(report_);
+    } catch (const UserError& error) {
+      if (error.kind() != UserError::Kind::does_not_fit || !prepared_.has_training()) throw;
+      report_.fits = false;  // because of scratch that was not known; the plan has the minimum budget
+    }
+    finish();
+    return std::move(report_);
+  }
+
+  void require_steps_to_profile() const {
+    if (profile_.file.empty()) return;
+    if (asked_.max_steps < profile_.first_step)
+      throw UserError(fmt::format("--profile begins with step {}, but max_steps is {}; set a larger max_steps",
+                                  profile_.first_step, asked_.max_steps));
+    if (!agreement_.leads()) return;
+    const AtomicFile probe(profile_.file);  // never committed: leaves no trace
+  }
+
+  const Job& job() const { return prepared_.job(); }
+  const ResolvedSettings& settings() const { return prepared_.settings(); }
+  Training& training() { return prepared_.training(); }
+  const Training& training() const { return prepared_.training(); }
+  MicroBatches& data() { return prepared_.data(); }
+  const MicroBatches& data() const { return prepared_.data(); }
+
+  void resume(const std::filesystem::path& checkpoint) {
+    position_ = resume_run(checkpoint, prepared_);
+    report_.resumed_step = saved_step_ = training().steps_done();
+    observer_.resumed(checkpoint.string(), report_.resumed_step);
+  }
+
+  bool done() const {
+    return training().steps_done() >= job().max_steps ||
+           (job().max_epochs && data().epoch(position_) >= *job().max_epochs);
+  }
+
+  void train() {
+    observer_.starting();
+    metrics_.start();
+    began_at_ = seconds_now();
+    exchange_seconds_before_ = exchange_seconds();
+    while (!done()) {
+      auto between = agreement_.between_steps(is_stop_requested(), own_progress());
+      ranks_ = std::move(between.ranks);
+      if (between.stop) {  // all ranks stop after the same step
+        report_.stopped = true;
+        break;
+      }
+      if (exchange_) exchange_->note(fmt::format("step {}", training().steps_done() + 1));
+      step();
+      require_progress();
+      // Saves first: an evaluation that fails must not lose the steps before it.
+      const int64_t steps = training().steps_done();
+      if (job().checkpoint.every_n_steps > 0 && steps % job().checkpoint.every_n_steps == 0) save();
+      if (job().eval_every_n_steps > 0 && steps % job().eval_every_n_steps == 0) evaluate();
+    }
+    if (report_.losses.empty()) return;
+    if (!job().checkpoint.directory.empty() && saved_step_ != training().steps_done()) save();
+    if (!report_.stopped && evaluated_step_ != training().steps_done()) evaluate();
+  }
+
+  // Throws if gradients stay non-finite. Such a run only uses time, and would delete its good checkpoints by rotation.
+  void require_progress() const {
+    if (skipped_in_a_row_ < kMaxSkippedInARow) return;
+    throw UserError(
+        fmt::format(
+            "the last {} steps, up to {}, were skipped because a gradient was not finite: the run has diverged; "
+            "lower optimizer.learning_rate, lengthen scheduler.warmup_steps, or set precision: bf16-mixed{}",
+            kMaxSkippedInARow, training().steps_done(),
+            saved_step_ > 0 ? fmt::format("; the last checkpoint is of step {}", saved_step_) : ""),
+        UserError::Kind::failure);
+  }
+
+  RankProgress own_progress() const {
+    return {.memory_used = training().peak_bytes_used(),
+            .memory_planned = training().plan().peak_bytes,
+            .exchange_seconds = exchange_seconds() - exchange_seconds_before_,
+            .train_seconds = seconds_now() - began_at_};
+  }
+
+  // Returns the number of micro batches of the step, by the epoch of its first window.
+  int64_t micro_batches() const {
+    return std::prev(settings().accumulation.upper_bound(data().epoch(position_)))->second;
+  }
+
+  void step() {
+    const double begin = seconds_now();
+    const int64_t count = micro_batches(), epoch = data().epoch(position_);
+    const int64_t number = training().steps_done() + 1;
+    const double rate = learning_rate_at(job().scheduler, job().optimizer.learning_rate, number, job().max_steps);
+    Batch batch;  // one batch at a time, so that memory does not depend on their number
+    MicroBatch inputs;
+    const StepResult result = training().step(
+        count,
+        [&](int64_t) -> const MicroBatch& {
+          batch = data().next();
+          inputs = tensors_over(batch);
+          return inputs;
+        },
+        rate, settings().last_micro_batch > 0);
+    prepared_.report_plan_change();
+    const int64_t windows = settings().sequences(count) * agreement_.ranks();
+    position_ += windows;
+
+    TrainProgress progress;
+    progress.step = number;
+    progress.max_steps = job().max_steps;
+    progress.epoch = epoch;
+    progress.loss = result.loss;
+    progress.gradient_norm = result.gradient_norm;
+    progress.learning_rate = rate;
+    progress.step_seconds = seconds_now() - begin;
+    const int64_t tokens = windows * units_of_sample(job());
+    progress.tokens_per_second = static_cast<double>(tokens) / progress.step_seconds;
+    progress.skipped = result.skipped;
+    progress.steps_skipped = training().steps_skipped();
+    progress.loss_scale = training().loss_scale();
+    progress.memory_used = training().peak_bytes_used();
+    progress.memory_budget = training().plan().budget.device_bytes();
+    progress.ranks = ranks_;
+    skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
+    report_.losses.push_back(result.loss);
+    step_times_.add(progress.step_seconds, tokens);
+    metrics_.log(job(), progress, tokens, position_);
+    observer_.stepped(progress);
+  }
+
+  // Evaluates. The result is the mean over windows, so that a last micro batch that is not full has the weight of its
+  // windows.
+  void evaluate() {
+    // A training that was recorded without 'evaluate' cannot evaluate.
+    if (data().evaluation_batches() == 0 || !job().data.is_evaluated()) return;
+    const double begin = seconds_now();
+    std::map<std::string, at::Tensor> sums;
+    std::vector<double> losses;  // losses of this rank's batches: rank, rank + ranks, …
+    const int64_t count = data().evaluation_batches(), ranks = agreement_.ranks();
+    bool stopped = false;
+    // All ranks evaluate the same number of batches, because they may have to gather parameters.
+    for (int64_t i = agreement_.rank(); i < (count + ranks - 1) / ranks * ranks; i += ranks) {
+      stopped |= is_stop_requested();  // a part of the windows is no valid evaluation
+      if (ranks == 1 && stopped) return;
+      int64_t counted = 0;
+      Batch batch = data().evaluation_batch(std::min(i, count - 1), counted);
+      std::map<std::string, at::Tensor> beyond;
+      const double loss = training().evaluate(tensors_over(batch), i < count ? sums : beyond);
+      if (i < count) losses.push_back(loss * static_cast<double>(counted));
+    }
+    if (agreement_.any(stopped)) return;
+    double sum = 0;
+    int64_t windows = 0;
+    for (const double each : agreement_.in_turn(losses, count)) sum += each;
+    for (int64_t i = 0; i < count; ++i) windows += data().evaluation_windows(i);
+    agreement_.add_up(sums);
+    const double loss = sum / static_cast<double>(windows);
+    if (!report_.first_evaluation) report_.first_evaluation = loss;
+    report_.last_evaluation = loss;
+    evaluated_step_ = training().steps_done();
+    if (prepared_.metrics_of()) report_.metrics = prepared_.metrics_of()(sums);
+    std::vector<std::pair<std::string, MetricValue>> fields = {{"validation_loss", loss}};
+    for (const auto& [name, value] : report_.metrics) fields.emplace_back(name, value);
+    metrics_.write(evaluated_step_, fields);
+    observer_.evaluated(evaluated_step_, loss);
+    if (!report_.metrics.empty()) observer_.measured(evaluated_step_, report_.metrics);
+    metrics_.exclude(seconds_now() - begin);  // evaluation time is not training time
+  }
+
+  void save() {
+    const double begin = seconds_now();
+    saved_step_ = training().steps_done();
+    const std::filesystem::path file = save_run(prepared_, position_, agreement_.leads());
+    if (!file.empty()) observer_.saved(file.string(), saved_step_);
+    metrics_.exclude(seconds_now() - begin);
+  }
+
+  void finish() {
+    if (std::string lost = metrics_.not_written(); !lost.empty()) report_.not_written.push_back(std::move(lost));
+    try {
+      report_.steps_profiled = training().write_profile();
+    } catch (const UserError& error) {
+      report_.not_written.push_back(fmt::format("the profile: {}", error.what()));
+    }
+    prepared_.take_plan();
+    report_.planned_peak_bytes = report_.job.plan.peak_bytes;
+    report_.planned = report_.job.plan.breakdown;
+    report_.used = training().used();
+    report_.measured_peak_bytes = report_.used.measured_peak();
+    report_.measured = measured_breakdown(report_.planned, report_.used);
+    report_.resident_bytes = peak_resident_bytes();
+    report_.ranks = agreement_.uses({.planned = report_.planned_peak_bytes,
+                                     .used = report_.measured_peak_bytes,
+                                     .planned_host = report_.job.plan.host_bytes,
+                                     .used_host = report_.used.host,
+                                     .resident = report_.resident_bytes});
+    report_.steps = training().steps_done();
+    report_.steps_skipped = training().steps_skipped();
+    prepared_.release_memory();  // the report has its figures; baselines have the memory of the arena
+    compute_baselines();
+    report_.step_seconds = step_times_.median_seconds();
+    report_.tokens_per_second = step_times_.tokens_per_second();
+    // Step times of ranks that share a machine's cores say nothing about its ops.
+    if (job().device == "cpu" && step_times_.representative() && profile_.file.empty() && !exchange_)
+      report_.prediction_notes = prediction_notes(job(), report_.job, report_.step_seconds);
+  }
+
+  // Computes the baselines on the rank that reports them. The training is done and saved by now, so an error is a line
+  // of the report. Random samples have no baselines.
+  void compute_baselines() {
+    if (!report_.last_evaluation || report_.stopped || is_stop_requested()) return;
+    if (!agreement_.leads() || !job::data_kind(job().data.type).from_files) return;
+    try {
+      observer_.preparing(kBaselines, 0);
+      for (const Baseline& each : data().baselines(position_))
+        report_.baselines.push_back({each.metric, each.name, each.value});
+      observer_.preparing(kBaselines, 1);
+    } catch (const std::exception& error) {
+      // libtorch's messages have a stack trace after their first line.
+      const std::string_view message = error.what();
+      report_.not_written.push_back(fmt::format("baselines: {}", message.substr(0, message.find('\n'))));
+    }
+  }
+
+  Job asked_;
+  TrainObserver& observer_;
+  ProfileOptions profile_;              // without a file: no profile
+  std::shared_ptr<Exchange> exchange_;  // null: one rank
+  RankAgreement agreement_;
+  TrainReport report_;
+  std::optional<RunOutputs> outputs_;
+  PreparedRun prepared_;  // refers to those above
+  RunMetrics metrics_;
+  int64_t position_ = 0;  // windows read, counted over all epochs
+  int64_t saved_step_ = 0, evaluated_step_ = 0;
+  int64_t skipped_in_a_row_ = 0;
+  StepTimes step_times_;
+  double began_at_ = 0, exchange_seconds_before_ = 0;  // time of the first step of this run; exchange seconds of the
+                                                       // thread before it
+  std::vector<RankProgress> ranks_;
+};
+
+}  // namespace
+
+TrainReport train_job(const Job& job, TrainObserver& observer) {
+  return train_job(job, observer, {});
+}
+
+TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile) {
+  return train_job(job, observer, profile, nullptr);
+}
+
+TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
+                      std::shared_ptr<Exchange> exchange) {
+  const StopRequest request;
+  try {
+    return Run(job, observer, profile, exchange).run();
+  } catch (const std::exception& error) {
+    if (exchange) exchange->fail(error.what());  // the others wait for this rank
+    throw;
+  }
+}
+
+}  // namespace plimsoll
