@@ -17,8 +17,8 @@
 // the left. The 16 registers of half the width hold only 6 vectors of sums.
 #if PLIMSOLL_HAS_VARIANTS
 #include <immintrin.h>
-#define PLIMSOLL_AVX512 [[gnu::target("arch=x86-64-v4")]]
-#define PLIMSOLL_AVX512_BF16 [[gnu::target("arch=x86-64-v4,avx512bf16")]]
+#define PLIMSOLL_AVX512 [[gnu::target("arch=x86-64-v4,prfchw")]]
+#define PLIMSOLL_AVX512_BF16 [[gnu::target("arch=x86-64-v4,prfchw,avx512bf16")]]
 #endif
 
 namespace plimsoll::ops {
@@ -58,48 +58,59 @@ struct EachPair {
   }
 };
 
-/// Loads lines of memory into the second-level cache, equally many at each of `steps` calls of next(). If all were
+/// Lines of memory that a tile requests, one at every second step of its depth.
+struct PrefetchRun {
+  const char* line;
+  int64_t step, count;
+  bool written;
+
+  PLIMSOLL_INLINE void next() {
+    if (written)
+      __builtin_prefetch(line, 1);
+    else
+      __builtin_prefetch(line, 0, 2);
+    line += step;
+    if (--count <= 0) step = 0;  // the last line again, which costs nothing
+  }
+};
+
+/// Divides memory that is to be in the second-level cache into runs for the tiles of a matmul. If all lines were
 /// requested together, they would occupy the buffers that the matmul's own loads need.
 class Prefetcher {
  public:
-  PLIMSOLL_INLINE Prefetcher(const ReadAhead& first, const ReadAhead& second, int64_t steps)
-      : memory_(first.rows > 0 ? first : second),
-        second_(first.rows > 0 ? second : ReadAhead{}),
-        lines_of_step_(div_up(lines_of(first) + lines_of(second), steps)) {
-    begin_row();
-  }
+  PLIMSOLL_INLINE explicit Prefetcher(std::span<const ReadAhead> parts) : parts_(parts) { skip_empty(); }
 
-  PLIMSOLL_INLINE void next() {
-    for (int64_t i = 0; i < lines_of_step_; ++i) {
-      __builtin_prefetch(line_, 0, 2);
-      line_ += kLine;
-      if (line_ < end_) continue;
-      if (++row_ == memory_.rows) {
-        memory_ = second_;
-        second_ = {};
-        row_ = 0;
-        if (memory_.rows == 0) lines_of_step_ = 0;
+  /// Returns a run of at most `slots` lines; `other` is a valid address.
+  PLIMSOLL_INLINE PrefetchRun run(int64_t slots, const void* other) {
+    if (parts_.empty()) return {static_cast<const char*>(other), 0, 0, false};
+    const ReadAhead& part = parts_.front();
+    const int64_t lines = div_up(part.bytes, kLine);
+    const bool along_rows = lines >= part.rows;
+    const int64_t length = along_rows ? lines : part.rows, runs = along_rows ? part.rows : lines;
+    const int64_t step = along_rows ? kLine : part.stride, across = along_rows ? part.stride : kLine;
+    const PrefetchRun run{part.data + run_ * across + at_ * step, step, std::min(slots, length - at_), part.written};
+    at_ += run.count;
+    if (at_ == length) {
+      at_ = 0;
+      if (++run_ == runs) {
+        run_ = 0;
+        parts_ = parts_.subspan(1);
+        skip_empty();
       }
-      begin_row();
     }
+    return run;
   }
 
  private:
   static constexpr int64_t kLine = 64;
 
-  PLIMSOLL_INLINE static int64_t lines_of(const ReadAhead& memory) { return memory.rows * div_up(memory.bytes, kLine); }
-  PLIMSOLL_INLINE void begin_row() {
-    line_ = memory_.data + row_ * memory_.stride;
-    end_ = line_ + memory_.bytes;
+  PLIMSOLL_INLINE void skip_empty() {
+    while (!parts_.empty() && parts_.front().rows == 0) parts_ = parts_.subspan(1);
   }
 
-  ReadAhead memory_, second_;
-  int64_t lines_of_step_, row_ = 0;
-  const char *line_, *end_;
+  std::span<const ReadAhead> parts_;
+  int64_t run_ = 0, at_ = 0;
 };
-
-/// Steps of the depth from one call of Prefetcher::next() to another.
-constexpr int64_t kPrefetchDepth = 4;
 
 /// Returns the depth, 64 to 512, for which a strip of 64 columns of the right matrix takes at most two thirds of the
 /// first-level cache.
@@ -117,13 +128,13 @@ int64_t depth_slice() {
   template <int kRows, int kVectors>                                                                            \
   target PLIMSOLL_INLINE void name##_tile(float* c, int64_t c_row, const Each::Left* a, int64_t a_row,          \
                                           int64_t a_column, const Each::Right* b, int64_t b_row, int64_t depth, \
-                                          bool add, Prefetcher& ahead) {                                        \
+                                          bool add, PrefetchRun run) {                                          \
     __m512 sums[kRows][kVectors];                                                                               \
     _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r)                                                    \
         _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) sums[r][v] =                                \
             add ? _mm512_loadu_ps(c + r * c_row + v * kBlockLanes) : _mm512_setzero_ps();                       \
     for (int64_t k = 0; k < depth; ++k) {                                                                       \
-      if (k % kPrefetchDepth == 0) ahead.next();                                                                \
+      if (k % 2 == 0) run.next();                                                                               \
       decltype(Each::right(b)) right[kVectors];                                                                 \
       _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) right[v] = Each::right(b + v * kBlockLanes);  \
       _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r) {                                                \
@@ -146,33 +157,33 @@ int64_t depth_slice() {
       tall = div_up(rows - i, div_up(rows - i, kMaxRows));                                                      \
       float* const to = c + i * c_row;                                                                          \
       const Each::Left* const left = a.data + i * a.row;                                                        \
+      const PrefetchRun run = ahead.run(depth / 2, left);                                                       \
       switch (tall) {                                                                                           \
         case 1:                                                                                                 \
-          name##_tile<1, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
+          name##_tile<1, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, run);                \
           break;                                                                                                \
         case 2:                                                                                                 \
-          name##_tile<2, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
+          name##_tile<2, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, run);                \
           break;                                                                                                \
         case 3:                                                                                                 \
-          name##_tile<3, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
+          name##_tile<3, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, run);                \
           break;                                                                                                \
         case 4:                                                                                                 \
-          name##_tile<4, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
+          name##_tile<4, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, run);                \
           break;                                                                                                \
         case 5:                                                                                                 \
-          name##_tile<5, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
+          name##_tile<5, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, run);                \
           break;                                                                                                \
         default:                                                                                                \
-          name##_tile<6, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
+          name##_tile<6, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, run);                \
       }                                                                                                         \
     }                                                                                                           \
   }                                                                                                             \
   target static void name(float* c, int64_t c_row, const BlockLeft<Each::Left>& a, const Each::Right* b,        \
                           int64_t b_row, int64_t rows, int64_t depth, int64_t columns, bool add,                \
-                          const ReadAhead& first, const ReadAhead& second) {                                    \
+                          std::span<const ReadAhead> read_ahead) {                                              \
     const int64_t slice = depth_slice();                                                                        \
-    Prefetcher ahead(first, second,                                                                             \
-                     div_up(rows, 6) * div_up(depth, kPrefetchDepth) * div_up(columns, 4 * kBlockLanes));       \
+    Prefetcher ahead(read_ahead);                                                                               \
     for (int64_t k = 0; k < depth; k += slice) {                                                                \
       const BlockLeft<Each::Left> left{a.data + k * a.column, a.row, a.column};                                 \
       const Each::Right* const right = b + k * b_row;                                                           \
@@ -219,14 +230,14 @@ bool has_tile_products() {
 }
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add, const ReadAhead& first, const ReadAhead& second) {
-  if (has_wide_tiles()) return wide_f32(c, c_row, a, b, b_row, rows, depth, columns, add, first, second);
+                   int64_t depth, int64_t columns, bool add, std::span<const ReadAhead> ahead) {
+  if (has_wide_tiles()) return wide_f32(c, c_row, a, b, b_row, rows, depth, columns, add, ahead);
   tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
 }
 void block_product(float* c, int64_t c_row, const BlockLeft<uint16_t>& a, const Pair* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add, const ReadAhead& first, const ReadAhead& second) {
+                   int64_t depth, int64_t columns, bool add, std::span<const ReadAhead> ahead) {
   check(has_pair_products(), "block_product: this machine has no products of bfloat16 pairs");
-  wide_pairs(c, c_row, a, b, b_row, rows, depth, columns, add, first, second);
+  wide_pairs(c, c_row, a, b, b_row, rows, depth, columns, add, ahead);
 }
 #else
 bool has_wide_tiles() {
@@ -240,11 +251,11 @@ bool has_tile_products() {
 }
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add, const ReadAhead&, const ReadAhead&) {
+                   int64_t depth, int64_t columns, bool add, std::span<const ReadAhead>) {
   tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
 }
 void block_product(float*, int64_t, const BlockLeft<uint16_t>&, const Pair*, int64_t, int64_t, int64_t, int64_t, bool,
-                   const ReadAhead&, const ReadAhead&) {
+                   std::span<const ReadAhead>) {
   throw InternalError("block_product: this machine has no products of bfloat16 pairs");
 }
 #endif

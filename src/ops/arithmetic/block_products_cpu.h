@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace plimsoll::ops {
 
@@ -23,12 +24,13 @@ constexpr int64_t kBlockLanes = 16;
 struct ReadAhead {
   const char* data = nullptr;
   int64_t rows = 0, stride = 0, bytes = 0;
+  bool written = false;  ///< true: the caller writes to it, so no other core keeps a copy
 };
 
 /// Computes c [rows, columns] = a b, or c + a b with `add`; a [rows, depth], b [depth, columns]. `c_row` and `b_row`
 /// are elements from a row to the next. `rows`, `depth` and `columns` are at least 1.
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add, const ReadAhead& first = {}, const ReadAhead& second = {});
+                   int64_t depth, int64_t columns, bool add, std::span<const ReadAhead> ahead = {});
 void block_product(double* c, int64_t c_row, const BlockLeft<double>& a, const double* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add);
 
@@ -48,6 +50,6 @@ bool has_pair_products();
 /// Computes the same matmul with pairs along the depth. The pair (i, p) of `a` is the two adjacent elements from
 /// data[i * row + p * column] on, at any address. `depth` counts pairs. Sums are float32, of two products at a time.
 void block_product(float* c, int64_t c_row, const BlockLeft<uint16_t>& a, const Pair* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add, const ReadAhead& first = {}, const ReadAhead& second = {});
+                   int64_t depth, int64_t columns, bool add, std::span<const ReadAhead> ahead = {});
 
 }  // namespace plimsoll::ops

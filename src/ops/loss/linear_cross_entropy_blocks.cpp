@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <array>
 #include <atomic>
 #include <limits>
 
@@ -78,10 +79,12 @@ class Chunk {
     const int64_t vocabulary = p_.shape.vocabulary;
     for (int64_t panel = 0; panel < vocabulary; panel += places_.panel) {
       const int64_t rows = std::min(places_.panel, vocabulary - panel);
-      parallel(div_up(rows, kLossBlock), [&](int64_t block) {
-        const int64_t begin = block * kLossBlock;
-        gradients(panel, begin, std::min(kLossBlock, rows - begin));
-      });
+      const auto rows_of = [&](int64_t block) {
+        const int64_t begin = std::min(rows, block * kLossBlock);
+        return PanelRows{panel, begin, std::min(kLossBlock, rows - begin)};
+      };
+      parallel_with_next(div_up(rows, kLossBlock),
+                         [&](int64_t block, int64_t next) { gradients(rows_of(block), rows_of(next)); });
       if (!p_.grad_x.data) continue;
       // A thread computes consecutive blocks of tokens of a strip, which share the strip's packed weight.
       const int64_t blocks = div_up(tokens_, kLossBlock), strips = div_up(places_.columns, kLossBlock);
@@ -112,13 +115,21 @@ class Chunk {
   /// Returns the columns of the strip that begins at `column`.
   int64_t strip(int64_t column) const { return std::min(kLossBlock, places_.columns - column); }
 
+  /// Runs task(i, next); `next` is the task that this thread runs afterwards, or at least `count`.
+  template <typename Task>
+  static void parallel_with_next(int64_t count, const Task& task) {
+    // Threads take tasks one by one, so that a delayed thread leaves its tasks to the others.
+    std::atomic<int64_t> free{0};
+    at::parallel_for(0, std::min<int64_t>(count, at::get_num_threads()), 1, [&](int64_t, int64_t) {
+      for (int64_t i = free++, next = 0; i < count; i = next) {
+        next = free++;
+        task(i, next);
+      }
+    });
+  }
   template <typename Task>
   static void parallel(int64_t count, const Task& task) {
-    // Threads take tasks one by one, so that a delayed thread leaves its tasks to the others.
-    std::atomic<int64_t> next{0};
-    at::parallel_for(0, std::min<int64_t>(count, at::get_num_threads()), 1, [&](int64_t, int64_t) {
-      for (int64_t i = next++; i < count; i = next++) task(i);
-    });
+    parallel_with_next(count, [&](int64_t i, int64_t) { task(i); });
   }
 
   /// Packs x for the matmuls, and records which tokens count.
@@ -170,8 +181,10 @@ class Chunk {
       const HeadRows next = part_of(p_.weight, row + rows, std::min(kLossBlock, end - row - rows));
       for (int64_t token = first; token < last; token += kLossBlock) {
         const int64_t lanes = std::min(kLossBlock, last - token);
-        const ReadAhead ahead =
-            read_ahead(share_of(next, (token - first) / kLossBlock, div_up(last - first, kLossBlock)));
+        char* const logits = kept ? at<char>(places_.logits) + (row * lanes_ + token) * bytes() : nullptr;
+        const std::array ahead{
+            ReadAhead{logits, kept ? rows : 0, lanes_ * bytes(), lanes * bytes(), /*written=*/true},
+            read_ahead(share_of(next, (token - first) / kLossBlock, div_up(last - first, kLossBlock)))};
         if (pairs_)
           block_product(tile, lanes, {static_cast<const uint16_t*>(weight.data), weight.stride, 2},
                         at<Pair>(places_.transposed) + token * (weight.width / 2), lanes, rows, weight.width / 2, lanes,
@@ -186,7 +199,7 @@ class Chunk {
                     .cap = p_.cap,
                     .greatest = greatest + token,
                     .sums = sums + token,
-                    .logits = kept ? at<char>(places_.logits) + (row * lanes_ + token) * bytes() : nullptr,
+                    .logits = logits,
                     .dtype = p_.shape.dtype,
                     .stride = lanes_});
         for (int64_t i = 0; i < std::min(lanes, tokens_ - token); ++i)
@@ -202,13 +215,19 @@ class Chunk {
       p_.losses[first_ + token] = counts()[token] != 0 ? log_sum()[token] - target_logits()[token] : 0;
   }
 
-  /// Computes the gradients of the logits of a block of a panel, and their share of the weight's gradient.
-  void gradients(int64_t panel, int64_t begin, int64_t rows) const {
-    const int64_t row = panel + begin;
+  /// A block of rows of the weight: `count` rows from row `begin` of the panel that begins at row `panel`.
+  struct PanelRows {
+    int64_t panel, begin, count;
+  };
+
+  /// Computes the gradients of the logits of a block of a panel, and their share of the weight's gradient. `next` is
+  /// the block after this one.
+  void gradients(const PanelRows& block, const PanelRows& next) const {
+    const int64_t begin = block.begin, row = block.panel + begin;
     const LogitGradients args{
         .logits = at<char>(places_.logits) + row * lanes_ * bytes(),
         .dtype = p_.shape.dtype,
-        .rows = rows,
+        .rows = block.count,
         .lanes = lanes_,
         .cap = p_.cap,
         .log_sum = log_sum(),
@@ -221,21 +240,29 @@ class Chunk {
     for (int64_t token = 0; token < tokens_; ++token)
       if (const int64_t its = target(token); its >= row && its < row + rows && counts()[token] != 0)
         target_gradient(args, its - row, token);
-    if (p_.grad_weight.data)
-      for (int64_t column = 0; column < places_.columns; column += kLossBlock) weight_gradients(args, row, column);
+    if (!p_.grad_weight.data) return;
+    const char* const logits = at<char>(places_.logits) + (next.panel + next.begin) * lanes_ * bytes();
+    const int64_t size = next.count * lanes_ * bytes();
+    for (int64_t column = 0; column < places_.columns; column += kLossBlock) {
+      // Each strip reads ahead its share of the next block's logits.
+      const int64_t first = size * column / places_.columns,
+                    last = size * std::min(column + kLossBlock, places_.columns) / places_.columns;
+      weight_gradients(args, row, column, {logits + first, last > first ? 1 : 0, 0, last - first});
+    }
   }
 
-  void weight_gradients(const LogitGradients& from, int64_t row, int64_t column) const {
+  void weight_gradients(const LogitGradients& from, int64_t row, int64_t column, const ReadAhead& logits) const {
     const int64_t columns = strip(column);
     const MutableHeadRows to = strip_of(part_of(p_.grad_weight, row, from.rows), column);
     // The next sums to be added to, those of the next strip or rows, are in memory.
     const int64_t next_row = row + from.rows;
-    const ReadAhead ahead =
+    const std::array ahead{
         index_ == 0 ? ReadAhead{}
         : column + kLossBlock < places_.columns
             ? read_ahead(strip_of(part_of(p_.grad_weight, row, from.rows), column + kLossBlock))
             : read_ahead(
-                  strip_of(part_of(p_.grad_weight, next_row, std::min(kLossBlock, p_.shape.vocabulary - next_row)), 0));
+                  strip_of(part_of(p_.grad_weight, next_row, std::min(kLossBlock, p_.shape.vocabulary - next_row)), 0)),
+        logits};
     const bool split = pairs_ && places_.chunks.count > 2;
     // The remainders are laid out as a contiguous gradient.
     char* low = split ? at<char>(places_.low) + (row * p_.grad_weight.stride + column) * 2 : nullptr;
@@ -278,18 +305,17 @@ class Chunk {
       for (int64_t block = first; block < last; ++block) {
         const int64_t token = block * kLossBlock, count = std::min(kLossBlock, tokens_ - token);
         float* to = at<float>(places_.grad_x) + token * places_.columns + column;
-        const ReadAhead ahead = read_ahead(share_of(next, block - first, last - first));
-        // The second operand of the next matmul; another core may have written it.
-        const ReadAhead left = block + 1 < last ? read_ahead_of_gradients(begin, depth, block + 1)
-                                                : read_ahead_of_gradients(begin + depth, next.count, first);
+        // Another core may have written the gradients of the next matmul.
+        const std::array ahead{block + 1 < last ? read_ahead_of_gradients(begin, depth, block + 1)
+                                                : read_ahead_of_gradients(begin + depth, next.count, first),
+                               read_ahead(share_of(next, block - first, last - first))};
         if (pairs_)
           block_product(to, places_.columns,
                         {reinterpret_cast<const uint16_t*>(pair_gradients(begin, token)), 2, 2 * places_.stride},
-                        reinterpret_cast<const Pair*>(packed), columns, count, div_up(depth, 2), columns, add, ahead,
-                        left);
+                        reinterpret_cast<const Pair*>(packed), columns, count, div_up(depth, 2), columns, add, ahead);
         else
           block_product(to, places_.columns, {gradients(begin, token), 1, places_.stride}, right, right_row, count,
-                        depth, columns, add, ahead, left);
+                        depth, columns, add, ahead);
       }
     }
   }

@@ -87,8 +87,9 @@ TEST(BlockProducts, ReadingAheadAndSlicesOfTheDepthChangeNoBit) {
         const float left = a[static_cast<size_t>(i * kDepth + k)], right = b[static_cast<size_t>(k * kColumns + j)];
         sum = fused ? std::fma(left, right, sum) : sum + left * right;
       }
-  for (const ReadAhead& ahead :
-       {ReadAhead{}, ReadAhead{reinterpret_cast<const char*>(b.data()), kDepth, kColumns * 4, kColumns * 4}}) {
+  const ReadAhead whole{reinterpret_cast<const char*>(b.data()), kDepth, kColumns * 4, kColumns * 4},
+      row{reinterpret_cast<const char*>(c.data()), 1, 0, 4, /*written=*/true}, none{};
+  for (const std::vector<ReadAhead>& ahead : {std::vector<ReadAhead>{}, {whole}, {none, whole, none, row}, {none}}) {
     block_product(c.data(), kColumns, {a.data(), kDepth, 1}, b.data(), kColumns, kRows, kDepth, kColumns,
                   /*add=*/false, ahead);
     EXPECT_EQ(c, want);
