@@ -12,8 +12,9 @@ namespace plimsoll {
 OffloadPlanner::OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* fixed)
     : options_(builder.options()), builder_(builder), variants_(variants), fixed_(fixed) {
   const int kinds = variants_.candidates().kinds();
-  // With all kinds offloaded the fewest bytes are live on the device, but placement may need more than the live bytes.
-  // Small steps therefore try every number of kinds from 1. Large steps only try all kinds.
+  // The live bytes of the device are smallest with all kinds offloaded. Placement may need more than the live bytes, so
+  // fewer kinds may be placed in fewer bytes. Small steps therefore try 1, 2, ... kinds; large steps only try all
+  // kinds.
   for (int fraction = builder_.is_small() ? std::min(kinds, 1) : kinds; fraction <= kinds; ++fraction)
     for (const bool on_host : {false, true}) {
       if (on_host && options_.cost.host_bytes <= 0) continue;
@@ -68,15 +69,16 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   };
   const bool large = !builder_.is_small();
   const int kinds = candidates.kinds();
-  // Block checkpointing is tried only if no other choice fits (per_value is false). It needs the fewest bytes, so the
-  // bisection below would end at a small fraction. It would skip larger fractions, with which another choice is often
-  // faster.
+  // Block checkpointing is tried only if no other choice fits (per_value is false). The bisection below looks for the
+  // smallest fraction that fits. With block checkpointing that fraction is smaller, because block checkpointing needs
+  // the fewest bytes. A larger fraction with another choice is often faster, but would then not be tried.
   const bool per_value = budget >= min_peak_per_value_;
   const auto min_peak = [&](const OffloadVariant& each) {
     return per_value ? each.offload_search->min_memory_per_value(options_.budget.host).peak
                      : each.offload_search->min_memory_solution(options_.budget.host, fixed_).peak;
   };
-  // Bytes that placement is expected to need in addition to the live bytes: as many as for the last fraction that fits.
+  // Bytes by which the limit of live bytes was lowered for the last plan that fits, because placement needed more than
+  // the live bytes. The next fraction of a large step begins with the limit lowered by as much.
   int64_t placement_excess = 0;
   std::set<std::vector<Memory>> tried;
   const auto try_fraction = [&](double fraction) {
@@ -107,8 +109,8 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
       host -= std::max<int64_t>(host_over, 0);
     }
   };
-  // Offload costs at least the time of its copies. A fraction is worth trying if `best` recomputes and waits for longer
-  // than that.
+  // Offload costs at least the time that ops wait for its copies. A fraction is worth trying if `best` spends more time
+  // on recomputation and on waiting for copies.
   const auto worth_trying = [&](double fraction) {
     const double gain = (best.time.recompute + best.time.offload) * static_cast<double>(options_.micro_batches) +
                         best.time.update_offload;

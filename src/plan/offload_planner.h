@@ -1,5 +1,7 @@
-// Declares the planner that uses host memory and disk. It decides how many buffers are offloaded, and whether each
-// saved value is then kept, recomputed or offloaded.
+// Declares the planner that uses host memory and disk. It decides first how much optimizer state, gradients and
+// parameters are offloaded, and then for each saved value whether it is kept, recomputed or offloaded.
+//
+// A `fraction` is the amount of offload, counted in kinds of buffers (plan/offload/offload_candidates.h).
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ namespace {
 
 // Largest allowed limit on work or elements: above every useful value, and far below the overflow of int64_t.
 constexpr int64_t kMaxWork = int64_t{1} << 40;
-// Largest allowed limit that is a count in 32 bits.
+// Largest allowed value of a limit that is a count. It fits into 32 bits.
 constexpr int64_t kMaxCount = int64_t{1} << 30;
 
 void require_valid(const SolverParameters& solver) {
@@ -124,8 +124,9 @@ struct Planner::Impl {
     return plan;
   }
 
-  /// Returns an approximate lower bound of the step time in seconds over all budgets. It is the time without offload of
-  /// keep-all or of the job's strategy, less the updates that may run on the host and the exchanges that may overlap.
+  /// Returns an approximate lower bound of the step time in seconds over all budgets. It begins with the plan without
+  /// offload: that of keep-all, or that of the job's fixed strategy. From its time it subtracts the updates that may
+  /// run on the host and the exchanges that may overlap other ops.
   double step_seconds_lower_bound() const {
     if (!search) return builder.step_seconds(builder.build_without_choices());
     const bool fixed = options.gradient_checkpointing != Choice::automatic;
@@ -136,14 +137,18 @@ struct Planner::Impl {
 
   double step_seconds(const Plan& plan) const { return builder.step_seconds(plan); }
 
-  /// Returns an approximate lower bound of the step time in seconds under `budget` bytes: keep-all, plus the
-  /// recomputation that the budget requires at least. Returns 0 (no bound) for small steps, for a job with host memory,
-  /// a disk or a fixed strategy, and for budgets below the minimum or not below keep_all_peak_lower_bound().
+  /// Returns an approximate lower bound of the step time in seconds under `budget` bytes: the time of keep-all, plus a
+  /// lower bound of the recomputation that the budget requires. Returns 0 (no bound) in these cases:
+  ///  - The step is small: the plan itself is found quickly.
+  ///  - The job may offload, or has a fixed strategy.
+  ///  - The budget is below the minimum budget, so no plan fits.
+  ///  - The budget is at least keep_all_peak_lower_bound(), so recomputation may not be needed.
   double step_seconds_lower_bound_under(int64_t budget) const {
     if (!search || builder.is_small() || variants || options.gradient_checkpointing != Choice::automatic) return 0;
     if (budget < minimum() || builder.keep_all_peak_lower_bound() <= budget) return 0;
     const int64_t lower_bound = search->lower_bound(builder.transient_limit(budget, min_memory_plan->persistent_bytes));
-    // The bound holds for a full micro batch. A smaller last one may need less recomputation; it is not counted.
+    // The bound holds for a full micro batch. A smaller last micro batch may need no recomputation, so none is counted
+    // for it.
     const auto full_micro_batches =
         static_cast<double>(options.micro_batches - (builder.trace().segment(SegmentKind::remainder) ? 1 : 0));
     return builder.keep_all_step_seconds() - builder.max_overlap_seconds_saved() +
@@ -236,8 +241,9 @@ struct Planner::Impl {
   }
 
   // Returns whether the strategy `choice` may fit and, if `best` fits, be faster than `best`. Placing a plan of a large
-  // step takes seconds, so two checks come first. The first adds the strategy's recomputation time, before ops are
-  // merged, to the keep-all bound. The second compares live bytes with the limit, with as much offload as possible.
+  // step takes seconds, so a large step is first checked without placement:
+  //  - Time: the lower bound of keep-all, plus the time of the strategy's recomputed ops before any is merged.
+  //  - Bytes: the live bytes of the strategy, without offload and with as much offload as possible.
   bool may_be_faster(Choice choice, const Plan& best, std::optional<int64_t> budget) const {
     const bool best_fits = builder.fits(best, budget);
     if (best_fits && builder.step_seconds(best) <= step_seconds_lower_bound_without_overlap()) return false;
@@ -323,10 +329,10 @@ struct Planner::Impl {
   const ScheduleBuilder builder;
   const RecomputeSearch* search = nullptr;  // null: there is no training segment, and nothing to choose
   std::optional<OffloadVariants> variants;  // only if there is host memory or a disk
-  // Plans of the search: keep-all, minimum memory, and with host memory or disk.
+  // Plans of the search without offload; the first is made on first use.
   mutable std::optional<Plan> keep_all_plan_;
   std::optional<Plan> min_memory_plan;
-  std::optional<OffloadPlanner> offload_planner;
+  std::optional<OffloadPlanner> offload_planner;  // makes the plans with offload; only if there are variants
   mutable std::unique_ptr<FixedStrategy> block_strategy, keep_all_strategy;  // made on first use
 };
 

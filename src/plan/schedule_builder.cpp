@@ -146,8 +146,8 @@ Plan ScheduleBuilder::build(const OffloadVariant& variant, const OffloadSolution
 
 Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) const {
   if (!options_.cost.exchanges_overlap || !search_ || !has_exchanges(plan.trace)) return plan;
-  // Three limits of live bytes are tried. The first is all that the budget leaves. The second is 97 % of it, because
-  // placement may need more than the live bytes. The last is the present peak of live bytes.
+  // Three limits of live transient bytes are tried. The first is the whole transient limit of the budget. The second is
+  // 97 % of it, because placement may need more than the live bytes. The last is the peak of `plan`.
   const int64_t live = plan.live_bytes - plan.persistent_bytes;
   const CostModel shared = cost_of_all_ranks(options_.cost);
   const double before = step_seconds(time_of(plan.trace, shared));
@@ -157,7 +157,7 @@ Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) con
     PlanChoices choices = plan.choices;
     choices.exchange_limit_bytes = limit;
     Plan placed = run_passes(plan, Stage::overlap, Stage::placement, {options_, choices, options_.cost});
-    // All ranks compare times of the same cost model, so that they decide alike.
+    // Every rank compares times of the same cost model, so that all ranks make the same decision.
     if ((fits(plan, budget) && !fits(placed, budget)) || step_seconds(time_of(placed.trace, shared)) >= before)
       continue;
     const StepTime searched = plan.time;

@@ -80,9 +80,9 @@ class Finder {
         unpinned_memory = peak_memory_of(*unpinned_, decoder_layers_of(job));
       trials = trials_of(steps, memory, unpinned_memory);
       const double budget = static_cast<double>(target_.budget.device.value_or(0));
-      // Host memory is tried too, unless smaller changes have filled the list. For a large step, each change takes
-      // seconds to plan. A search that may end soon then begins with the change that most probably fits and keeps the
-      // model.
+      // One place of the list is left for host memory, which is tried after the likely changes. For a large step, each
+      // change takes seconds to plan, and the caller may stop the search soon. Host memory is then tried first, because
+      // it most probably fits and does not change the model.
       const bool large = base_plan_.recorded.ops.size() > SolverParameters().large_trace_ops;
       if (large) try_host_memory(job);
       try_all(trials, 0, kLikely * budget, options_.max_changes - 1);
@@ -107,7 +107,7 @@ class Finder {
   }
 
  private:
-  // Overrides that leave choices of the job to the planner, as one part of a change.
+  // The overrides that leave all choices of the job to the planner, and their meaning.
   struct UnpinnedChoices {
     std::vector<std::string> overrides;
     std::string meaning;
@@ -223,12 +223,13 @@ class Finder {
     progress_.planned = ++result_.planned;
     if (!planned || !planned->plan.fits) return;
     add_found(trial, *job, *planned);
-    found_.back().quality_cost = -1;
-    jobs_.back().reset();  // planned completely
+    found_.back().quality_cost = -1;  // sorts before every other change
+    jobs_.back().reset();             // planned completely
   }
 
-  // Tries to leave choices of the job to the planner, which does not change the results of training. If that fits with
-  // all choices, it also looks for one choice that suffices. Returns whether a change fits.
+  // Tries to leave all choices of the job to the planner, which does not change the results of training. If the job
+  // then fits, each choice is also tried alone, and the first that suffices replaces them all in the result. Returns
+  // whether a change fits.
   bool try_unpinned(const std::vector<AdviceStep>& unpinning) {
     Trial all;
     all.more_overrides = unpinned_choices_.overrides;
@@ -365,8 +366,9 @@ class Finder {
   std::optional<PlannedJob> unpinned_;  // the job with all choices left to the planner
   AdviceProgress progress_;
   AdviceSearch result_;
-  std::vector<Trial> found_;              // by result_.found
-  std::vector<std::optional<Job>> jobs_;  // by result_.found; empty: completely planned
+  // Element i belongs to result_.found[i]: its trial, and its job for refine(); no job: it is planned completely.
+  std::vector<Trial> found_;
+  std::vector<std::optional<Job>> jobs_;
 };
 
 // Returns the text as it is typed in a shell: in quotes, unless it has only letters, digits and the characters below.

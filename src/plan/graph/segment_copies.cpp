@@ -8,11 +8,12 @@
 namespace plimsoll {
 namespace {
 
-// Number of host ops that have host copies at the same time: double buffering. Copies for host op k start after host op
-// k - kHostOpsAhead, except shared scalars. Copies back from host op k are waited for before host op k + kHostOpsAhead.
+// Largest number of host ops that have host copies at the same time: double buffering. The copies to the host for host
+// op k start after host op k - kHostOpsAhead, except small shared ones. The copies back from host op k must be done
+// before host op k + kHostOpsAhead.
 constexpr size_t kHostOpsAhead = 2;
-// Largest host copy, in bytes, that later host ops share until an op on the device writes its buffer. The step's
-// scalars are such buffers.
+// Largest host copy, in bytes, that is shared: later host ops use the same copy until an op on the device writes its
+// buffer. The step's scalars have such copies.
 constexpr int64_t kSharedBytes = 4096;
 
 bool is_set(const std::vector<char>& list, size_t index) {
@@ -214,8 +215,9 @@ void SegmentCopies::schedule_copies(const Context& context, const std::vector<in
     if (!swap.copies_out_first && swap.out >= 0) offloaded_since[swap.buffer] = outs_[swap.out].wait;
   }
   schedule.place(ins_);
-  // `order` sorts the copies before one op. Waits for copies out come first because they free bytes, unless the copy
-  // starts at the same op. Starts of copies out and then of copies in follow; waits for copies in are last.
+  // `order` sorts the starts and waits that precede one op. Waits for copies out come first, because they free bytes:
+  //   0 wait for a copy out,  1 start of a copy out,  2 wait for a copy out that starts before the same op,
+  //   3 start of a copy in,   4 wait for a copy in
   const auto add_out = [&](const CopyOut& out, BufferId target, BufferId source) {
     copies_[out.start].push_back({1, CopyStage::start, target, source});
     copies_[out.wait].push_back({out.wait == out.start ? 2 : 0, CopyStage::wait, target, source});

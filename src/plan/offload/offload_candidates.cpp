@@ -99,7 +99,8 @@ OffloadAssignment OffloadCandidates::choose(double fraction, int64_t host_room, 
   int64_t bytes = 0;
   for (size_t k = 0; k < kinds_.size(); ++k) {
     const double share = std::clamp(fraction - static_cast<double>(k), 0.0, 1.0);
-    // Bytes still to pick, as in error diffusion: they spread the picked buffers evenly over the model.
+    // Bytes that should have been picked so far, less the bytes that were picked. A buffer is picked when at least half
+    // of it is owed, which spreads the picked buffers evenly over the model (error diffusion).
     double owed = 0;
     for (const Candidate& each : kinds_[k]) {
       owed += share * static_cast<double>(each.bytes);
@@ -119,8 +120,8 @@ OffloadAssignment OffloadCandidates::choose(double fraction, int64_t host_room, 
     choice.disk += each->bytes;
     over -= each->bytes;
   }
-  // Buffers are not split, so both memories may still be too small: the last candidates are dropped until the rest
-  // fits.
+  // A buffer is not split between memories. The picked buffers may therefore not fit, although their sum does. The last
+  // ones then stay on the device.
   while (over > 0) {
     const Candidate* last = picked.back();
     if (choice.memory[last->buffer] == Memory::disk)

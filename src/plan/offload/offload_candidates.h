@@ -30,15 +30,15 @@ struct OffloadAssignment {
 /// A list of the buffers that may be offloaded, by kind.
 class OffloadCandidates {
  public:
-  /// Keeps a reference to `trace`. `micro_batches`: number of micro batches of a step, by which the traffic of one is
-  /// multiplied.
+  /// Keeps a reference to `trace`. `micro_batches`: number of micro batches of a step.
   OffloadCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters = {});
 
   /// Returns the number of kinds with at least one candidate: the largest value of `fraction`.
   int kinds() const { return static_cast<int>(kinds_.size()); }
 
   /// Returns the assignment that offloads `fraction`, with at most `host_room` bytes in host memory and `disk_room`
-  /// bytes on disk. If host memory is too small, candidates of the kinds with the least traffic go to disk first.
+  /// bytes on disk. The bytes that do not fit into host memory are stored on disk, the kinds with the least traffic
+  /// first.
   OffloadAssignment choose(double fraction, int64_t host_room, int64_t disk_room) const;
 
   /// Returns a lower bound, in seconds per step, of the time that ops wait for the copies of `choice`.

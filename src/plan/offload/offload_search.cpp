@@ -21,7 +21,7 @@ bool needs_less_memory(const OffloadSolution& a, const OffloadSolution& b) {
 
 // Returns a reduced trace for the search, with the same op indices. Ops of training segments keep their operands and
 // their time (in `flops`, for skeleton_cost()). Of all other ops only the first and last use of each buffer is kept.
-// An additional last op may read offloaded buffers.
+// If ops after training use offloaded buffers, one additional op at the end reads these instead.
 Trace skeleton(const Trace& trace, const RecomputeSearch& search, const CostModel& cost) {
   Trace result;
   result.buffers = trace.buffers;
@@ -53,8 +53,9 @@ Trace skeleton(const Trace& trace, const RecomputeSearch& search, const CostMode
     reduced.arguments.push_back({Argument::Kind::tensor_list, true, std::move(written)});
   }
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
-  Op beyond;  // Reads the offloaded buffers that are used after training, so that they are copied out. No residency
-              // interval is planned for it, because it is in no segment.
+  // Reads the offloaded buffers that ops after training use, so that the training segments copy them out. It is in no
+  // segment, so no copies are planned for the op itself.
+  Op beyond;
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     if (trace.buffers[b].persistent || lifetimes[b].birth >= lifetimes[b].death) continue;
     const int32_t last = lifetimes[b].death - 1;
@@ -129,9 +130,10 @@ std::vector<char> OffloadSearch::offloadable(const KeptValues& kept, int64_t hos
   return offloaded;
 }
 
-// A value that is offloaded at the peak was copied over the link before. If a micro batch takes `seconds` longer than
-// with keep-all, the link can copy at most `offloaded` bytes. Recomputation must then bring the other bytes under the
-// limit. Bisection finds the smallest `seconds` that are at least the time of this recomputation.
+// Suppose that a choice takes `seconds` more than keep-all. The link can then copy at most `offloaded` bytes out:
+// during the whole micro batch if copies overlap ops, otherwise in half of `seconds`, because each byte is also copied
+// back. Recomputation has to bring the other bytes under the limit, and takes at least recomputed(seconds). If that is
+// more than `seconds`, no choice takes only `seconds` more. Bisection finds the largest such time, rounded down.
 double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
   const auto recomputed = [&](double seconds) {
     const double link = cost_.copies_overlap ? micro_seconds_ + seconds : seconds / 2;
@@ -150,7 +152,7 @@ double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
 std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed,
                                                        bool per_value) const {
   std::optional<OffloadSolution> best;
-  // Bytes over the limit, by proposal. It avoids a second evaluation of equal proposals.
+  // Bytes over the limit of each proposal (kept and offloaded values) so far. A proposal is evaluated only once.
   std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;
   const auto consider = [&](const KeptValues& kept, std::vector<char> offloaded) -> int64_t {
     const auto [at, added] = considered.try_emplace({kept, offloaded});

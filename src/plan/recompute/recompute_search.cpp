@@ -23,9 +23,9 @@ bool holds_less(const Partial& a, const Partial& b) {
   return a.held != b.held ? a.held < b.held : a.cost < b.cost;
 }
 
-// Reduces `list` to its Pareto front: the partial solutions that no other beats in both bytes and time, by rising
-// bytes. If more than `max_partial` remain, only the cheapest of those with almost equal bytes stays. `runs`: indices
-// at which the sorted parts of `list` begin.
+// Reduces `list` to its Pareto front: the partial solutions for which no other has fewer bytes and less time, by rising
+// bytes. If more than `max_partial` remain, they are divided into `max_partial` ranges of equal width in bytes, and
+// only the cheapest of each range stays. `list` consists of sorted runs; `runs` has the index at which each begins.
 void keep_front(std::vector<Partial>& list, std::vector<size_t> runs, size_t max_partial) {
   runs.push_back(list.size());
   while (runs.size() > 2) {
@@ -85,7 +85,8 @@ struct RecomputeSearch::Impl {
     partitions.resize(groups.size());
   }
 
-  // Finds the values to decide over: droppable values, and temporaries that may save recomputed ops if they are kept.
+  // Finds the values to decide over: droppable values, and temporaries that only forward ops read. Keeping a temporary
+  // may save recomputed ops.
   void find_decisions() {
     const TrainingGraph& graph = graphs.front();
     for (size_t v = 0; v < graph.values.size(); ++v)
@@ -164,8 +165,9 @@ struct RecomputeSearch::Impl {
     return make_feasible(std::move(kept));
   }
 
-  // Returns the cheapest combination of a partition's choices, by their evaluated bytes and time, with at most `limit`
-  // bytes. `made`: the choices of the first regions, which are fixed; these regions offload the values that they keep.
+  // Returns the cheapest combination of a partition's choices with at most `limit` bytes, by their evaluated bytes and
+  // time; nullopt: no combination fits. `made`: given choices of the first regions, which offload the values that they
+  // keep.
   std::optional<KeptValues> best_of(const RegionPartition& partition, int64_t limit,
                                     const std::vector<int32_t>& made = {}) const {
     std::vector<std::vector<Partial>> fronts{{Partial{}}};
@@ -193,7 +195,7 @@ struct RecomputeSearch::Impl {
       fronts.push_back(std::move(next));
     }
     std::vector<int32_t> picks(partition.regions.size());
-    int32_t at = static_cast<int32_t>(fronts.back().size()) - 1;  // the most bytes, and the least time
+    int32_t at = static_cast<int32_t>(fronts.back().size()) - 1;  // the last of a front takes the least time
     for (size_t r = partition.regions.size(); r-- > 0;) {
       const Partial& partial = fronts[r + 1][at];
       picks[r] = partial.choice;
@@ -216,8 +218,9 @@ struct RecomputeSearch::Impl {
                                          [&](const auto& a, const auto& b) { return priced(a) < priced(b); });
       made.push_back(static_cast<int32_t>(best - evaluated.begin()));
     }
-    // A value that several regions share belongs to none, and every evaluated peak counts it as kept on the device. If
-    // an offloaded region makes it, it is offloaded. The limit is raised by the bytes of these values.
+    // A value that several regions make or read belongs to no region, and every evaluated peak counts it as kept on the
+    // device. If an offloaded region makes it, it is offloaded too, so the limit is raised by its bytes. The first loop
+    // adds all needed values that offloaded regions make. The second subtracts the regions' own values again.
     const TrainingGraph& graph = graphs.front();
     const auto first_that_stays = offloaded_regions < static_cast<int32_t>(one_block.regions.size())
                                       ? one_block.regions[offloaded_regions].begin
@@ -237,8 +240,8 @@ struct RecomputeSearch::Impl {
     return kept_by(one_block, made);
   }
 
-  // Returns the choice of a partition that holds the fewest bytes under a limit, region by region; nullopt: no choice
-  // fits.
+  // Returns a choice for a partition with few kept bytes: in each region, in forward order, the choice that keeps the
+  // fewest of those whose peak fits the limit. nullopt: a region has no such choice.
   std::optional<KeptValues> min_memory_choice_of(const RegionPartition& partition, int64_t limit) const {
     int64_t held = 0;
     std::vector<int32_t> picks;
@@ -337,8 +340,8 @@ struct RecomputeSearch::Impl {
       }
       if (min_memory) consider(*min_memory);
     }
-    // Bytes that are evaluated region by region may be too high. Choices whose evaluated peak is above the best real
-    // peak are therefore tried as well.
+    // The sum over regions may overestimate the peak of a choice. Choices whose sum is up to 20 % above the smallest
+    // real peak so far are therefore tried as well.
     const int rounds =
         graphs.front().values.size() <= parameters.max_values_improved ? parameters.improvement_rounds : 0;
     for (int round = 0; round < rounds; ++round) {
@@ -414,8 +417,8 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
   }
   int64_t lower_bound = impl_->lower_bound(limit, all.kept);
   for (size_t index = 0; index < impl_->groups.size(); ++index) {
-    // Bytes that are evaluated region by region may be too low, because values may live longer than their region. The
-    // limit is then lowered by the excess.
+    // The sum over regions may also underestimate the peak of a choice, because values may live longer than their
+    // region. The partition is then searched again, under a limit that is lowered by the excess.
     int64_t aim = limit;
     for (int attempt = 0; attempt < impl_->parameters.max_limit_attempts; ++attempt) {
       const auto kept = impl_->best_of(impl_->partition(index), aim);

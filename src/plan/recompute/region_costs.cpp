@@ -28,9 +28,9 @@ class PartitionEvaluator {
   }
 
  private:
-  // Computes the live bytes without the regions' own values, during each op of the segment and in the gap before it.
-  // Also finds the region of each op. A backward op belongs to the last region, in forward order, whose values it or a
-  // later op uses.
+  // Computes the live bytes of everything except the regions' own values: during each op of the segment, and in the gap
+  // before it, in which ops may be recomputed. Also finds the region of each op. A backward op belongs to the last
+  // region in forward order that has not ended: the op itself or a later one uses a value of the region.
   void find_base(size_t g) {
     const TrainingGraph& graph = graphs_[g];
     std::vector<char> shared(graph.values.size(), 1);
@@ -138,8 +138,8 @@ class PartitionEvaluator {
     changed_.push_back(value);
   }
 
-  // Returns the largest number of live bytes while ops of the region run. A tick is an op of the segment, or an op that
-  // is recomputed before it.
+  // Returns the largest number of live bytes while ops of the region run. Ticks number the ops of the segment and the
+  // recomputed ops between them, in the order in which they run.
   int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const Recomputed& recomputed) {
     const TrainingGraph& graph = graphs_[g];
     const Base& base = bases_[g];
@@ -244,11 +244,14 @@ class PartitionEvaluator {
 
   // Scratch of one choice; it is reset between choices. All graphs have the same values and forward ops.
   enum Own : char { kOthers, kDropped, kKept };
-  KeptValues needed_, there_;     // by value: kept by keep-all; in memory or already recomputed
+  // By value. needed_: 1 if a backward op needs it, so that keep-all keeps it. there_: 1 if it is kept or already
+  // recomputed.
+  KeptValues needed_, there_;
   std::vector<char> again_;       // by forward op: it is recomputed
   std::vector<int32_t> changed_;  // values whose there_ was changed
   std::vector<char> own_;         // by value: of another region (kOthers), or dropped or kept by the choice
-  // By value: ticks of its first recomputation, and of its last read by a recomputed op; -1: none.
+  // By value: the tick of its first recomputation, and the tick of the last recomputed op that reads it, or writes it
+  // while it is not kept; -1: none.
   std::vector<int32_t> written_again_, read_again_;
   std::vector<std::pair<int32_t, int64_t>> events_;  // (tick, change of live bytes)
 };
