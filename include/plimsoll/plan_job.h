@@ -245,7 +245,7 @@ struct AdviceOptions {
   size_t max_changes = 4;  ///< number of changes to find
   /// Target without the budget that the job sets: its budget is all memory of the device. The search then tries first
   /// to remove the job's budget. Empty: this is not tried.
-  std::optional<PlanTarget> without_own_budget;
+  std::optional<PlanTarget> without_job_budget;
   /// Called before each change and each schedule; false ends the search with what it has. Empty: the search runs until
   /// it has found enough changes or tried all.
   std::function<bool(const AdviceProgress&)> should_continue;

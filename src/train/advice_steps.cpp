@@ -273,7 +273,7 @@ class Steps {
 
 }  // namespace
 
-std::vector<AdviceStep> unpinning_steps(const Job& job) {
+std::vector<AdviceStep> open_choice_steps(const Job& job) {
   std::vector<AdviceStep> steps;
   const auto leave_open = [&](std::vector<std::string> overrides, std::string meaning) {
     steps.push_back({-1 - static_cast<int>(steps.size()), std::move(overrides), std::move(meaning), 0, {}});

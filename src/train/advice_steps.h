@@ -27,7 +27,7 @@ struct AdviceStep {
 /// Returns one step for each choice that the job sets although the planner can make it. Such a step does not change the
 /// results of training. If accumulation changes with the epoch, the step sets micro batches of 1 instead of leaving
 /// them open.
-std::vector<AdviceStep> unpinning_steps(const Job& job);
+std::vector<AdviceStep> open_choice_steps(const Job& job);
 
 /// Returns the other possible changes of this job, by family and increasing cost. read_job decides whether a value is
 /// allowed.

@@ -49,8 +49,8 @@ class SegmentCopies {
   /// segment's end is a valid `index`: for the starts and waits after its last op.
   template <typename Insert>
   void insert_before(int32_t index, const Insert& insert) const {
-    if (const auto found = copies_.find(index); found != copies_.end())
-      for (const Copy& copy : found->second) insert(copy.stage, copy.target, copy.source);
+    if (const auto found = events_.find(index); found != events_.end())
+      for (const CopyEvent& event : found->second) insert(event.stage, event.target, event.source);
   }
 
   /// Returns op `index` with its buffers replaced by the copies that it uses.
@@ -65,21 +65,21 @@ class SegmentCopies {
   // a residency interval; for a saved value, the ops after its offload interval.
   struct Swap {
     BufferId buffer = kNoBuffer;          // id in the old trace
-    BufferId device = kNoBuffer;          // copy on the device from `begin` on
+    BufferId device_copy = kNoBuffer;     // copy on the device from `begin` on
     BufferId offload_buffer = kNoBuffer;  // in host memory or on disk; for an offloaded buffer, `buffer` itself
     int32_t begin = 0, end = 0;           // both inclusive
-    int out = -1, in = -1;                // indices of its copies in outs_ and ins_; -1: none
+    int out = -1, in = -1;                // indices of its copies in copies_out_ and copies_in_; -1: none
     bool copies_out_first = false;        // true: a saved value; it is copied out before it is copied in
   };
   // A host copy of a device buffer.
   struct HostOperand {
     BufferId buffer = kNoBuffer;
-    BufferId host = kNoBuffer;
-    int32_t first_use = 0;  // op for which it is copied; later ops may use it too
-    int out = -1;           // index of the copy in outs_
-    int32_t back = -1;      // the wait for the copy back is before this op; -1: no copy back
+    BufferId host_copy = kNoBuffer;
+    int32_t first_use = 0;        // op for which it is copied; later ops may use it too
+    int out = -1;                 // index of the copy in copies_out_
+    int32_t copied_back_by = -1;  // the wait for the copy back is before this op; -1: no copy back
   };
-  struct Copy {
+  struct CopyEvent {
     int order;
     CopyStage stage;
     BufferId target, source;
@@ -99,9 +99,9 @@ class SegmentCopies {
   std::vector<HostOperand> host_operands_;
   std::map<int32_t, std::map<BufferId, BufferId>>
       host_operand_of_;  // by op on the host: the host copy of each device buffer
-  std::vector<CopyOut> outs_;
-  std::vector<CopyIn> ins_;
-  std::map<int32_t, std::vector<Copy>> copies_;  // by the op that they precede
+  std::vector<CopyOut> copies_out_;
+  std::vector<CopyIn> copies_in_;
+  std::map<int32_t, std::vector<CopyEvent>> events_;  // by the op that they precede
   std::map<BufferId, std::vector<const Swap*>> by_buffer_;
 };
 

@@ -26,7 +26,7 @@ struct OffloadSolution {
   std::vector<char> offloaded;  ///< by value: 1 if it is offloaded
   double seconds = 0;           ///< additional seconds of one micro batch, compared with keep-all
   int64_t peak = 0;             ///< largest sum of live bytes within the training segments, without persistent buffers
-  int64_t host = 0;             ///< bytes of the offloaded values
+  int64_t host_bytes = 0;       ///< bytes of the offloaded values
 };
 
 /// A search over kept, recomputed and offloaded values of one trace.
@@ -38,17 +38,17 @@ class OffloadSearch {
 
   /// Returns the choice with the least time among those tried, with at most `limit` live bytes on the device and
   /// `host_limit` bytes in host memory; nullopt if none fits. `fixed`: the kept values are fixed, and only offload is
-  /// chosen. `per_value`: block checkpointing is not tried.
+  /// chosen. `without_block_checkpointing`: block checkpointing is not tried.
   std::optional<OffloadSolution> cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed = nullptr,
-                                          bool per_value = false) const;
+                                          bool without_block_checkpointing = false) const;
 
   /// Returns the choice with the fewest live bytes on the device among those tried; of choices with equal bytes, the
   /// fastest. `fixed` as in cheapest().
   OffloadSolution min_memory_solution(int64_t host_limit, const KeptValues* fixed = nullptr) const;
   /// Returns min_memory_solution() of a search that does not try block checkpointing.
-  OffloadSolution min_memory_per_value(int64_t host_limit) const;
+  OffloadSolution min_memory_without_block_checkpointing(int64_t host_limit) const;
 
-  /// Returns a lower bound of the additional seconds of any choice that fits, compared with keep-all.
+  /// Returns a lower bound of OffloadSolution::seconds of any choice that fits the limits.
   double lower_bound(int64_t limit, int64_t host_limit) const;
 
  private:
@@ -66,7 +66,7 @@ class OffloadSearch {
   double micro_seconds_;     // seconds of a micro batch, with all values kept
   // Cached results of min_memory_solution(), by host_limit and fixed; no values: `fixed` was null.
   mutable std::map<std::pair<int64_t, KeptValues>, OffloadSolution> min_memory_solutions_;
-  mutable std::map<int64_t, OffloadSolution> min_memory_per_value_;
+  mutable std::map<int64_t, OffloadSolution> min_memory_without_block_checkpointing_;
 };
 
 }  // namespace plimsoll

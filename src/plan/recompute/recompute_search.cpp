@@ -13,10 +13,10 @@ namespace {
 
 // A choice for each of the first regions.
 struct Partial {
-  int64_t held = 0;    // bytes of the kept values
-  int64_t cost = 0;    // picoseconds of the recomputed ops
-  int32_t choice = 0;  // choice of the last region
-  int32_t before = 0;  // index of the partial solution that this one extends, in the front of the previous region
+  int64_t held = 0;      // bytes of the kept values
+  int64_t cost = 0;      // picoseconds of the recomputed ops
+  int32_t choice = 0;    // choice of the last region
+  int32_t previous = 0;  // index of the partial solution that this one extends, in the front of the previous region
 };
 
 bool holds_less(const Partial& a, const Partial& b) {
@@ -81,8 +81,8 @@ struct RecomputeSearch::Impl {
     find_decisions();
     const int32_t blocks = count_blocks(trace, graphs.front());
     for (int32_t group : {1, 2, 3, 4, 6, 8})
-      if (group == 1 || 2 * group <= blocks) groups.push_back(group);
-    partitions.resize(groups.size());
+      if (group == 1 || 2 * group <= blocks) blocks_per_region.push_back(group);
+    partitions.resize(blocks_per_region.size());
   }
 
   // Finds the values to decide over: droppable values, and temporaries that only forward ops read. Keeping a temporary
@@ -98,7 +98,7 @@ struct RecomputeSearch::Impl {
   const RegionPartition& partition(size_t index) {
     if (!partitions[index]) {
       partitions[index].emplace();
-      partitions[index]->regions = regions_of(trace, graphs.front(), groups[index]);
+      partitions[index]->regions = regions_of(trace, graphs.front(), blocks_per_region[index]);
       partitions[index]->choices =
           choices_of(graphs.front(), partitions[index]->regions, parameters.max_region_choices);
       evaluate_regions(graphs, bytes, *partitions[index]);
@@ -166,17 +166,17 @@ struct RecomputeSearch::Impl {
   }
 
   // Returns the cheapest combination of a partition's choices with at most `limit` bytes, by their evaluated bytes and
-  // time; nullopt: no combination fits. `made`: given choices of the first regions, which offload the values that they
-  // keep.
+  // time; nullopt: no combination fits. `offloaded_picks`: given choices of the first regions, which offload the values
+  // that they keep.
   std::optional<KeptValues> best_of(const RegionPartition& partition, int64_t limit,
-                                    const std::vector<int32_t>& made = {}) const {
+                                    const std::vector<int32_t>& offloaded_picks = {}) const {
     std::vector<std::vector<Partial>> fronts{{Partial{}}};
     for (size_t r = 0; r < partition.regions.size(); ++r) {
       std::vector<Partial> next;
-      if (r < made.size()) {  // it holds no bytes, because its kept values are offloaded
-        const RegionPartition::EvaluatedChoice& evaluated = partition.evaluated[r][made[r]];
+      if (r < offloaded_picks.size()) {  // it holds no bytes, because its kept values are offloaded
+        const RegionPartition::EvaluatedChoice& evaluated = partition.evaluated[r][offloaded_picks[r]];
         const Partial& partial = fronts.back().front();
-        fronts.push_back({{partial.held, partial.cost + evaluated.cost, made[r], 0}});
+        fronts.push_back({{partial.held, partial.cost + evaluated.cost, offloaded_picks[r], 0}});
         continue;
       }
       std::vector<size_t> runs;
@@ -199,7 +199,7 @@ struct RecomputeSearch::Impl {
     for (size_t r = partition.regions.size(); r-- > 0;) {
       const Partial& partial = fronts[r + 1][at];
       picks[r] = partial.choice;
-      at = partial.before;
+      at = partial.previous;
     }
     return kept_by(partition, picks);
   }
@@ -208,7 +208,7 @@ struct RecomputeSearch::Impl {
   // bytes. The others minimize time under the limit or, if nothing fits, bytes.
   KeptValues with_offload(int32_t offloaded_regions, double price, int64_t limit) {
     const RegionPartition& one_block = partition(0);
-    std::vector<int32_t> made;
+    std::vector<int32_t> picks;
     for (int32_t r = 0; r < offloaded_regions; ++r) {
       const auto& evaluated = one_block.evaluated[r];
       const auto priced = [&](const RegionPartition::EvaluatedChoice& each) {
@@ -216,7 +216,7 @@ struct RecomputeSearch::Impl {
       };
       const auto best = std::min_element(evaluated.begin(), evaluated.end(),
                                          [&](const auto& a, const auto& b) { return priced(a) < priced(b); });
-      made.push_back(static_cast<int32_t>(best - evaluated.begin()));
+      picks.push_back(static_cast<int32_t>(best - evaluated.begin()));
     }
     // A value that several regions make or read belongs to no region, and every evaluated peak counts it as kept on the
     // device. If an offloaded region makes it, it is offloaded too, so the limit is raised by its bytes. The first loop
@@ -230,14 +230,14 @@ struct RecomputeSearch::Impl {
     for (int32_t r = 0; r < offloaded_regions; ++r)
       for (int32_t v : one_block.regions[r].values)
         if (graph.values[v].needed()) limit -= graph.values[v].bytes;
-    if (auto kept = best_of(one_block, limit, made)) return *kept;
-    for (size_t r = made.size(); r < one_block.regions.size(); ++r) {
+    if (auto kept = best_of(one_block, limit, picks)) return *kept;
+    for (size_t r = picks.size(); r < one_block.regions.size(); ++r) {
       const auto& evaluated = one_block.evaluated[r];
       const auto least = std::min_element(evaluated.begin(), evaluated.end(),
                                           [](const auto& a, const auto& b) { return a.held < b.held; });
-      made.push_back(static_cast<int32_t>(least - evaluated.begin()));
+      picks.push_back(static_cast<int32_t>(least - evaluated.begin()));
     }
-    return kept_by(one_block, made);
+    return kept_by(one_block, picks);
   }
 
   // Returns a choice for a partition with few kept bytes: in each region, in forward order, the choice that keeps the
@@ -327,7 +327,7 @@ struct RecomputeSearch::Impl {
       for_every_choice(consider);
       return *min_memory_solution_;
     }
-    for (size_t index = 0; index < groups.size(); ++index) {
+    for (size_t index = 0; index < blocks_per_region.size(); ++index) {
       std::optional<KeptValues> min_memory;
       for (int64_t low = 0, high = min_memory_solution_->peak; low < high;) {
         const int64_t middle = low + (high - low) / 2;
@@ -346,7 +346,7 @@ struct RecomputeSearch::Impl {
         graphs.front().values.size() <= parameters.max_values_improved ? parameters.improvement_rounds : 0;
     for (int round = 0; round < rounds; ++round) {
       const int64_t before = min_memory_solution_->peak;
-      for (size_t index = 0; index < groups.size(); ++index)
+      for (size_t index = 0; index < blocks_per_region.size(); ++index)
         for (int percent : {100, 105, 110, 120})
           if (const auto kept = best_of(partition(index), before / 100 * percent)) {
             consider(*kept);
@@ -362,8 +362,8 @@ struct RecomputeSearch::Impl {
   const RecomputeParameters parameters;
   std::vector<TrainingGraph> graphs;
   std::vector<ChoiceBytes> bytes;
-  int64_t fixed_peak = 0;       // peak of training segments without a choice
-  std::vector<int32_t> groups;  // number of blocks in a region, by partition
+  int64_t fixed_peak = 0;                  // peak of training segments without a choice
+  std::vector<int32_t> blocks_per_region;  // number of blocks in a region, by partition
   std::vector<std::optional<RegionPartition>> partitions;
   std::vector<int32_t> decisions;
   std::optional<RecomputeSolution> min_memory_solution_;
@@ -416,18 +416,18 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
     return best;
   }
   int64_t lower_bound = impl_->lower_bound(limit, all.kept);
-  for (size_t index = 0; index < impl_->groups.size(); ++index) {
+  for (size_t index = 0; index < impl_->blocks_per_region.size(); ++index) {
     // The sum over regions may also underestimate the peak of a choice, because values may live longer than their
     // region. The partition is then searched again, under a limit that is lowered by the excess.
-    int64_t aim = limit;
+    int64_t search_limit = limit;
     for (int attempt = 0; attempt < impl_->parameters.max_limit_attempts; ++attempt) {
-      const auto kept = impl_->best_of(impl_->partition(index), aim);
+      const auto kept = impl_->best_of(impl_->partition(index), search_limit);
       if (!kept) break;
       if (consider(*kept)) {
         consider(impl_->refined(*kept, limit));
         break;
       }
-      aim -= impl_->peak_of(*kept) - limit;
+      search_limit -= impl_->peak_of(*kept) - limit;
     }
     if (best &&
         static_cast<double>(best->cost) <= impl_->parameters.accepted_cost_ratio * static_cast<double>(lower_bound))
@@ -440,7 +440,7 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
   return best;
 }
 
-int32_t RecomputeSearch::regions() const {
+int32_t RecomputeSearch::region_count() const {
   return static_cast<int32_t>(impl_->partition(0).regions.size());
 }
 

@@ -55,9 +55,9 @@ class RecomputeSearch {
   RecomputeSolution min_memory_solution() const;
 
   /// Returns the number of regions of the partition in which a region has at most one block of the model.
-  int32_t regions() const;
+  int32_t region_count() const;
 
-  /// Returns for each value of the graph the region (of those that regions() counts) in which it is first written.
+  /// Returns for each value of the graph the region (of those that region_count() counts) in which it is first written.
   std::vector<int32_t> region_of_values() const;
 
   /// Returns the cheapest choice in which the first `offloaded_regions` regions offload all values that they keep, at
