@@ -91,14 +91,14 @@ whole_ones                full_micro_batches
 whole_                    keep_all_plan_ @ src/plan
 whole_peak                keep_all_peak
 leanest_of_all            min_memory_plan_of_all
-leanest_searched          min_memory_plan_searched
+leanest_searched          min_memory_plan_of_search
 look_for_leaner           improve_min_memory_plan
 leanest                   min_memory_plan|min_memory_solution|min_memory
-blocks_are_leaner         blocks_need_less_memory
+blocks_are_leaner         block_checkpointing_needs_less_memory
 leanest_with              min_memory_plan_with
-leanest_by_value          min_memory_per_value
-leanest_by_value_         min_memory_per_value_
-least_by_value_           min_peak_per_value_
+leanest_by_value          min_memory_without_block_checkpointing
+leanest_by_value_         min_memory_without_block_checkpointing_
+least_by_value_           min_peak_without_block_checkpointing_
 leanest_peak              min_peak
 leanest_                  min_memory_plan_|min_memory_solutions_
 leanest_of                min_memory_solution_of|min_memory_choice_of
@@ -162,10 +162,10 @@ rebuild                   point
 Rebuilt                   Recomputed
 rebuilt                   recomputed
 rebuilt_by                recomputed_by
-min_memory_by_value       min_memory_per_value
-min_memory_by_value_      min_memory_per_value_
-min_peak_by_value_        min_peak_per_value_
-by_value                  per_value @ src/plan
+min_memory_by_value       min_memory_without_block_checkpointing
+min_memory_by_value_      min_memory_without_block_checkpointing_
+min_peak_by_value_        min_peak_without_block_checkpointing_
+by_value                  without_block_checkpointing @ src/plan
 keep_all_peak_bound       keep_all_peak_lower_bound
 keep_all_peak_bound_      keep_all_peak_lower_bound_
 update_seconds_saved      max_update_seconds_saved
@@ -176,6 +176,30 @@ CutEvaluator              PartitionEvaluator
 idle_before_              start_seconds_
 has_stale_op_times        may_have_stale_op_times
 serial_step_seconds_lower_bound step_seconds_lower_bound_without_overlap
+blocks_need_less_memory   block_checkpointing_needs_less_memory
+min_memory_per_value      min_memory_without_block_checkpointing
+min_memory_per_value_     min_memory_without_block_checkpointing_
+min_peak_per_value_       min_peak_without_block_checkpointing_
+per_value                 without_block_checkpointing @ src/plan
+min_copy_seconds          wait_seconds_lower_bound
+unpinning_steps           open_choice_steps
+UnpinnedChoices           OpenChoices
+unpinned_choices_         open_choices_
+unpinned_memory           memory_with_open_choices
+try_unpinned              try_open_choices
+unpinned_                 open_plan_ @ src/train
+unpinned                  opens_choices @ src/train
+unpinning                 opening_steps @ src/train
+without_own_budget        without_job_budget
+try_without_own_budget    try_without_job_budget
+search_under              plan_of_search
+min_memory_plan_searched  min_memory_plan_of_search
+choose_recomputation      plan_without_offload
+recomputation_under       recompute_plan_within
+written_again_            first_recompute_tick_
+read_again_               last_reread_tick_
+written_again             first_recompute_tick
+read_again                last_reread_tick
 RecomputeAnswer           RecomputeSolution
 OffloadAnswer             OffloadSolution
 drop_blocks               checkpoint_blocks
@@ -185,7 +209,7 @@ least_limit               min_feasible_limit
 cheapest_beside           cheapest_with_offload
 least_seconds_in_turn     step_seconds_lower_bound_without_overlap
 least_seconds_under       step_seconds_lower_bound_under
-least_seconds             min_copy_seconds|step_seconds_lower_bound
+least_seconds             wait_seconds_lower_bound|step_seconds_lower_bound
 recompute_bound           recompute_lower_bound
 recompute_cost_bound      recompute_cost_lower_bound
 thorough                  minimize_step_time @ include,src/plan,src/train,src/cli
@@ -309,13 +333,13 @@ as_it_is_                 base_plan_
 require_going_on          require_continue
 AdviceLoad                PeakMemoryModel
 load_of                   peak_memory_of
-freed_load                unpinned_memory
+freed_load                memory_with_open_choices
 price                     quality_cost @ src/train
 kHostMemoryPrice          kHostMemoryCost
-freeing_steps             unpinning_steps
-Freeing                   UnpinnedChoices
-freest_                   unpinned_
-try_freed                 try_unpinned
+freeing_steps             open_choice_steps
+Freeing                   OpenChoices
+freest_                   open_plan_
+try_freed                 try_open_choices
 metrics_refused           metrics_write_failed
 kCounted                  kSampleMask
 asks_what_counts          uses_sample_mask

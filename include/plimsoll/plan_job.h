@@ -33,7 +33,7 @@ struct ResolvedSettings {
   AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
   int64_t micro_batch_size = 0;       ///< sequences
   int64_t last_micro_batch = 0;       ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
-  AccumulationSchedule accumulation;  ///< micro batches of a step, by the first epoch that has them
+  AccumulationSchedule accumulation;  ///< first epoch of each entry, and micro batches of a step from then on
   int64_t devices = 1;  ///< number of devices; each runs the micro batches above and has a plan like this one.
                         ///< Effective batch: sequences() x devices
   /// Budget of the plan. `device` is empty if the job states none and the device's memory is not known. `host` is
@@ -44,7 +44,7 @@ struct ResolvedSettings {
   int64_t prefetched_batch_bytes = 0;
   CostModel cost;                           ///< rates by which times were predicted
   Strategy strategy = Strategy::automatic;  ///< part of the training state that each rank stores; automatic: one rank
-  double whole_part = 0;         ///< zero3: fraction of the parameters' bytes that is not sliced: every rank stores it
+  double whole_part = 0;         ///< for zero3: fraction of the parameters' bytes that every rank stores, not sliced
   std::string link;              ///< description of the links between the ranks; empty: one rank
   std::vector<Reason> reasons;   ///< reasons for these settings, also in plan.reasons
   std::string slow_matmul_note;  ///< note that the job sets a precision that is slow on this device; empty: it does not
@@ -83,19 +83,19 @@ struct PlanTarget {
   bool bfloat16 = true;  ///< true: the device computes in bfloat16; otherwise float16 is the dtype of mixed precision
   /// Measured speed of 16-bit matmuls as a multiple of float32's; 0: not measured.
   double bfloat16_matmul_speed = 0, float16_matmul_speed = 0;
-  /// true: plan_job() checks if a run has contradicted stored times of the job's ops, and measures these ops again.
+  /// true: plan_job() looks for stored times of the job's ops that a run has contradicted. It measures these ops again.
   bool may_have_stale_op_times = false;
   /// Memory and time that plan_job() may use for measurements on this machine, over all plans for this target and its
   /// copies. nullptr: no limit, because a run follows or the caller requested the measurements. Every op that fits into
   /// the machine's memory is then measured.
   std::shared_ptr<MeasureAllowance> measuring;
   int64_t rank = 0;  ///< rank whose plan it is, if there are several; ranks differ only in their slices
-  /// Connection with the other ranks; the plan counts the bytes that it holds. null: the plan counts the bytes of a
-  /// connection between CPU ranks of one host.
+  /// Connection with the other ranks. The plan counts the bytes that the connection holds; null: those that a
+  /// connection between CPU ranks of one host would hold.
   std::shared_ptr<Exchange> exchange;
   std::string not_modeled;  ///< description of what a plan for this target leaves out; empty: nothing
-  /// Number of ranks, instead of Job::devices; empty: that of the job. `budget` is that of each rank, and `cost` has
-  /// the link for this number of ranks.
+  /// Number of ranks; it overrides Job::devices. Empty: Job::devices is used. `budget` is that of one rank, and
+  /// `cost` has the link between this number of ranks.
   std::optional<int64_t> devices;
   std::string link;  ///< description of the links between the ranks; empty: one rank
 };
@@ -104,19 +104,19 @@ struct PlanTarget {
 PlanTarget target_of(const DeviceSpec& device);
 
 /// Returns `target` for the ranks of `topology`: sets `devices`, `link`, and the link of `cost`. If `topology` names no
-/// link and `cost` is that of a catalogue device, the link is that of the device. If the job states no budget, ranks on
+/// link, a device of the catalogue gets the link that the catalogue has for it. If the job states no budget, ranks on
 /// the CPU of this machine get equal parts of the machine's memory. The ranks of `target` must not be set yet. Throws
 /// UserError as set_peer_link() does.
 PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology);
 
 /// Returns the target that the job states. For the CPU it is this machine, with its measured rates (measure_machine).
-/// If the budget is `auto`, it is the available memory less 10 %; the memory of other devices is not known. Plans for
-/// the target measure for at most 3 s, with at most 256 MiB in addition to the program. Everything else is estimated,
-/// and a reason says so.
+/// If the budget is `auto`, it is the available memory less 10 %; the memory of other devices is not known. All plans
+/// for the target together may measure kernels for at most 3 s. The measurements use at most 256 MiB in addition to the
+/// memory of the program. Values that are not measured are estimated, and a reason says so.
 PlanTarget target_of(const Job& job);
 
-/// Returns the job's model and inputs as a step of `micro_batch_size` sequences. If the vocabulary is `auto`, its size
-/// is read from the tokenizer's file, if there is one.
+/// Returns the job's model and inputs as a step of `micro_batch_size` sequences. The size of a vocabulary that is
+/// `auto` is read from the file of the tokenizer, if the job has one.
 Step step_of(const Job& job, int64_t micro_batch_size);
 
 /// Returns the options of a Training for the job. The budget is the stated one, an open precision becomes 32-true, and
@@ -138,8 +138,8 @@ std::vector<int64_t> candidate_micro_batches(int64_t batch_size);
 /// `on_schedule` is called before each candidate schedule is computed: milliseconds each in small jobs, about a second
 /// in large ones. An exception from it ends the planning.
 ///
-/// `on_fit` is called at most once, and only if there is a budget: when the first plan that fits is known, with its
-/// bytes. The job then fits, although the returned plan may be another, faster one.
+/// `on_fit` is called with a number of bytes that suffice, as soon as the job is known to fit its budget. The returned
+/// plan may be another, faster one. `on_fit` is called at most once, and never without a budget.
 PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule = {},
                     const std::function<void(int64_t)>& on_fit = {});
 PlannedJob plan_job(const Job& job);  ///< plans for target_of(job)
@@ -243,9 +243,9 @@ struct AdviceProgress {
 /// A set of limits for the search for changes that make a job fit.
 struct AdviceOptions {
   size_t max_changes = 4;  ///< number of changes to find
-  /// Target with the device's own budget, if the job's budget is smaller. Removing the job's budget is then tried
-  /// first.
-  std::optional<PlanTarget> without_own_budget;
+  /// Target without the budget that the job sets: its budget is all memory of the device. The search then tries first
+  /// to remove the job's budget. Empty: this is not tried.
+  std::optional<PlanTarget> without_job_budget;
   /// Called before each change and each schedule; false ends the search with what it has. Empty: the search runs until
   /// it has found enough changes or tried all.
   std::function<bool(const AdviceProgress&)> should_continue;
@@ -264,10 +264,10 @@ struct AdviceSearch {
 /// to the planner, precision, weight dtype, optimizer state and gradient accumulators in fewer bits, quantized frozen
 /// weights, an adapter's rank, fewer or smaller samples, host memory, another optimizer, a smaller model; then pairs
 /// and triples of these. Candidates are estimated from the bytes of `base_plan`, the job's plan, which does not fit.
-/// Candidates are then planned, and only those that fit are returned. A candidate is not tried if it includes all kinds
-/// of changes of a found one: the found one is simpler. Changes of host memory and of the job's budget are exceptions:
-/// this rule never skips them, and they skip no candidate. `file` and `overrides` are the job's, as for read_job().
-/// Throws UserError as plan_job() does for the job itself.
+/// Candidates are then planned, and only those that fit are returned. A candidate is skipped if it has all kinds of
+/// changes of a found one, because the found one is simpler. This rule ignores changes of host memory and of the job's
+/// budget: they are never skipped, and no candidate is skipped because of them. `file` and `overrides` are the job's,
+/// as for read_job(). Throws UserError as plan_job() does for the job itself.
 AdviceSearch find_fitting_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                                   const PlanTarget& target, const PlannedJob& base_plan,
                                   const AdviceOptions& options = {});

@@ -16,8 +16,8 @@ namespace plimsoll {
 /// A fixed set of kept values of one step, with its plans under any budget.
 class FixedStrategy {
  public:
-  /// Keeps references to `builder` and `variants`. `variants` is null if there is no host memory or disk. `kept` has
-  /// the values that the strategy keeps; `without_offload` is the plan that keeps them and offloads nothing.
+  /// Keeps references to `builder` and `variants`. `variants` is null if nothing can be offloaded. `kept` has the
+  /// values that the strategy keeps; `without_offload` is the plan that keeps them and offloads nothing.
   FixedStrategy(const ScheduleBuilder& builder, const OffloadVariants* variants, KeptValues kept, Plan without_offload);
   FixedStrategy(const FixedStrategy&) = delete;
   FixedStrategy& operator=(const FixedStrategy&) = delete;
@@ -29,7 +29,7 @@ class FixedStrategy {
   /// offload; if none fits, min_memory_plan().
   Plan plan(std::optional<int64_t> budget) const;
   /// Returns a lower bound of the step time in seconds over all plans of this strategy. It is the time of
-  /// without_offload(), less the time of updates that may run on the host. Offload saves no other time.
+  /// without_offload(), less the time of updates that may run on the host. Offload shortens no other part of a step.
   double step_seconds_lower_bound() const {
     return builder_.step_seconds(without_offload_) - builder_.max_update_seconds_saved();
   }

@@ -1,5 +1,7 @@
-// Declares the planner that uses host memory and disk. It decides how many buffers are offloaded, and whether each
-// saved value is then kept, recomputed or offloaded.
+// Declares the planner that uses host memory and disk. It decides first how much optimizer state, gradients and
+// parameters are offloaded, and then for each saved value whether it is kept, recomputed or offloaded.
+//
+// A `fraction` is the amount of offload, counted in kinds of buffers (plan/offload/offload_candidates.h).
 #pragma once
 
 #include <cstdint>
@@ -31,8 +33,8 @@ class OffloadPlanner {
   Plan choose(int64_t budget, Plan best) const;
 
  private:
-  std::optional<Plan> min_memory_plan_with(double fraction, bool host_updates, bool per_value) const;
-  bool blocks_need_less_memory(double fraction) const;
+  std::optional<Plan> min_memory_plan_with(double fraction, bool host_updates, bool without_block_checkpointing) const;
+  bool block_checkpointing_needs_less_memory(double fraction) const;
 
   const PlanOptions& options_;
   const ScheduleBuilder& builder_;
@@ -40,7 +42,7 @@ class OffloadPlanner {
   const KeptValues* const fixed_;
   std::optional<Plan> min_memory_plan_;
   // Smallest peak, in bytes, of a plan without block checkpointing.
-  int64_t min_peak_per_value_ = std::numeric_limits<int64_t>::max();
+  int64_t min_peak_without_block_checkpointing_ = std::numeric_limits<int64_t>::max();
 };
 
 }  // namespace plimsoll

@@ -24,7 +24,7 @@ namespace {
 
 // Largest allowed limit on work or elements: above every useful value, and far below the overflow of int64_t.
 constexpr int64_t kMaxWork = int64_t{1} << 40;
-// Largest allowed limit that is a count in 32 bits.
+// Largest allowed value of a limit that is a count. It fits into 32 bits.
 constexpr int64_t kMaxCount = int64_t{1} << 30;
 
 void require_valid(const SolverParameters& solver) {
@@ -80,8 +80,8 @@ std::atomic<int64_t> searches = 0;  // see searches_made()
 struct Planner::Impl {
   const PlanOptions options;
 
-  Impl(const Trace& trace, const PlanOptions& plan_options, bool updates_in_backward)
-      : options(plan_options), in_backward(updates_in_backward), builder(trace, options, updates_in_backward) {
+  Impl(const Trace& trace, const PlanOptions& plan_options, bool in_backward)
+      : options(plan_options), updates_in_backward(in_backward), builder(trace, options, in_backward) {
     search = builder.search();
     if (!search) return;
     const bool disk = options.budget.disk > 0 && options.cost.disk_link > 0;
@@ -100,7 +100,7 @@ struct Planner::Impl {
   }
 
   /// Returns the minimum budget in bytes.
-  int64_t minimum() const {
+  int64_t minimum_budget() const {
     if (!search) return builder.build_without_choices().peak_bytes;
     return min_memory_plan_of_all().peak_bytes;
   }
@@ -111,10 +111,10 @@ struct Planner::Impl {
     plan.fits = builder.fits(plan, budget);
     plan.budget = options.budget;
     plan.budget.device = budget;
-    plan.update_in_backward = in_backward;
+    plan.update_in_backward = updates_in_backward;
     if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
     if (plan.fits) plan = builder.with_overlap(std::move(plan), budget);
-    if (in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
+    if (updates_in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
     if (plan.fused_ops > 0) plan.reasons.push_back(fusion_reason(options, plan));
     if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups > 0)
       plan.reasons.push_back(grouping_reason(options, grouped));
@@ -124,8 +124,9 @@ struct Planner::Impl {
     return plan;
   }
 
-  /// Returns an approximate lower bound of the step time in seconds over all budgets. It is the time without offload of
-  /// keep-all or of the job's strategy, less the updates that may run on the host and the exchanges that may overlap.
+  /// Returns an approximate lower bound of the step time in seconds over all budgets. It begins with the plan without
+  /// offload: that of keep-all, or that of the job's fixed strategy. From its time it subtracts the updates that may
+  /// run on the host and the exchanges that may overlap other ops.
   double step_seconds_lower_bound() const {
     if (!search) return builder.step_seconds(builder.build_without_choices());
     const bool fixed = options.gradient_checkpointing != Choice::automatic;
@@ -136,14 +137,18 @@ struct Planner::Impl {
 
   double step_seconds(const Plan& plan) const { return builder.step_seconds(plan); }
 
-  /// Returns an approximate lower bound of the step time in seconds under `budget` bytes: keep-all, plus the
-  /// recomputation that the budget requires at least. Returns 0 (no bound) for small steps, for a job with host memory,
-  /// a disk or a fixed strategy, and for budgets below the minimum or not below keep_all_peak_lower_bound().
+  /// Returns an approximate lower bound of the step time in seconds under `budget` bytes: the time of keep-all, plus a
+  /// lower bound of the recomputation that the budget requires. Returns 0 (no bound) in these cases:
+  ///  - The step is small: the plan itself is found quickly.
+  ///  - The job may offload, or has a fixed strategy.
+  ///  - The budget is below the minimum budget, so no plan fits.
+  ///  - The budget is at least keep_all_peak_lower_bound(), so recomputation may not be needed.
   double step_seconds_lower_bound_under(int64_t budget) const {
     if (!search || builder.is_small() || variants || options.gradient_checkpointing != Choice::automatic) return 0;
-    if (budget < minimum() || builder.keep_all_peak_lower_bound() <= budget) return 0;
+    if (budget < minimum_budget() || builder.keep_all_peak_lower_bound() <= budget) return 0;
     const int64_t lower_bound = search->lower_bound(builder.transient_limit(budget, min_memory_plan->persistent_bytes));
-    // The bound holds for a full micro batch. A smaller last one may need less recomputation; it is not counted.
+    // The bound holds for a full micro batch. A smaller last micro batch may need no recomputation, so none is counted
+    // for it.
     const auto full_micro_batches =
         static_cast<double>(options.micro_batches - (builder.trace().segment(SegmentKind::remainder) ? 1 : 0));
     return builder.keep_all_step_seconds() - builder.max_overlap_seconds_saved() +
@@ -173,7 +178,7 @@ struct Planner::Impl {
   const Plan& min_memory_plan_of_all() const {
     if (options.gradient_checkpointing != Choice::automatic)
       return fixed_strategy(options.gradient_checkpointing).min_memory_plan();
-    const Plan* least = &min_memory_plan_searched();
+    const Plan* least = &min_memory_plan_of_search();
     // Placing the strategies of a large step takes seconds. They are left out here, because the search has already
     // minimized live bytes.
     if (builder.is_small())
@@ -183,7 +188,7 @@ struct Planner::Impl {
     return *least;
   }
 
-  const Plan& min_memory_plan_searched() const {
+  const Plan& min_memory_plan_of_search() const {
     const Plan* least = keep_all_plan_ && keep_all_plan_->peak_bytes <= min_memory_plan->peak_bytes ? &*keep_all_plan_
                                                                                                     : &*min_memory_plan;
     if (offload_planner && offload_planner->min_memory_plan() &&
@@ -203,7 +208,7 @@ struct Planner::Impl {
       best = strategy.plan(budget);
       best.reasons.insert(best.reasons.begin(), fixed_reason(options, strategy.without_offload()));
     }
-    best.minimum_budget_bytes = minimum();
+    best.minimum_budget_bytes = minimum_budget();
     return best;
   }
 
@@ -221,7 +226,7 @@ struct Planner::Impl {
   // the search nor the placement is exact.
   Plan choose_automatically(std::optional<int64_t> budget) const {
     if (const Plan& least = min_memory_plan_of_all(); budget && *budget < least.peak_bytes) return least;
-    Plan best = search_under(budget);
+    Plan best = plan_of_search(budget);
     if (!options.minimize_step_time && builder.fits(best, budget)) return best;
     const double lower_bound = best.time.recompute_lower_bound;
     for (const Choice choice : {Choice::on, Choice::off}) {
@@ -236,8 +241,9 @@ struct Planner::Impl {
   }
 
   // Returns whether the strategy `choice` may fit and, if `best` fits, be faster than `best`. Placing a plan of a large
-  // step takes seconds, so two checks come first. The first adds the strategy's recomputation time, before ops are
-  // merged, to the keep-all bound. The second compares live bytes with the limit, with as much offload as possible.
+  // step takes seconds, so a large step is first checked without placement:
+  //  - Time: the lower bound of keep-all, plus the time of the strategy's recomputed ops before any is merged.
+  //  - Bytes: the live bytes of the strategy, without offload and with as much offload as possible.
   bool may_be_faster(Choice choice, const Plan& best, std::optional<int64_t> budget) const {
     const bool best_fits = builder.fits(best, budget);
     if (best_fits && builder.step_seconds(best) <= step_seconds_lower_bound_without_overlap()) return false;
@@ -258,17 +264,17 @@ struct Planner::Impl {
   }
 
   // Returns the plan of the search, which decides for each value whether it is kept, recomputed or offloaded.
-  Plan search_under(std::optional<int64_t> budget) const {
-    Plan best = choose_recomputation(budget);
+  Plan plan_of_search(std::optional<int64_t> budget) const {
+    Plan best = plan_without_offload(budget);
     if (!offload_planner || !offload_planner->min_memory_plan()) return best;
-    if (const Plan& least = min_memory_plan_searched(); budget && *budget < least.peak_bytes) return least;
+    if (const Plan& least = min_memory_plan_of_search(); budget && *budget < least.peak_bytes) return least;
     if (!builder.fits(best, budget) || best.checkpointed) return offload_planner->choose(*budget, std::move(best));
     return best;
   }
 
   // Returns a placed plan of the recomputation search that fits `budget` bytes; nullopt: none was found. The search
   // counts live bytes. If the placed plan exceeds the budget, the search is repeated with a lower limit.
-  std::optional<Plan> recomputation_under(int64_t budget) const {
+  std::optional<Plan> recompute_plan_within(int64_t budget) const {
     int64_t limit = builder.transient_limit(budget, min_memory_plan->persistent_bytes);
     std::optional<double> lower_bound;
     for (int attempt = 0; attempt < options.solver.max_placement_attempts; ++attempt) {
@@ -290,13 +296,13 @@ struct Planner::Impl {
   void improve_min_memory_plan() {
     if (!builder.is_small()) return;
     for (int i = 0; i < options.solver.max_placement_attempts; ++i) {
-      auto smaller = recomputation_under(min_memory_plan->peak_bytes - 1);
+      auto smaller = recompute_plan_within(min_memory_plan->peak_bytes - 1);
       if (!smaller) return;
       min_memory_plan = std::move(smaller);
     }
   }
 
-  Plan choose_recomputation(std::optional<int64_t> budget) const {
+  Plan plan_without_offload(std::optional<int64_t> budget) const {
     const int64_t minimum = std::min(keep_all_peak(), min_memory_plan->peak_bytes);
     const bool keep_all_fits = (!budget || keep_all_peak() <= *budget || keep_all_peak() == minimum) &&
                                (builder.fits(keep_all_plan(), budget) || keep_all_plan().peak_bytes == minimum);
@@ -306,27 +312,27 @@ struct Planner::Impl {
         if (!plan || plan->time.recompute >= best.time.recompute) return;
         best = std::move(*plan);
       };
-      auto direct = recomputation_under(*budget);
+      auto direct = recompute_plan_within(*budget);
       const double lower_bound = direct ? direct->time.recompute_lower_bound : 0;
       consider(std::move(direct));
       if (!options.minimize_step_time) return best;
       // Neither search nor placement is exact: a plan for a slightly smaller budget is sometimes faster.
       for (int percent : {1, 2, 4, 8})
         if (builder.is_small(percent == 1 ? 4 : 1))
-          consider(recomputation_under(*budget - (*budget - minimum) * percent / 100));
+          consider(recompute_plan_within(*budget - (*budget - minimum) * percent / 100));
       best.time.recompute_lower_bound = std::min(lower_bound, best.time.recompute);
     }
     return best;
   }
 
-  const bool in_backward;
+  const bool updates_in_backward;
   const ScheduleBuilder builder;
   const RecomputeSearch* search = nullptr;  // null: there is no training segment, and nothing to choose
   std::optional<OffloadVariants> variants;  // only if there is host memory or a disk
-  // Plans of the search: keep-all, minimum memory, and with host memory or disk.
+  // Plans of the search without offload; the first is made on first use.
   mutable std::optional<Plan> keep_all_plan_;
   std::optional<Plan> min_memory_plan;
-  std::optional<OffloadPlanner> offload_planner;
+  std::optional<OffloadPlanner> offload_planner;  // makes the plans with offload; only if there are variants
   mutable std::unique_ptr<FixedStrategy> block_strategy, keep_all_strategy;  // made on first use
 };
 
@@ -352,7 +358,7 @@ Planner::Planner(Planner&&) noexcept = default;
 Plan Planner::plan(std::optional<int64_t> memory_budget) const {
   Plan plan = impl_->plan(memory_budget);
   if (!impl_in_backward_) return plan;
-  const int64_t minimum = std::min(plan.minimum_budget_bytes, impl_in_backward_->minimum());
+  const int64_t minimum = std::min(plan.minimum_budget_bytes, impl_in_backward_->minimum_budget());
   if (!plan.fits || (impl_->options.minimize_step_time &&
                      impl_in_backward_->step_seconds_lower_bound() < impl_->step_seconds(plan))) {
     Plan other = impl_in_backward_->plan(memory_budget);
@@ -369,14 +375,14 @@ double Planner::step_seconds_lower_bound(int64_t budget) const {
   const double seconds = impl_->step_seconds_lower_bound_under(budget);
   if (!impl_in_backward_) return seconds;
   // If only one of the two has a plan under `budget`, its bound is the answer.
-  const bool first = impl_->minimum() <= budget, second = impl_in_backward_->minimum() <= budget;
+  const bool first = impl_->minimum_budget() <= budget, second = impl_in_backward_->minimum_budget() <= budget;
   if (!first || !second) return first ? seconds : impl_in_backward_->step_seconds_lower_bound_under(budget);
   return seconds > 0 ? std::min(seconds, impl_in_backward_->step_seconds_lower_bound_under(budget)) : 0;
 }
 
 int64_t Planner::minimum_budget() const {
-  const int64_t minimum = impl_->minimum();
-  return impl_in_backward_ ? std::min(minimum, impl_in_backward_->minimum()) : minimum;
+  const int64_t minimum = impl_->minimum_budget();
+  return impl_in_backward_ ? std::min(minimum, impl_in_backward_->minimum_budget()) : minimum;
 }
 
 Plan make_plan(const Trace& trace, const PlanOptions& options) {

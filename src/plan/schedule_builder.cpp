@@ -58,17 +58,19 @@ ScheduleBuilder::ScheduleBuilder(const Trace& recorded, const PlanOptions& optio
       trace_(prepare_trace(recorded, updates_in_backward, options_)) {
   if (!trace_.segment(SegmentKind::micro)) return;
   search_.emplace(trace_, options_.cost, options_.solver.recompute);
-  const Trace all = run_stages(Stage::merging, Stage::merging, trace_, {}).trace;
-  const StepTime keep_all_time = time_of(all, options_.cost);
+  const Trace keep_all_trace = run_stages(Stage::merging, Stage::merging, trace_, {}).trace;
+  const StepTime keep_all_time = time_of(keep_all_trace, options_.cost);
   keep_all_micro_seconds_ = keep_all_time.micro;
   keep_all_update_seconds_ = keep_all_time.update;
   keep_all_step_seconds_ = step_seconds(keep_all_time);
   if (options_.cost.exchanges_overlap)
-    max_overlap_seconds_saved_ = exchanges_of_step(options_.cost, all, options_.micro_batches, is_ragged()).seconds;
+    max_overlap_seconds_saved_ =
+        exchanges_of_step(options_.cost, keep_all_trace, options_.micro_batches, is_ragged()).seconds;
   int64_t persistent = 0;
-  for (const Buffer& buffer : all.buffers)
-    if (buffer.persistent && buffer.on_device()) persistent += placed_bytes(all, buffer.bytes);
-  keep_all_peak_lower_bound_ = persistent + std::ranges::max(transient_bytes_by_op(all, lifetimes_of(all))) +
+  for (const Buffer& buffer : keep_all_trace.buffers)
+    if (buffer.persistent && buffer.on_device()) persistent += placed_bytes(keep_all_trace, buffer.bytes);
+  keep_all_peak_lower_bound_ = persistent +
+                               std::ranges::max(transient_bytes_by_op(keep_all_trace, lifetimes_of(keep_all_trace))) +
                                options_.budget.context + options_.budget.library;
 }
 
@@ -127,10 +129,10 @@ Plan ScheduleBuilder::build(const OffloadVariant& variant, const OffloadSolution
   for (const RecomputePoint& point : recompute_points(search_->graphs().front(), solution.kept))
     for (int32_t step : point.steps) recompute_cost += search_->graphs().front().steps[step].cost;
   plan.checkpointed = recompute_cost > 0;
-  plan.offloaded_saved_bytes = solution.host;
-  plan.offloaded_state_bytes = variant.assignment.state;
-  plan.offloaded_gradient_bytes = variant.assignment.gradients;
-  plan.offloaded_parameter_bytes = variant.assignment.parameters;
+  plan.offloaded_saved_bytes = solution.host_bytes;
+  plan.offloaded_state_bytes = variant.assignment.state_bytes;
+  plan.offloaded_gradient_bytes = variant.assignment.gradient_bytes;
+  plan.offloaded_parameter_bytes = variant.assignment.parameter_bytes;
   plan.host_updates = parameters_updated_on_host(plan.trace);
   plan.budget = options_.budget;
   plan.budget.device.reset();  // the caller sets the budget that it plans for
@@ -146,26 +148,27 @@ Plan ScheduleBuilder::build(const OffloadVariant& variant, const OffloadSolution
 
 Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) const {
   if (!options_.cost.exchanges_overlap || !search_ || !has_exchanges(plan.trace)) return plan;
-  // Three limits of live bytes are tried. The first is all that the budget leaves. The second is 97 % of it, because
-  // placement may need more than the live bytes. The last is the present peak of live bytes.
+  // Three limits of live transient bytes are tried. The first is the whole transient limit of the budget. The second is
+  // 97 % of it, because placement may need more than the live bytes. The last is the peak of `plan`.
   const int64_t live = plan.live_bytes - plan.persistent_bytes;
-  const CostModel shared = cost_of_all_ranks(options_.cost);
-  const double before = step_seconds(time_of(plan.trace, shared));
-  const int64_t most = budget ? transient_limit(*budget, plan.persistent_bytes) : std::numeric_limits<int64_t>::max();
-  for (const int64_t limit : {most, most / 100 * 97, live}) {
+  const CostModel all_ranks_cost = cost_of_all_ranks(options_.cost);
+  const double before = step_seconds(time_of(plan.trace, all_ranks_cost));
+  const int64_t budget_limit =
+      budget ? transient_limit(*budget, plan.persistent_bytes) : std::numeric_limits<int64_t>::max();
+  for (const int64_t limit : {budget_limit, budget_limit / 100 * 97, live}) {
     if (limit < live) continue;
     PlanChoices choices = plan.choices;
     choices.exchange_limit_bytes = limit;
     Plan placed = run_passes(plan, Stage::overlap, Stage::placement, {options_, choices, options_.cost});
-    // All ranks compare times of the same cost model, so that they decide alike.
-    if ((fits(plan, budget) && !fits(placed, budget)) || step_seconds(time_of(placed.trace, shared)) >= before)
+    // Every rank compares times of the same cost model, so that all ranks make the same decision.
+    if ((fits(plan, budget) && !fits(placed, budget)) || step_seconds(time_of(placed.trace, all_ranks_cost)) >= before)
       continue;
-    const StepTime searched = plan.time;
+    const StepTime search_time = plan.time;
     placed.time = time_of(placed.trace, options_.cost);
-    placed.time.recompute = searched.recompute;
-    placed.time.offload = searched.offload;
-    placed.time.update_offload = searched.update_offload;
-    placed.time.recompute_lower_bound = searched.recompute_lower_bound;
+    placed.time.recompute = search_time.recompute;
+    placed.time.offload = search_time.offload;
+    placed.time.update_offload = search_time.update_offload;
+    placed.time.recompute_lower_bound = search_time.recompute_lower_bound;
     return placed;
   }
   return plan;

@@ -26,7 +26,7 @@ class ScheduleBuilder {
   /// Returns whether the trace has at most `factor` x SolverParameters::large_trace_ops ops. For larger traces the
   /// planner tries fewer alternative plans, because trying all of them takes seconds.
   bool is_small(size_t factor = 1) const;
-  /// Returns the predicted seconds of a step without recomputation and offload.
+  /// Returns the predicted seconds of a step without recomputation and offload; 0 without a training segment.
   double keep_all_step_seconds() const { return keep_all_step_seconds_; }
   /// Returns an upper bound of the seconds by which a step gets shorter if the host updates parameters.
   double max_update_seconds_saved() const;
@@ -34,13 +34,14 @@ class ScheduleBuilder {
   /// Returns a lower bound of the peak bytes of every placement without recomputation and offload.
   int64_t keep_all_peak_lower_bound() const { return keep_all_peak_lower_bound_; }
 
-  /// Returns the plan of trace() without any choice: offsets are assigned and times predicted.
+  /// Returns the plan of a trace without a training segment, which has no choices: only offsets are assigned and times
+  /// predicted. No op is merged.
   Plan build_without_choices() const;
   /// Returns the plan that keeps the values chosen in `solution`.
   Plan build(const RecomputeSolution& solution) const;
   /// Returns the plan that keeps and offloads the values chosen in `solution`, and offloads the buffers of `variant`.
-  /// `host_updates`: updates run on the host if they may. `limit`: live transient bytes up to which a copy may hold
-  /// device bytes longer than ops need them, to overlap other ops.
+  /// `host_updates`: updates run on the host if they may. `limit`: bound of the live transient bytes of the device.
+  /// Below it, a copy may begin before an op needs it, or end after its value's last use, so that it overlaps ops.
   Plan build(const OffloadVariant& variant, const OffloadSolution& solution, bool host_updates, int64_t limit) const;
 
   /// Returns `plan` with exchanges between ranks overlapping other ops. Returns `plan` unchanged if that saves no time,
@@ -66,8 +67,8 @@ class ScheduleBuilder {
   const PlanOptions options_;
   const bool updates_in_backward_;
   const Trace trace_;
-  double keep_all_micro_seconds_ = 0,
-         keep_all_update_seconds_ = 0;  // predicted seconds without recomputation and offload
+  // Predicted seconds without recomputation and offload: of the first micro batch, of the update, and of a step.
+  double keep_all_micro_seconds_ = 0, keep_all_update_seconds_ = 0;
   double keep_all_step_seconds_ = 0;
   double max_overlap_seconds_saved_ = 0;
   int64_t keep_all_peak_lower_bound_ = 0;

@@ -31,7 +31,7 @@ struct Trial {
   std::vector<const AdviceStep*> steps;     // by family
   std::vector<std::string> more_overrides;  // other overrides, added to those of the steps
   std::string meaning;                      // meaning of `more_overrides`
-  bool unpinned = false;                    // true: `more_overrides` leaves choices of the job to the planner
+  bool opens_choices = false;               // true: `more_overrides` leaves choices of the job to the planner
   double quality_cost = 0, estimate = 0;    // sum of the steps' costs; estimated bytes
   bool tried = false;
 
@@ -52,7 +52,7 @@ struct Trial {
     const auto has = [&](const AdviceStep* step) {
       return std::ranges::any_of(steps, [&](const AdviceStep* own) { return own->family == step->family; });
     };
-    return (unpinned || !other.unpinned) && std::ranges::all_of(other.steps, has);
+    return (opens_choices || !other.opens_choices) && std::ranges::all_of(other.steps, has);
   }
 };
 
@@ -69,20 +69,21 @@ class Finder {
 
   AdviceSearch run() {
     const Job job = read_job(file_, overrides_);
-    PeakMemoryModel memory = peak_memory_of(base_plan_, decoder_layers_of(job)), unpinned_memory = memory;
-    const std::vector<AdviceStep> unpinning = unpinning_steps(job), steps = allowed(advice_steps(job, memory, target_));
+    PeakMemoryModel memory = peak_memory_of(base_plan_, decoder_layers_of(job)), memory_with_open_choices = memory;
+    const std::vector<AdviceStep> opening_steps = open_choice_steps(job),
+                                  steps = allowed(advice_steps(job, memory, target_));
     std::vector<Trial> trials;
     bool searched = false;  // true: the search is complete; refine() only lowers the times of found changes
     try {
-      try_without_own_budget();
-      for (const AdviceStep& step : unpinning) join(unpinned_choices_, step);
-      if (!unpinning.empty() && !try_unpinned(unpinning))
-        unpinned_memory = peak_memory_of(*unpinned_, decoder_layers_of(job));
-      trials = trials_of(steps, memory, unpinned_memory);
+      try_without_job_budget();
+      for (const AdviceStep& step : opening_steps) join(open_choices_, step);
+      if (!opening_steps.empty() && !try_open_choices(opening_steps))
+        memory_with_open_choices = peak_memory_of(*open_plan_, decoder_layers_of(job));
+      trials = trials_of(steps, memory, memory_with_open_choices);
       const double budget = static_cast<double>(target_.budget.device.value_or(0));
-      // Host memory is tried too, unless smaller changes have filled the list. For a large step, each change takes
-      // seconds to plan. A search that may end soon then begins with the change that most probably fits and keeps the
-      // model.
+      // One place of the list is left for host memory, which is tried after the likely changes. For a large step, each
+      // change takes seconds to plan, and the caller may stop the search soon. Host memory is then tried first, because
+      // it most probably fits and does not change the model.
       const bool large = base_plan_.recorded.ops.size() > SolverParameters().large_trace_ops;
       if (large) try_host_memory(job);
       try_all(trials, 0, kLikely * budget, options_.max_changes - 1);
@@ -107,13 +108,13 @@ class Finder {
   }
 
  private:
-  // Overrides that leave choices of the job to the planner, as one part of a change.
-  struct UnpinnedChoices {
+  // The overrides that leave all choices of the job to the planner, and their meaning.
+  struct OpenChoices {
     std::vector<std::string> overrides;
     std::string meaning;
   };
 
-  static void join(UnpinnedChoices& all, const AdviceStep& step) {
+  static void join(OpenChoices& all, const AdviceStep& step) {
     all.overrides.insert(all.overrides.end(), step.overrides.begin(), step.overrides.end());
     all.meaning += (all.meaning.empty() ? "" : "; ") + step.meaning;
   }
@@ -193,7 +194,7 @@ class Finder {
         !mixed && std::ranges::any_of(trial.steps, [](const AdviceStep* step) { return step->mixed_only; });
     std::optional<PlannedJob> planned;
     if (job && !useless) {
-      const int64_t micro_batch = trial.unpinned ? 1 : base_plan_.settings.micro_batch_size;
+      const int64_t micro_batch = trial.opens_choices ? 1 : base_plan_.settings.micro_batch_size;
       std::optional<int64_t> sufficient;  // bytes that suffice; known before the plan is complete
       try {
         planned = plan_of(with_micro_batch(*job, micro_batch), target_, [&](int64_t bytes) { sufficient = bytes; });
@@ -211,40 +212,41 @@ class Finder {
 
   // Tries the job with all memory of the device, if its own budget is smaller. This change is the first because it
   // costs no quality.
-  void try_without_own_budget() {
-    if (!options_.without_own_budget) return;
+  void try_without_job_budget() {
+    if (!options_.without_job_budget) return;
     Trial trial;
     trial.more_overrides = {"memory_budget=auto"};
     trial.meaning = "all memory of the device";
     progress_.change = trial.more_overrides.front();
     const std::optional<Job> job = changed(trial.more_overrides);
     if (!job) return;
-    const auto planned = plan_of(*job, *options_.without_own_budget);
+    const auto planned = plan_of(*job, *options_.without_job_budget);
     progress_.planned = ++result_.planned;
     if (!planned || !planned->plan.fits) return;
     add_found(trial, *job, *planned);
-    found_.back().quality_cost = -1;
-    jobs_.back().reset();  // planned completely
+    found_.back().quality_cost = -1;  // sorts before every other change
+    jobs_.back().reset();             // planned completely
   }
 
-  // Tries to leave choices of the job to the planner, which does not change the results of training. If that fits with
-  // all choices, it also looks for one choice that suffices. Returns whether a change fits.
-  bool try_unpinned(const std::vector<AdviceStep>& unpinning) {
+  // Tries to leave all choices of the job to the planner, which does not change the results of training. If the job
+  // then fits, each choice is also tried alone, and the first that suffices replaces them all in the result. Returns
+  // whether a change fits.
+  bool try_open_choices(const std::vector<AdviceStep>& opening_steps) {
     Trial all;
-    all.more_overrides = unpinned_choices_.overrides;
-    all.meaning = unpinned_choices_.meaning;
-    all.unpinned = true;
+    all.more_overrides = open_choices_.overrides;
+    all.meaning = open_choices_.meaning;
+    all.opens_choices = true;
     // If the job does not fit with all choices open, it does not fit with one of them open.
     const size_t place = found_.size();
-    unpinned_ = attempt(all);
-    const bool fits = unpinned_ && unpinned_->plan.fits;
-    if (!unpinned_) unpinned_ = base_plan_;
-    if (!fits || unpinning.size() < 2) return fits;
-    for (const AdviceStep& step : unpinning) {
+    open_plan_ = attempt(all);
+    const bool fits = open_plan_ && open_plan_->plan.fits;
+    if (!open_plan_) open_plan_ = base_plan_;
+    if (!fits || opening_steps.size() < 2) return fits;
+    for (const AdviceStep& step : opening_steps) {
       Trial one;
       one.more_overrides = step.overrides;
       one.meaning = step.meaning;
-      one.unpinned = true;
+      one.opens_choices = true;
       const auto planned = attempt(one);
       if (!planned || !planned->plan.fits) continue;
       // This choice alone suffices.
@@ -260,22 +262,22 @@ class Finder {
   // Returns single steps, and pairs and triples of different families, for the job as it is and with its choices left
   // to the planner.
   std::vector<Trial> trials_of(const std::vector<AdviceStep>& steps, const PeakMemoryModel& memory,
-                               const PeakMemoryModel& unpinned_memory) const {
+                               const PeakMemoryModel& memory_with_open_choices) const {
     std::vector<Trial> trials;
     std::vector<const AdviceStep*> chosen;
-    const auto add = [&](bool unpinned) {
+    const auto add = [&](bool opens_choices) {
       Trial trial;
       trial.steps = chosen;
-      trial.unpinned = unpinned;
-      PeakMemoryModel after = unpinned ? unpinned_memory : memory;
+      trial.opens_choices = opens_choices;
+      PeakMemoryModel after = opens_choices ? memory_with_open_choices : memory;
       for (const AdviceStep* step : chosen) {
         step->effect(after);
         trial.quality_cost += step->quality_cost;
       }
       trial.estimate = after.total();
-      if (unpinned) {
-        trial.more_overrides = unpinned_choices_.overrides;
-        trial.meaning = unpinned_choices_.meaning;
+      if (opens_choices) {
+        trial.more_overrides = open_choices_.overrides;
+        trial.meaning = open_choices_.meaning;
         trial.quality_cost += 0.01;
       }
       trials.push_back(std::move(trial));
@@ -285,7 +287,7 @@ class Finder {
         if (!chosen.empty() && chosen.back()->family == steps[i].family) continue;
         chosen.push_back(&steps[i]);
         add(false);
-        if (!unpinned_choices_.overrides.empty()) add(true);
+        if (!open_choices_.overrides.empty()) add(true);
         if (chosen.size() < kMaxChangeSteps) self(self, i + 1);
         chosen.pop_back();
       }
@@ -297,7 +299,7 @@ class Finder {
 
   bool is_covered(const Trial& trial) const {
     return std::ranges::any_of(found_, [&](const Trial& each) {
-      return (each.more_overrides.empty() || each.unpinned) && trial.includes(each);
+      return (each.more_overrides.empty() || each.opens_choices) && trial.includes(each);
     });
   }
 
@@ -318,10 +320,10 @@ class Finder {
       if (bytes <= job.budget.host || bytes < missing) continue;
       Trial trial;
       trial.more_overrides = {fmt::format("host_memory_budget={}GiB", bytes / GiB)};
-      trial.more_overrides.insert(trial.more_overrides.end(), unpinned_choices_.overrides.begin(),
-                                  unpinned_choices_.overrides.end());
+      trial.more_overrides.insert(trial.more_overrides.end(), open_choices_.overrides.begin(),
+                                  open_choices_.overrides.end());
       trial.meaning = fmt::format("up to {} of host memory in addition", format_bytes(bytes));
-      if (!unpinned_choices_.meaning.empty()) trial.meaning += "; " + unpinned_choices_.meaning;
+      if (!open_choices_.meaning.empty()) trial.meaning += "; " + open_choices_.meaning;
       trial.quality_cost = kHostMemoryCost;
       const auto planned = attempt(trial);
       if (planned && planned->plan.fits) return;
@@ -361,12 +363,13 @@ class Finder {
   PlanTarget target_;
   const PlannedJob& base_plan_;
   const AdviceOptions& options_;
-  UnpinnedChoices unpinned_choices_;
-  std::optional<PlannedJob> unpinned_;  // the job with all choices left to the planner
+  OpenChoices open_choices_;
+  std::optional<PlannedJob> open_plan_;  // the job with all choices left to the planner
   AdviceProgress progress_;
   AdviceSearch result_;
-  std::vector<Trial> found_;              // by result_.found
-  std::vector<std::optional<Job>> jobs_;  // by result_.found; empty: completely planned
+  // Element i belongs to result_.found[i]: its trial, and its job for refine(); no job: it is planned completely.
+  std::vector<Trial> found_;
+  std::vector<std::optional<Job>> jobs_;
 };
 
 // Returns the text as it is typed in a shell: in quotes, unless it has only letters, digits and the characters below.

@@ -44,7 +44,7 @@ class Steps {
   void precision() {
     ++family_;
     if (!job_.precision || job_.precision == Precision::bf16_true)
-      return;  // the planner has tried the others, or it is the smallest
+      return;  // the planner has tried every precision, or the job has the smallest
     const bool typed = job_.model.dtype.has_value();
     if (job_.precision == Precision::fp32_true) {
       const Effect mixed = [=](PeakMemoryModel& memory) {
@@ -69,7 +69,7 @@ class Steps {
         });
   }
 
-  // Changes the type of the weights. Without mixed precision it is the type of all arithmetic.
+  // Sets the dtype of the weights. Without mixed precision the arithmetic has the same dtype.
   void weights() {
     ++family_;
     if (!target_.bfloat16 || memory_.parameters() <= 0) return;
@@ -103,7 +103,7 @@ class Steps {
     ++family_;
     if (memory_.state <= 0) return;
     const StateDtype now = job_.optimizer.state_dtype;
-    double bytes = 4;  // bytes of each value at present
+    double bytes = 4;  // bytes of a value now; 8 and 4 bits have a scale of one byte for 128 and for 64 values
     switch (now) {
       case StateDtype::automatic:
       case StateDtype::bits4:
@@ -144,7 +144,7 @@ class Steps {
         [=](PeakMemoryModel& memory) { memory.gradients *= 1.008 / bytes; });
   }
 
-  // Quantizes frozen weights of linear layers in blocks of few bits.
+  // Quantizes frozen weights of linear layers in blocks. The bits of a weight include its part of the block's scale.
   void quantization() {
     ++family_;
     const QuantizeConfig& now = job_.fine_tuning.quantize;
@@ -232,7 +232,8 @@ class Steps {
         [](PeakMemoryModel& memory) { memory.state *= 0.02; });
   }
 
-  // Reduces the model. Existing weights fix its widths and layers.
+  // Reduces the widths and the number of layers of the model. Weights and configuration files of an existing model fix
+  // them: no step is added then.
   void model() {
     const ModelConfig& given = job_.model;
     for (const auto* path : {&given.weights, &given.config, &given.llm_weights, &given.llm_config,
@@ -272,7 +273,7 @@ class Steps {
 
 }  // namespace
 
-std::vector<AdviceStep> unpinning_steps(const Job& job) {
+std::vector<AdviceStep> open_choice_steps(const Job& job) {
   std::vector<AdviceStep> steps;
   const auto leave_open = [&](std::vector<std::string> overrides, std::string meaning) {
     steps.push_back({-1 - static_cast<int>(steps.size()), std::move(overrides), std::move(meaning), 0, {}});
@@ -286,7 +287,7 @@ std::vector<AdviceStep> unpinning_steps(const Job& job) {
   if (job.compile == Choice::off) leave_open({"compile=auto"}, "fused operators chosen by the planner");
   if (!job.micro_batch_size || *job.batch_size <= 1) return steps;
   const AccumulationSchedule& accumulation = *job.gradient_accumulation_steps;
-  // With a micro batch, batch_size is the whole over all devices.
+  // In a job file with micro_batch_size, batch_size is that of all devices together. Job::batch_size is per device.
   const std::string batch = fmt::format("batch_size={}", *job.batch_size * job.devices);
   if (accumulation.size() == 1) {
     leave_open({batch, "micro_batch_size=auto", "gradient_accumulation_steps=auto"},

@@ -16,17 +16,18 @@ struct AdviceStep {
   int family = 0;  ///< kind of change: a suggested change has at most one step of each family
   std::vector<std::string> overrides;
   std::string meaning;
-  /// Cost in quality and, for equal quality, in time. Examples: 0.6 for rounding that a loss curve rarely shows, 3 for
-  /// samples of half the size.
+  /// Loss of quality on a scale without a unit, by which changes are sorted; among steps of equal quality, the slower
+  /// one costs more. Examples: 0.6 for rounding that a loss curve rarely shows, 3 for samples of half the size.
   double quality_cost = 0;
-  std::function<void(PeakMemoryModel&)> effect;  ///< called for steps in the order of their families
-  bool mixed_only = false;                       ///< true: it saves nothing without mixed precision, and is not tried
+  /// Changes the model as the step changes the peak. The effects of several steps are applied by ascending family.
+  std::function<void(PeakMemoryModel&)> effect;
+  bool mixed_only = false;  ///< true: the step is tried only with mixed precision, because it saves nothing otherwise
 };
 
 /// Returns one step for each choice that the job sets although the planner can make it. Such a step does not change the
 /// results of training. If accumulation changes with the epoch, the step sets micro batches of 1 instead of leaving
 /// them open.
-std::vector<AdviceStep> unpinning_steps(const Job& job);
+std::vector<AdviceStep> open_choice_steps(const Job& job);
 
 /// Returns the other possible changes of this job, by family and increasing cost. read_job decides whether a value is
 /// allowed.

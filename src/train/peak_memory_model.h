@@ -1,5 +1,5 @@
-// Declares a model of a plan's peak memory, split by kind of bytes. The effect of a change is applied to the model, to
-// estimate the new peak before the change is planned.
+// Declares a model of a plan's peak memory, split by kind of bytes. The search for changes scales the parts that a
+// change affects, and so estimates the new peak before it plans the change.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace plimsoll {
 
-/// A split of the bytes at the peak of a plan. Parameters are split into trained and frozen, and into 32 bits (wide)
-/// and 16 bits (half). `linear` are frozen weights of a decoder's linear layers, which can be quantized in blocks.
+/// A split of the bytes at the peak of a plan. No byte is in two fields. Parameters are split by their use and by their
+/// size: 32 bits (wide) or 16 bits (half). `linear_…` has the frozen weights of a decoder's linear layers, which can be
+/// quantized in blocks; `frozen_…` has all other frozen parameters.
 struct PeakMemoryModel {
   double linear_wide = 0, linear_half = 0;
   double frozen_wide = 0, frozen_half = 0;

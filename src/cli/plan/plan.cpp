@@ -107,7 +107,7 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
 
 // Returns the target with the budget of the first device of --gpu, if the job has a budget of its own; nullopt if it
 // has none, or if --gpu is not given or --memory is.
-std::optional<PlanTarget> without_own_budget(const PlanArguments& arguments, const Job& job) {
+std::optional<PlanTarget> without_job_budget(const PlanArguments& arguments, const Job& job) {
   if (arguments.gpus.empty() || !arguments.memory.empty() || !job.budget.device) return {};
   Job open = job;
   open.budget.device.reset();
@@ -222,7 +222,7 @@ int run_plan(const PlanArguments& arguments) {
     const AdviceTime time = advice_time_of(arguments.advice);
     if (time.wanted) {
       advice = advice_within(time, elapsed(), arguments.job.file, arguments.job.all_overrides(), target, planned,
-                             without_own_budget(arguments, job));
+                             without_job_budget(arguments, job));
       print(advice_text(advice, job, screen));
     } else {
       advice.search.ended_early = true;

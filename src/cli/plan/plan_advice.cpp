@@ -46,7 +46,7 @@ AdviceTime advice_time_of(const std::string& text) {
 
 FoundAdvice advice_within(const AdviceTime& time, double elapsed, const std::filesystem::path& file,
                           const std::vector<std::string>& overrides, const PlanTarget& target,
-                          const PlannedJob& base_plan, std::optional<PlanTarget> without_own_budget) {
+                          const PlannedJob& base_plan, std::optional<PlanTarget> without_job_budget) {
   FoundAdvice found;
   found.limit_seconds = time.seconds;
   if (time.fast) found.limit_seconds = std::max(kFastSeconds - elapsed, kMinAdviceSeconds);
@@ -55,7 +55,7 @@ FoundAdvice advice_within(const AdviceTime& time, double elapsed, const std::fil
   {
     Waiting waiting("searching for changes that fit");
     AdviceOptions options;
-    options.without_own_budget = std::move(without_own_budget);
+    options.without_job_budget = std::move(without_job_budget);
     options.should_continue = [&](const AdviceProgress& at) {
       waiting.say(fmt::format("{} planned, {} fit{}, now {}{}", describe_changes(at.planned), at.found,
                               at.found == 1 ? "s" : "", at.change,

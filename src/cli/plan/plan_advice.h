@@ -32,7 +32,7 @@ struct FoundAdvice {
 /// (or SIGTERM, SIGHUP). Prints its progress on standard error.
 FoundAdvice advice_within(const AdviceTime& time, double elapsed, const std::filesystem::path& file,
                           const std::vector<std::string>& overrides, const PlanTarget& target,
-                          const PlannedJob& base_plan, std::optional<PlanTarget> without_own_budget);
+                          const PlannedJob& base_plan, std::optional<PlanTarget> without_job_budget);
 
 std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& screen);
 

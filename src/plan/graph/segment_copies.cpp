@@ -8,11 +8,12 @@
 namespace plimsoll {
 namespace {
 
-// Number of host ops that have host copies at the same time: double buffering. Copies for host op k start after host op
-// k - kHostOpsAhead, except shared scalars. Copies back from host op k are waited for before host op k + kHostOpsAhead.
+// Largest number of host ops that have host copies at the same time: double buffering. The copies to the host for host
+// op k start after host op k - kHostOpsAhead, except small shared ones. The copies back from host op k must be done
+// before host op k + kHostOpsAhead.
 constexpr size_t kHostOpsAhead = 2;
-// Largest host copy, in bytes, that later host ops share until an op on the device writes its buffer. The step's
-// scalars are such buffers.
+// Largest host copy, in bytes, that is shared: later host ops use the same copy until an op on the device writes its
+// buffer. The step's scalars have such copies.
 constexpr int64_t kSharedBytes = 4096;
 
 bool is_set(const std::vector<char>& list, size_t index) {
@@ -86,20 +87,20 @@ void SegmentCopies::plan_saved_value(const Context& context, TraceRewriter& rewr
   for (size_t i = 0; i < best; ++i)
     if (list[i].written) last_write = list[i].op;
   const int64_t bytes = placed_bytes(trace, trace.buffers[buffer].bytes);
-  const int32_t gone = list[best - 1].op, back = list[best].op;
+  const int32_t last_use = list[best - 1].op, next_use = list[best].op;
   Swap swap{buffer};
   swap.copies_out_first = true;
-  swap.begin = back;
+  swap.begin = next_use;
   swap.end = segment_.end;
   Buffer copy = trace.buffers[buffer];
-  swap.device = rewriter.add_buffer(copy);
+  swap.device_copy = rewriter.add_buffer(copy);
   copy.memory = Memory::host;
   swap.offload_buffer = rewriter.add_buffer(std::move(copy));
-  swap.out = static_cast<int>(outs_.size());
-  outs_.push_back({bytes, last_write + 1, gone, back, 0, 0});
-  swap.in = static_cast<int>(ins_.size());
-  ins_.push_back({bytes, back, back, 0});
-  for (int32_t op = gone + 1; op < back; ++op) live[op] -= bytes;
+  swap.out = static_cast<int>(copies_out_.size());
+  copies_out_.push_back({bytes, last_write + 1, last_use, next_use, 0, 0});
+  swap.in = static_cast<int>(copies_in_.size());
+  copies_in_.push_back({bytes, next_use, next_use, 0});
+  for (int32_t op = last_use + 1; op < next_use; ++op) live[op] -= bytes;
   swaps_.push_back(swap);
 }
 
@@ -125,26 +126,26 @@ void SegmentCopies::plan_resident_uses(Context& context, TraceRewriter& rewriter
     swap.offload_buffer = buffer;
     // The copy out of the previous interval must be done before this interval begins.
     if (!swaps_.empty() && swaps_.back().buffer == buffer && swaps_.back().out >= 0) {
-      int32_t& latest = outs_[swaps_.back().out].latest;
+      int32_t& latest = copies_out_[swaps_.back().out].latest;
       latest = std::min(latest, swap.begin);
     }
     Buffer copy = description;
     copy.persistent = false;
     copy.memory = Memory::device;
-    swap.device = rewriter.add_buffer(std::move(copy));
+    swap.device_copy = rewriter.add_buffer(std::move(copy));
     // If the interval begins with a write and no earlier op has written the buffer, there is nothing to copy in.
     if (context.written_before[buffer] || !list[i].written) {
       const auto after = std::lower_bound(host_uses.begin(), host_uses.end(), swap.begin);
       const int32_t earliest = after == host_uses.begin() ? segment_.begin : *std::prev(after) + 1;
-      swap.in = static_cast<int>(ins_.size());
-      ins_.push_back({bytes, earliest, swap.begin, 0, description.memory});
+      swap.in = static_cast<int>(copies_in_.size());
+      copies_in_.push_back({bytes, earliest, swap.begin, 0, description.memory});
     }
     if (written) context.written_before[buffer] = 1;
     // A value that no op needs any more is not copied out.
     if (written && (description.persistent || context.lifetimes[buffer].death > swap.end + 1)) {
       const auto next = host_use_after(swap.end);
-      swap.out = static_cast<int>(outs_.size());
-      outs_.push_back(
+      swap.out = static_cast<int>(copies_out_.size());
+      copies_out_.push_back(
           {bytes, swap.end + 1, swap.end, next == host_uses.end() ? segment_.end : *next, 0, 0, description.memory});
     }
     for (int32_t op = swap.begin; op <= swap.end; ++op) live[op] += bytes;
@@ -177,7 +178,7 @@ void SegmentCopies::plan_host_operands(Context& context, TraceRewriter& rewriter
     });
     for (const auto& [buffer, written] : operands) {
       if (const auto there = shared.find(buffer); there != shared.end()) {
-        host_operand_of_[i][buffer] = host_operands_[there->second].host;
+        host_operand_of_[i][buffer] = host_operands_[there->second].host_copy;
         continue;
       }
       const int64_t bytes = placed_bytes(trace, trace.buffers[buffer].bytes);
@@ -188,11 +189,12 @@ void SegmentCopies::plan_host_operands(Context& context, TraceRewriter& rewriter
       Buffer copy = trace.buffers[buffer];
       copy.persistent = copy.output = false;
       copy.memory = Memory::host;
-      HostOperand host_operand{buffer, rewriter.add_buffer(std::move(copy)), i, static_cast<int>(outs_.size())};
-      outs_.push_back({bytes, ready, i - 1, i, 0, 0});
+      HostOperand host_operand{buffer, rewriter.add_buffer(std::move(copy)), i, static_cast<int>(copies_out_.size())};
+      copies_out_.push_back({bytes, ready, i - 1, i, 0, 0});
       if (written && trace.buffers[buffer].persistent)
-        host_operand.back = k + kHostOpsAhead < host_ops_.size() ? host_ops_[k + kHostOpsAhead] : segment_.end;
-      host_operand_of_[i][buffer] = host_operand.host;
+        host_operand.copied_back_by =
+            k + kHostOpsAhead < host_ops_.size() ? host_ops_[k + kHostOpsAhead] : segment_.end;
+      host_operand_of_[i][buffer] = host_operand.host_copy;
       if (small) shared[buffer] = host_operands_.size();
       host_operands_.push_back(host_operand);
     }
@@ -202,39 +204,43 @@ void SegmentCopies::plan_host_operands(Context& context, TraceRewriter& rewriter
 
 void SegmentCopies::schedule_copies(const Context& context, const std::vector<int64_t>& live) {
   CopySchedule schedule(context.cost, context.trace, segment_, live, context.limit);
-  schedule.place(outs_);
+  schedule.place(copies_out_);
   std::map<BufferId, int32_t> offloaded_since;
   for (const Swap& swap : swaps_) {
     // A copy in starts only after the copy out that wrote its source is done. For a saved value that is the swap's own
     // copy out. For an offloaded buffer it is that of the last residency interval that was copied out.
     if (swap.copies_out_first)
-      ins_[swap.in].earliest = outs_[swap.out].wait;
+      copies_in_[swap.in].earliest = copies_out_[swap.out].wait;
     else if (const auto found = offloaded_since.find(swap.buffer); swap.in >= 0 && found != offloaded_since.end())
-      ins_[swap.in].earliest = std::max(ins_[swap.in].earliest, found->second);
-    if (!swap.copies_out_first && swap.out >= 0) offloaded_since[swap.buffer] = outs_[swap.out].wait;
+      copies_in_[swap.in].earliest = std::max(copies_in_[swap.in].earliest, found->second);
+    if (!swap.copies_out_first && swap.out >= 0) offloaded_since[swap.buffer] = copies_out_[swap.out].wait;
   }
-  schedule.place(ins_);
-  // `order` sorts the copies before one op. Waits for copies out come first because they free bytes, unless the copy
-  // starts at the same op. Starts of copies out and then of copies in follow; waits for copies in are last.
+  schedule.place(copies_in_);
+  // `order` sorts the starts and waits that precede one op. Waits for copies out come first, because they free bytes:
+  //   0 wait for a copy out,  1 start of a copy out,  2 wait for a copy out that starts before the same op,
+  //   3 start of a copy in,   4 wait for a copy in
   const auto add_out = [&](const CopyOut& out, BufferId target, BufferId source) {
-    copies_[out.start].push_back({1, CopyStage::start, target, source});
-    copies_[out.wait].push_back({out.wait == out.start ? 2 : 0, CopyStage::wait, target, source});
+    events_[out.start].push_back({1, CopyStage::start, target, source});
+    events_[out.wait].push_back({out.wait == out.start ? 2 : 0, CopyStage::wait, target, source});
   };
   const auto add_in = [&](int32_t start, int32_t need, BufferId target, BufferId source) {
-    copies_[start].push_back({3, CopyStage::start, target, source});
-    copies_[need].push_back({4, CopyStage::wait, target, source});
+    events_[start].push_back({3, CopyStage::start, target, source});
+    events_[need].push_back({4, CopyStage::wait, target, source});
   };
   for (const Swap& swap : swaps_) {
-    if (swap.out >= 0) add_out(outs_[swap.out], swap.offload_buffer, swap.copies_out_first ? swap.buffer : swap.device);
-    if (swap.in >= 0) add_in(ins_[swap.in].start, ins_[swap.in].need, swap.device, swap.offload_buffer);
+    if (swap.out >= 0)
+      add_out(copies_out_[swap.out], swap.offload_buffer, swap.copies_out_first ? swap.buffer : swap.device_copy);
+    if (swap.in >= 0)
+      add_in(copies_in_[swap.in].start, copies_in_[swap.in].need, swap.device_copy, swap.offload_buffer);
   }
   for (const HostOperand& host_operand : host_operands_) {
-    add_out(outs_[host_operand.out], host_operand.host, host_operand.buffer);
-    if (host_operand.back >= 0)
-      add_in(host_operand.first_use + 1, host_operand.back, host_operand.buffer, host_operand.host);
+    add_out(copies_out_[host_operand.out], host_operand.host_copy, host_operand.buffer);
+    if (host_operand.copied_back_by >= 0)
+      add_in(host_operand.first_use + 1, host_operand.copied_back_by, host_operand.buffer, host_operand.host_copy);
   }
-  for (auto& [op, list] : copies_)
-    std::stable_sort(list.begin(), list.end(), [](const Copy& a, const Copy& b) { return a.order < b.order; });
+  for (auto& [op, list] : events_)
+    std::stable_sort(list.begin(), list.end(),
+                     [](const CopyEvent& a, const CopyEvent& b) { return a.order < b.order; });
 }
 
 Op SegmentCopies::with_copies(Op op, int32_t index) const {
@@ -250,7 +256,7 @@ Op SegmentCopies::with_copies(Op op, int32_t index) const {
     if (found == by_buffer_.end()) return;
     for (const Swap* swap : found->second)
       if (swap->begin <= index && index <= swap->end) {
-        view.buffer = swap->device;
+        view.buffer = swap->device_copy;
         return;
       }
   };

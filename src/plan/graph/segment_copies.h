@@ -22,33 +22,35 @@ constexpr int32_t kMaxUseGap = 16;
 class SegmentCopies {
  public:
   /// A context that all segments of a trace share. The buffers of `trace` are marked with their memories, and its ops
-  /// with `on_host`. `saved`, by buffer, marks the saved values to offload; may be empty. `limit`: live bytes on the
-  /// device up to which a copy may hold bytes longer, to overlap ops.
+  /// with `on_host`. `saved`, by buffer, marks the saved values to offload; it may be empty. `limit`: bound of the live
+  /// bytes of the device. Below it, a copy may begin before an op needs it, or end after its value's last use, so that
+  /// it overlaps ops.
   struct Context {
     const Trace& trace;
     const std::vector<char>& saved;
     const CostModel& cost;
     int64_t limit;
-    std::vector<Lifetime> lifetimes;   ///< by buffer
-    std::vector<char> written_before;  ///< by buffer: 1 if it has data: a constant, or written by ops planned so far
+    std::vector<Lifetime> lifetimes;  ///< by buffer
+    /// By buffer: 1 if it has data at this point of the plan. It is a constant, or an earlier op has written it.
+    std::vector<char> written_before;
   };
 
   SegmentCopies(const Context& context, const Segment& segment);
 
-  /// Returns true if ops of the segment use no offloaded buffer or marked saved value, and none runs on the host.
-  /// plan() is then not needed.
+  /// Returns whether the segment needs no copies: no op uses an offloaded buffer or a marked saved value, and no op
+  /// runs on the host. plan() is then not needed.
   bool empty() const { return accesses_.empty() && host_ops_.empty(); }
 
   /// Decides every copy, and adds the buffers of the copies to the trace. `live`: bytes on the device by op of the
   /// trace, without offloaded buffers.
   void plan(Context& context, TraceRewriter& rewriter, std::vector<int64_t> live);
 
-  /// Calls insert(stage, target, source) for each copy start and copy wait that precedes op `index`. If `index` is the
-  /// segment's end, these follow its last op.
+  /// Calls insert(stage, target, source) for each copy start and copy wait that precedes op `index`, in order. The
+  /// segment's end is a valid `index`: for the starts and waits after its last op.
   template <typename Insert>
   void insert_before(int32_t index, const Insert& insert) const {
-    if (const auto found = copies_.find(index); found != copies_.end())
-      for (const Copy& copy : found->second) insert(copy.stage, copy.target, copy.source);
+    if (const auto found = events_.find(index); found != events_.end())
+      for (const CopyEvent& event : found->second) insert(event.stage, event.target, event.source);
   }
 
   /// Returns op `index` with its buffers replaced by the copies that it uses.
@@ -59,25 +61,25 @@ class SegmentCopies {
     int32_t op;
     bool written;
   };
-  // Ops [begin, end] that use a copy on the device instead of `buffer`. They are a residency interval, or the ops after
-  // the offload interval of a saved value.
+  // Replaces `buffer` by a copy on the device in the ops `begin` to `end`. For an offloaded buffer these are the ops of
+  // a residency interval; for a saved value, the ops after its offload interval.
   struct Swap {
-    BufferId buffer = kNoBuffer;  // id in the old trace
-    BufferId device = kNoBuffer;  // copy on the device from `begin` on
-    BufferId offload_buffer = kNoBuffer;
-    int32_t begin = 0, end = 0;     // both inclusive
-    int out = -1, in = -1;          // indices of its copies in outs_ and ins_; -1: none
-    bool copies_out_first = false;  // true: a saved value; it is copied out before it is copied in
+    BufferId buffer = kNoBuffer;          // id in the old trace
+    BufferId device_copy = kNoBuffer;     // copy on the device from `begin` on
+    BufferId offload_buffer = kNoBuffer;  // in host memory or on disk; for an offloaded buffer, `buffer` itself
+    int32_t begin = 0, end = 0;           // both inclusive
+    int out = -1, in = -1;                // indices of its copies in copies_out_ and copies_in_; -1: none
+    bool copies_out_first = false;        // true: a saved value; it is copied out before it is copied in
   };
   // A host copy of a device buffer.
   struct HostOperand {
     BufferId buffer = kNoBuffer;
-    BufferId host = kNoBuffer;
-    int32_t first_use = 0;  // op for which it is copied; later ops may use it too
-    int out = -1;           // index of the copy in outs_
-    int32_t back = -1;      // the wait for the copy back is before this op; -1: no copy back
+    BufferId host_copy = kNoBuffer;
+    int32_t first_use = 0;        // op for which it is copied; later ops may use it too
+    int out = -1;                 // index of the copy in copies_out_
+    int32_t copied_back_by = -1;  // the wait for the copy back is before this op; -1: no copy back
   };
-  struct Copy {
+  struct CopyEvent {
     int order;
     CopyStage stage;
     BufferId target, source;
@@ -91,15 +93,15 @@ class SegmentCopies {
   Segment segment_;
   std::map<BufferId, std::vector<Access>> accesses_;    // uses on the device of saved and of offloaded buffers
   std::vector<int32_t> host_ops_;                       // ops that run on the host
-  std::map<BufferId, std::vector<int32_t>> host_uses_;  // their uses of buffers in host memory
+  std::map<BufferId, std::vector<int32_t>> host_uses_;  // by buffer in host memory: the host ops that use it
   std::vector<double> start_seconds_;                   // by op of the segment: when it begins, in seconds
   std::vector<Swap> swaps_;
   std::vector<HostOperand> host_operands_;
   std::map<int32_t, std::map<BufferId, BufferId>>
       host_operand_of_;  // by op on the host: the host copy of each device buffer
-  std::vector<CopyOut> outs_;
-  std::vector<CopyIn> ins_;
-  std::map<int32_t, std::vector<Copy>> copies_;  // by the op that they precede
+  std::vector<CopyOut> copies_out_;
+  std::vector<CopyIn> copies_in_;
+  std::map<int32_t, std::vector<CopyEvent>> events_;  // by the op that they precede
   std::map<BufferId, std::vector<const Swap*>> by_buffer_;
 };
 

@@ -99,7 +99,8 @@ OffloadAssignment OffloadCandidates::choose(double fraction, int64_t host_room, 
   int64_t bytes = 0;
   for (size_t k = 0; k < kinds_.size(); ++k) {
     const double share = std::clamp(fraction - static_cast<double>(k), 0.0, 1.0);
-    // Bytes still to pick, as in error diffusion: they spread the picked buffers evenly over the model.
+    // Bytes that should have been picked so far, less the bytes that were picked. A buffer is picked when at least half
+    // of it is owed, which spreads the picked buffers evenly over the model (error diffusion).
     double owed = 0;
     for (const Candidate& each : kinds_[k]) {
       owed += share * static_cast<double>(each.bytes);
@@ -114,35 +115,35 @@ OffloadAssignment OffloadCandidates::choose(double fraction, int64_t host_room, 
   for (const Candidate* each : picked) {
     Memory& memory = choice.memory[each->buffer];
     memory = Memory::host;
-    if (over <= 0 || choice.disk + each->bytes > disk_room) continue;
+    if (over <= 0 || choice.disk_bytes + each->bytes > disk_room) continue;
     memory = Memory::disk;
-    choice.disk += each->bytes;
+    choice.disk_bytes += each->bytes;
     over -= each->bytes;
   }
-  // Buffers are not split, so both memories may still be too small: the last candidates are dropped until the rest
-  // fits.
+  // A buffer is not split between memories. The picked buffers may therefore not fit, although their sum does. The last
+  // ones then stay on the device.
   while (over > 0) {
     const Candidate* last = picked.back();
     if (choice.memory[last->buffer] == Memory::disk)
-      choice.disk -= last->bytes;
+      choice.disk_bytes -= last->bytes;
     else
       over -= last->bytes;
     choice.memory[last->buffer] = Memory::device;
     picked.pop_back();
   }
   for (const Candidate* each : picked) {
-    if (choice.memory[each->buffer] == Memory::host) choice.host += each->bytes;
+    if (choice.memory[each->buffer] == Memory::host) choice.host_bytes += each->bytes;
     const Role role = trace_.buffers[each->buffer].role;
-    (role == Role::optimizer_state ? choice.state
-     : role == Role::gradient      ? choice.gradients
-                                   : choice.parameters) += each->bytes;
+    (role == Role::optimizer_state ? choice.state_bytes
+     : role == Role::gradient      ? choice.gradient_bytes
+                                   : choice.parameter_bytes) += each->bytes;
     choice.used_by_micro_batches =
         choice.used_by_micro_batches || each->transfers.in[0] > 0 || each->transfers.out[0] > 0;
   }
   return choice;
 }
 
-double OffloadCandidates::min_copy_seconds(const OffloadAssignment& choice, const CostModel& cost) const {
+double OffloadCandidates::wait_seconds_lower_bound(const OffloadAssignment& choice, const CostModel& cost) const {
   double in[2] = {0, 0}, out[2] = {0, 0};
   for (const auto& kind : kinds_)
     for (const Candidate& each : kind) {

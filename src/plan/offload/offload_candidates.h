@@ -19,30 +19,31 @@ namespace plimsoll {
 
 /// An assignment of buffers to memories.
 struct OffloadAssignment {
-  std::vector<Memory> memory;                        ///< memory by buffer; `device`: it is not offloaded
-  int64_t host = 0, disk = 0;                        ///< offloaded bytes in each memory, as placed
-  int64_t state = 0, gradients = 0, parameters = 0;  ///< offloaded bytes by role, host and disk together
+  std::vector<Memory> memory;              ///< memory by buffer; `device`: it is not offloaded
+  int64_t host_bytes = 0, disk_bytes = 0;  ///< offloaded bytes in each memory, as placed
+  int64_t state_bytes = 0, gradient_bytes = 0,
+          parameter_bytes = 0;         ///< offloaded bytes by role, host and disk together
   bool used_by_micro_batches = false;  ///< true: micro batches use offloaded buffers; false: only the update does
 
-  int64_t bytes() const { return host + disk; }
+  int64_t bytes() const { return host_bytes + disk_bytes; }
 };
 
 /// A list of the buffers that may be offloaded, by kind.
 class OffloadCandidates {
  public:
-  /// Keeps a reference to `trace`. `micro_batches`: number of micro batches of a step, by which the traffic of one is
-  /// multiplied.
+  /// Keeps a reference to `trace`. `micro_batches`: number of micro batches of a step.
   OffloadCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters = {});
 
   /// Returns the number of kinds with at least one candidate: the largest value of `fraction`.
-  int kinds() const { return static_cast<int>(kinds_.size()); }
+  int kind_count() const { return static_cast<int>(kinds_.size()); }
 
   /// Returns the assignment that offloads `fraction`, with at most `host_room` bytes in host memory and `disk_room`
-  /// bytes on disk. If host memory is too small, candidates of the kinds with the least traffic go to disk first.
+  /// bytes on disk. The bytes that do not fit into host memory are stored on disk, the kinds with the least traffic
+  /// first.
   OffloadAssignment choose(double fraction, int64_t host_room, int64_t disk_room) const;
 
   /// Returns a lower bound, in seconds per step, of the time that ops wait for the copies of `choice`.
-  double min_copy_seconds(const OffloadAssignment& choice, const CostModel& cost) const;
+  double wait_seconds_lower_bound(const OffloadAssignment& choice, const CostModel& cost) const;
 
  private:
   // Number of copies of a buffer over the link in one step. Element 0: in the segments of micro batches; 1: in other

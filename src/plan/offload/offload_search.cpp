@@ -21,7 +21,7 @@ bool needs_less_memory(const OffloadSolution& a, const OffloadSolution& b) {
 
 // Returns a reduced trace for the search, with the same op indices. Ops of training segments keep their operands and
 // their time (in `flops`, for skeleton_cost()). Of all other ops only the first and last use of each buffer is kept.
-// An additional last op may read offloaded buffers.
+// If ops after training use offloaded buffers, one additional op at the end reads these instead.
 Trace skeleton(const Trace& trace, const RecomputeSearch& search, const CostModel& cost) {
   Trace result;
   result.buffers = trace.buffers;
@@ -53,20 +53,21 @@ Trace skeleton(const Trace& trace, const RecomputeSearch& search, const CostMode
     reduced.arguments.push_back({Argument::Kind::tensor_list, true, std::move(written)});
   }
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
-  Op beyond;  // Reads the offloaded buffers that are used after training, so that they are copied out. No residency
-              // interval is planned for it, because it is in no segment.
+  // Reads the offloaded buffers that ops after training use, so that the training segments copy them out. It is in no
+  // segment, so no copies are planned for the op itself.
+  Op after_training;
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     if (trace.buffers[b].persistent || lifetimes[b].birth >= lifetimes[b].death) continue;
     const int32_t last = lifetimes[b].death - 1;
     const Argument argument{Argument::Kind::tensor, false, {{static_cast<BufferId>(b)}}};
     if (!trace.buffers[b].on_device()) {
-      if (!training[last]) beyond.arguments.push_back(argument);
+      if (!training[last]) after_training.arguments.push_back(argument);
       continue;
     }
     for (int32_t at : {lifetimes[b].birth, last})
       if (!training[at]) result.ops[at].arguments.push_back(argument);
   }
-  if (!beyond.arguments.empty()) result.ops.push_back(std::move(beyond));
+  if (!after_training.arguments.empty()) result.ops.push_back(std::move(after_training));
   return result;
 }
 
@@ -105,7 +106,7 @@ OffloadSolution OffloadSearch::evaluate(const KeptValues& kept, std::vector<char
   solution.seconds = segment_seconds(skeleton_cost_, trace, SegmentKind::micro) - micro_seconds_;
   const TrainingGraph& graph = search_.graphs().front();
   for (size_t v = 0; v < offloaded.size(); ++v)
-    if (offloaded[v]) solution.host += graph.values[v].bytes;
+    if (offloaded[v]) solution.host_bytes += graph.values[v].bytes;
   solution.kept = kept;
   solution.offloaded = std::move(offloaded);
   return solution;
@@ -129,9 +130,10 @@ std::vector<char> OffloadSearch::offloadable(const KeptValues& kept, int64_t hos
   return offloaded;
 }
 
-// A value that is offloaded at the peak was copied over the link before. If a micro batch takes `seconds` longer than
-// with keep-all, the link can copy at most `offloaded` bytes. Recomputation must then bring the other bytes under the
-// limit. Bisection finds the smallest `seconds` that are at least the time of this recomputation.
+// Suppose that a choice takes `seconds` more than keep-all. The link can then copy at most `offloaded` bytes out:
+// during the whole micro batch if copies overlap ops, otherwise in half of `seconds`, because each byte is also copied
+// back. Recomputation has to bring the other bytes under the limit, and takes at least recomputed(seconds). If that is
+// more than `seconds`, no choice takes only `seconds` more. Bisection finds the largest such time, rounded down.
 double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
   const auto recomputed = [&](double seconds) {
     const double link = cost_.copies_overlap ? micro_seconds_ + seconds : seconds / 2;
@@ -148,9 +150,9 @@ double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
 }
 
 std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed,
-                                                       bool per_value) const {
+                                                       bool without_block_checkpointing) const {
   std::optional<OffloadSolution> best;
-  // Bytes over the limit, by proposal. It avoids a second evaluation of equal proposals.
+  // Bytes over the limit of each proposal (kept and offloaded values) so far. A proposal is evaluated only once.
   std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;
   const auto consider = [&](const KeptValues& kept, std::vector<char> offloaded) -> int64_t {
     const auto [at, added] = considered.try_emplace({kept, offloaded});
@@ -161,8 +163,8 @@ std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t ho
     return excess;
   };
   const TrainingGraph& graph = search_.graphs().front();
-  const auto nothing = [&] { return std::vector<char>(graph.values.size(), 0); };
-  consider(fixed ? *fixed : keep_all(graph), nothing());
+  const auto none_offloaded = [&] { return std::vector<char>(graph.values.size(), 0); };
+  consider(fixed ? *fixed : keep_all(graph), none_offloaded());
   if (best) return best;  // everything stays on the device
 
   // If there are few combinations, all are tried.
@@ -171,37 +173,37 @@ std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t ho
   for (const ForwardValue& value : graph.values)
     combinations *= value.needed() && combinations <= parameters_.max_exhaustive_combinations ? 2 : 1;
   if (combinations <= parameters_.max_exhaustive_combinations) {
-    if (const auto without = fixed ? std::nullopt : search_.cheapest(limit)) consider(without->kept, nothing());
+    if (const auto without = fixed ? std::nullopt : search_.cheapest(limit)) consider(without->kept, none_offloaded());
     for (size_t set = 0; set < (size_t{1} << decisions); ++set) {
       KeptValues kept = fixed ? *fixed : keep_all(graph);
       for (size_t d = 0; d < decisions; ++d) kept[search_.decisions()[d]] = (set >> d) & 1;
       if (!fixed) kept = search_.make_feasible(std::move(kept));
-      std::vector<int32_t> can;
+      std::vector<int32_t> candidates;
       const std::vector<char> all = offloadable(kept, host_limit);
       for (size_t v = 0; v < all.size(); ++v)
-        if (all[v]) can.push_back(static_cast<int32_t>(v));
-      for (size_t combination = 1; combination < (size_t{1} << can.size()); ++combination) {
-        std::vector<char> offloaded = nothing();
-        for (size_t i = 0; i < can.size(); ++i) offloaded[can[i]] = (combination >> i) & 1;
+        if (all[v]) candidates.push_back(static_cast<int32_t>(v));
+      for (size_t combination = 1; combination < (size_t{1} << candidates.size()); ++combination) {
+        std::vector<char> offloaded = none_offloaded();
+        for (size_t i = 0; i < candidates.size(); ++i) offloaded[candidates[i]] = (combination >> i) & 1;
         consider(kept, std::move(offloaded));
       }
     }
   } else {
-    const std::vector<int32_t> region = search_.region_of_values();
-    const int32_t regions = search_.regions();
+    const std::vector<int32_t> region_of = search_.region_of_values();
+    const int32_t regions = search_.region_count();
     int evaluations = static_cast<int>(std::clamp(parameters_.evaluation_work / (trace_.ops.size() + 1),
                                                   static_cast<size_t>(parameters_.min_evaluations),
                                                   static_cast<size_t>(parameters_.max_evaluations)));
     // Tries to offload the values that the first k regions keep.
     const auto propose = [&](int32_t k, double price) {
-      int64_t aim = limit;
+      int64_t search_limit = limit;
       for (int attempt = 0; attempt < parameters_.max_limit_attempts && evaluations > 0; ++attempt, --evaluations) {
-        const KeptValues kept = fixed ? *fixed : search_.cheapest_with_offload(k, price, aim);
+        const KeptValues kept = fixed ? *fixed : search_.cheapest_with_offload(k, price, search_limit);
         std::vector<char> offloaded = offloadable(kept, host_limit);
-        for (size_t v = 0; v < offloaded.size(); ++v) offloaded[v] = offloaded[v] && region[v] < k;
+        for (size_t v = 0; v < offloaded.size(); ++v) offloaded[v] = offloaded[v] && region_of[v] < k;
         const int64_t excess = consider(kept, std::move(offloaded));
         if (fixed || excess <= 0) break;
-        aim -= excess;
+        search_limit -= excess;
       }
     };
     const double link = 1e12 / cost_.host_link;  // picoseconds a byte
@@ -209,22 +211,23 @@ std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t ho
         cost_.copies_overlap ? std::vector<double>{link, link / 8, link / 2} : std::vector<double>{2 * link};
     int32_t best_k = regions;
     for (double price : prices) {
-      std::set<int32_t> asked;
-      const auto ask = [&](int32_t k) {
-        if (k < 0 || k > regions || evaluations <= 0 || !asked.insert(k).second) return;
+      std::set<int32_t> tried_k;
+      const auto try_k = [&](int32_t k) {
+        if (k < 0 || k > regions || evaluations <= 0 || !tried_k.insert(k).second) return;
         const double before = best ? best->seconds : std::numeric_limits<double>::infinity();
         propose(k, price);
         if (best && best->seconds < before) best_k = k;
       };
-      for (int quarter = 4; quarter >= 0; --quarter) ask(regions * quarter / 4);
+      for (int quarter = 4; quarter >= 0; --quarter) try_k(regions * quarter / 4);
       for (int32_t step = regions / 8; step >= 1; step /= 2) {
         const int32_t around = best_k;
-        ask(around - step);
-        ask(around + step);
+        try_k(around - step);
+        try_k(around + step);
       }
     }
   }
-  const OffloadSolution least = per_value ? min_memory_per_value(host_limit) : min_memory_solution(host_limit, fixed);
+  const OffloadSolution least = without_block_checkpointing ? min_memory_without_block_checkpointing(host_limit)
+                                                            : min_memory_solution(host_limit, fixed);
   if (least.peak <= limit) consider(least.kept, least.offloaded);
   return best;
 }
@@ -243,20 +246,22 @@ OffloadSolution OffloadSearch::min_memory_solution_of(const std::vector<KeptValu
   return std::move(*best);
 }
 
-OffloadSolution OffloadSearch::min_memory_per_value(int64_t host_limit) const {
-  if (const auto found = min_memory_per_value_.find(host_limit); found != min_memory_per_value_.end())
+OffloadSolution OffloadSearch::min_memory_without_block_checkpointing(int64_t host_limit) const {
+  if (const auto found = min_memory_without_block_checkpointing_.find(host_limit);
+      found != min_memory_without_block_checkpointing_.end())
     return found->second;
   const double link = 1e12 / cost_.host_link;
   const std::vector<KeptValues> proposals{search_.min_memory_solution().kept, keep_all(search_.graphs().front()),
-                                          search_.cheapest_with_offload(search_.regions(), link, 0)};
-  return min_memory_per_value_[host_limit] = min_memory_solution_of(proposals, host_limit);
+                                          search_.cheapest_with_offload(search_.region_count(), link, 0)};
+  return min_memory_without_block_checkpointing_[host_limit] = min_memory_solution_of(proposals, host_limit);
 }
 
 OffloadSolution OffloadSearch::min_memory_solution(int64_t host_limit, const KeptValues* fixed) const {
   const std::pair key{host_limit, fixed ? *fixed : KeptValues{}};
   if (const auto found = min_memory_solutions_.find(key); found != min_memory_solutions_.end()) return found->second;
   OffloadSolution best = min_memory_solution_of({fixed ? *fixed : search_.checkpoint_blocks().kept}, host_limit);
-  if (!fixed && !needs_less_memory(best, min_memory_per_value(host_limit))) best = min_memory_per_value(host_limit);
+  if (!fixed && !needs_less_memory(best, min_memory_without_block_checkpointing(host_limit)))
+    best = min_memory_without_block_checkpointing(host_limit);
   return min_memory_solutions_[key] = std::move(best);
 }
 

@@ -1,12 +1,13 @@
 // Declares the search that recomputes, keeps or offloads each saved value; offloaded values are in host memory until
 // backward.
 //
-// The price of a byte is the time that its copy takes, or a part of it if copies overlap ops. A value is worth
-// offloading if its recomputation takes longer than its copies. The first k regions (plan/recompute/recompute_regions)
-// offload all values that they keep, because these wait longest for their use in backward. Values of the last regions
-// would have to be copied back immediately. Several k are tried. For each k, the other regions only keep or recompute
-// values (plan/recompute/recompute_search). Each combination is applied (ApplyChoices). Its bytes, and the time that
-// ops wait for copies, are read from the result.
+// The price of a byte is the time of its two copies. If copies overlap ops, lower prices are tried: the time of one
+// copy, a half and an eighth of it. A value is worth offloading if its recomputation takes longer than its price.
+//
+// The first k regions (plan/recompute/recompute_regions) offload all values that they keep: backward uses the values of
+// the first regions last, so there is much time for their copies. The other regions only keep or recompute values
+// (plan/recompute/recompute_search). Several k are tried. Each combination is applied to the trace (ApplyChoices); its
+// bytes, and the time that ops wait for copies, are read from the result.
 #pragma once
 
 #include <map>
@@ -25,7 +26,7 @@ struct OffloadSolution {
   std::vector<char> offloaded;  ///< by value: 1 if it is offloaded
   double seconds = 0;           ///< additional seconds of one micro batch, compared with keep-all
   int64_t peak = 0;             ///< largest sum of live bytes within the training segments, without persistent buffers
-  int64_t host = 0;             ///< bytes of the offloaded values
+  int64_t host_bytes = 0;       ///< bytes of the offloaded values
 };
 
 /// A search over kept, recomputed and offloaded values of one trace.
@@ -37,18 +38,17 @@ class OffloadSearch {
 
   /// Returns the choice with the least time among those tried, with at most `limit` live bytes on the device and
   /// `host_limit` bytes in host memory; nullopt if none fits. `fixed`: the kept values are fixed, and only offload is
-  /// chosen. `per_value`: block checkpointing is not tried.
+  /// chosen. `without_block_checkpointing`: block checkpointing is not tried.
   std::optional<OffloadSolution> cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed = nullptr,
-                                          bool per_value = false) const;
+                                          bool without_block_checkpointing = false) const;
 
-  /// Returns the choice with the fewest live bytes on the device among those tried; the time decides only if two are
-  /// equal. `fixed` as in cheapest().
+  /// Returns the choice with the fewest live bytes on the device among those tried; of choices with equal bytes, the
+  /// fastest. `fixed` as in cheapest().
   OffloadSolution min_memory_solution(int64_t host_limit, const KeptValues* fixed = nullptr) const;
-  /// Returns the choice with the fewest live bytes on the device without block checkpointing. cheapest() with
-  /// `per_value` tries it as well.
-  OffloadSolution min_memory_per_value(int64_t host_limit) const;
+  /// Returns min_memory_solution() of a search that does not try block checkpointing.
+  OffloadSolution min_memory_without_block_checkpointing(int64_t host_limit) const;
 
-  /// Returns a lower bound of the additional seconds of any choice that fits, compared with keep-all.
+  /// Returns a lower bound of OffloadSolution::seconds of any choice that fits the limits.
   double lower_bound(int64_t limit, int64_t host_limit) const;
 
  private:
@@ -64,9 +64,9 @@ class OffloadSearch {
   Trace skeleton_;           // reduced copy of the trace for evaluate(), which copies it often
   CostModel skeleton_cost_;  // cost model for the ops of skeleton_
   double micro_seconds_;     // seconds of a micro batch, with all values kept
-  // Cached results by host_limit and fixed kept values; empty values: not fixed.
+  // Cached results of min_memory_solution(), by host_limit and fixed; no values: `fixed` was null.
   mutable std::map<std::pair<int64_t, KeptValues>, OffloadSolution> min_memory_solutions_;
-  mutable std::map<int64_t, OffloadSolution> min_memory_per_value_;
+  mutable std::map<int64_t, OffloadSolution> min_memory_without_block_checkpointing_;
 };
 
 }  // namespace plimsoll

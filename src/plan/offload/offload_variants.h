@@ -19,8 +19,8 @@ struct OffloadVariant {
   Trace trace;                   ///< prepared trace, its buffers marked with their memories
   int64_t persistent_bytes = 0;  ///< bytes of persistent buffers on the device
   const OffloadSearch* offload_search = nullptr;
-  /// Searches of this variant alone, if micro batches use its offloaded buffers. Otherwise null: variants share one
-  /// search.
+  /// Searches over this variant's trace. Null if only the update uses the offloaded buffers: such variants share the
+  /// search of OffloadVariants.
   std::unique_ptr<const RecomputeSearch> own_recompute_search;
   std::unique_ptr<const OffloadSearch> own_offload_search;
 };

@@ -62,8 +62,8 @@ ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::v
   const int32_t count = graph_.segment.end - begin_;
   line.ticks.reserve(count + sequence.steps.size());
   std::vector<int32_t> tick_of(count);  // by op of the segment
-  std::vector<int32_t> written_again(graph_.values.size(), -1),
-      read_again(graph_.values.size(), -1);  // by value: ticks
+  std::vector<int32_t> first_recompute_tick(graph_.values.size(), -1),
+      last_reread_tick(graph_.values.size(), -1);  // by value: ticks
   size_t next = 0;
   for (int32_t i = 0; i < count; ++i) {
     for (; next < sequence.steps.size() && sequence.before[next] == begin_ + i; ++next) {
@@ -72,11 +72,11 @@ ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::v
       const ForwardOp& step = graph_.steps[number];
       bool counted = false;
       for (int32_t value : step.writes) {
-        if (written_again[value] < 0) written_again[value] = tick;
-        if (!kept[value]) read_again[value] = tick;  // a new buffer is live at least while it is made
+        if (first_recompute_tick[value] < 0) first_recompute_tick[value] = tick;
+        if (!kept[value]) last_reread_tick[value] = tick;  // a new buffer is live at least while it is made
         counted = counted || chosen[value];
       }
-      for (int32_t value : step.reads) read_again[value] = tick;
+      for (int32_t value : step.reads) last_reread_tick[value] = tick;
       line.ticks.push_back({begin_ + i, number, counted ? trace_.ops[step.op].workspace_bytes : 0});
       line.cost += step.cost;
     }
@@ -98,18 +98,19 @@ ChoiceBytes::Timeline ChoiceBytes::timeline(const KeptValues& kept, const std::v
     const int32_t forward_end = tick_of[graph_.steps[last_step].op - begin_];
     const int32_t use_end = value.needed() ? tick_of[value.uses.back() - begin_] : forward_end;
     // The value is kept, and its maker is recomputed for another result: the second copy is dead immediately.
-    const bool bystander = kept[v] && written_again[v] >= 0;
+    const bool bystander = kept[v] && first_recompute_tick[v] >= 0;
     if (!chosen[v]) {
-      if (read_again[v] > use_end && written_again[v] < 0) live(use_end + 1, read_again[v], value.bytes);
+      if (last_reread_tick[v] > use_end && first_recompute_tick[v] < 0)
+        live(use_end + 1, last_reread_tick[v], value.bytes);
       continue;
     }
-    if (bystander) live(written_again[v], written_again[v], value.bytes);
+    if (bystander) live(first_recompute_tick[v], first_recompute_tick[v], value.bytes);
     if (kept[v]) {
-      live(made, std::max({use_end, forward_end, read_again[v]}), value.bytes);
+      live(made, std::max({use_end, forward_end, last_reread_tick[v]}), value.bytes);
     } else {
       live(made, forward_end, value.bytes);
-      if (written_again[v] >= 0)
-        live(written_again[v], std::max(read_again[v], value.needed() ? use_end : 0), value.bytes);
+      if (first_recompute_tick[v] >= 0)
+        live(first_recompute_tick[v], std::max(last_reread_tick[v], value.needed() ? use_end : 0), value.bytes);
     }
   }
   int64_t sum = 0;

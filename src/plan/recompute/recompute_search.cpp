@@ -13,19 +13,19 @@ namespace {
 
 // A choice for each of the first regions.
 struct Partial {
-  int64_t held = 0;    // bytes of the kept values
-  int64_t cost = 0;    // picoseconds of the recomputed ops
-  int32_t choice = 0;  // choice of the last region
-  int32_t before = 0;  // index of the partial solution that this one extends, in the front of the previous region
+  int64_t held = 0;      // bytes of the kept values
+  int64_t cost = 0;      // picoseconds of the recomputed ops
+  int32_t choice = 0;    // choice of the last region
+  int32_t previous = 0;  // index of the partial solution that this one extends, in the front of the previous region
 };
 
 bool holds_less(const Partial& a, const Partial& b) {
   return a.held != b.held ? a.held < b.held : a.cost < b.cost;
 }
 
-// Reduces `list` to its Pareto front: the partial solutions that no other beats in both bytes and time, by rising
-// bytes. If more than `max_partial` remain, only the cheapest of those with almost equal bytes stays. `runs`: indices
-// at which the sorted parts of `list` begin.
+// Reduces `list` to its Pareto front: the partial solutions for which no other has fewer bytes and less time, by rising
+// bytes. If more than `max_partial` remain, they are divided into `max_partial` ranges of equal width in bytes, and
+// only the cheapest of each range stays. `list` consists of sorted runs; `runs` has the index at which each begins.
 void keep_front(std::vector<Partial>& list, std::vector<size_t> runs, size_t max_partial) {
   runs.push_back(list.size());
   while (runs.size() > 2) {
@@ -81,11 +81,12 @@ struct RecomputeSearch::Impl {
     find_decisions();
     const int32_t blocks = count_blocks(trace, graphs.front());
     for (int32_t group : {1, 2, 3, 4, 6, 8})
-      if (group == 1 || 2 * group <= blocks) groups.push_back(group);
-    partitions.resize(groups.size());
+      if (group == 1 || 2 * group <= blocks) blocks_per_region.push_back(group);
+    partitions.resize(blocks_per_region.size());
   }
 
-  // Finds the values to decide over: droppable values, and temporaries that may save recomputed ops if they are kept.
+  // Finds the values to decide over: droppable values, and temporaries that only forward ops read. Keeping a temporary
+  // may save recomputed ops.
   void find_decisions() {
     const TrainingGraph& graph = graphs.front();
     for (size_t v = 0; v < graph.values.size(); ++v)
@@ -97,7 +98,7 @@ struct RecomputeSearch::Impl {
   const RegionPartition& partition(size_t index) {
     if (!partitions[index]) {
       partitions[index].emplace();
-      partitions[index]->regions = regions_of(trace, graphs.front(), groups[index]);
+      partitions[index]->regions = regions_of(trace, graphs.front(), blocks_per_region[index]);
       partitions[index]->choices =
           choices_of(graphs.front(), partitions[index]->regions, parameters.max_region_choices);
       evaluate_regions(graphs, bytes, *partitions[index]);
@@ -164,17 +165,18 @@ struct RecomputeSearch::Impl {
     return make_feasible(std::move(kept));
   }
 
-  // Returns the cheapest combination of a partition's choices, by their evaluated bytes and time, with at most `limit`
-  // bytes. `made`: the choices of the first regions, which are fixed; these regions offload the values that they keep.
+  // Returns the cheapest combination of a partition's choices with at most `limit` bytes, by their evaluated bytes and
+  // time; nullopt: no combination fits. `offloaded_picks`: given choices of the first regions, which offload the values
+  // that they keep.
   std::optional<KeptValues> best_of(const RegionPartition& partition, int64_t limit,
-                                    const std::vector<int32_t>& made = {}) const {
+                                    const std::vector<int32_t>& offloaded_picks = {}) const {
     std::vector<std::vector<Partial>> fronts{{Partial{}}};
     for (size_t r = 0; r < partition.regions.size(); ++r) {
       std::vector<Partial> next;
-      if (r < made.size()) {  // it holds no bytes, because its kept values are offloaded
-        const RegionPartition::EvaluatedChoice& evaluated = partition.evaluated[r][made[r]];
+      if (r < offloaded_picks.size()) {  // it holds no bytes, because its kept values are offloaded
+        const RegionPartition::EvaluatedChoice& evaluated = partition.evaluated[r][offloaded_picks[r]];
         const Partial& partial = fronts.back().front();
-        fronts.push_back({{partial.held, partial.cost + evaluated.cost, made[r], 0}});
+        fronts.push_back({{partial.held, partial.cost + evaluated.cost, offloaded_picks[r], 0}});
         continue;
       }
       std::vector<size_t> runs;
@@ -193,11 +195,11 @@ struct RecomputeSearch::Impl {
       fronts.push_back(std::move(next));
     }
     std::vector<int32_t> picks(partition.regions.size());
-    int32_t at = static_cast<int32_t>(fronts.back().size()) - 1;  // the most bytes, and the least time
+    int32_t at = static_cast<int32_t>(fronts.back().size()) - 1;  // the last of a front takes the least time
     for (size_t r = partition.regions.size(); r-- > 0;) {
       const Partial& partial = fronts[r + 1][at];
       picks[r] = partial.choice;
-      at = partial.before;
+      at = partial.previous;
     }
     return kept_by(partition, picks);
   }
@@ -206,7 +208,7 @@ struct RecomputeSearch::Impl {
   // bytes. The others minimize time under the limit or, if nothing fits, bytes.
   KeptValues with_offload(int32_t offloaded_regions, double price, int64_t limit) {
     const RegionPartition& one_block = partition(0);
-    std::vector<int32_t> made;
+    std::vector<int32_t> picks;
     for (int32_t r = 0; r < offloaded_regions; ++r) {
       const auto& evaluated = one_block.evaluated[r];
       const auto priced = [&](const RegionPartition::EvaluatedChoice& each) {
@@ -214,10 +216,11 @@ struct RecomputeSearch::Impl {
       };
       const auto best = std::min_element(evaluated.begin(), evaluated.end(),
                                          [&](const auto& a, const auto& b) { return priced(a) < priced(b); });
-      made.push_back(static_cast<int32_t>(best - evaluated.begin()));
+      picks.push_back(static_cast<int32_t>(best - evaluated.begin()));
     }
-    // A value that several regions share belongs to none, and every evaluated peak counts it as kept on the device. If
-    // an offloaded region makes it, it is offloaded. The limit is raised by the bytes of these values.
+    // A value that several regions make or read belongs to no region, and every evaluated peak counts it as kept on the
+    // device. If an offloaded region makes it, it is offloaded too, so the limit is raised by its bytes. The first loop
+    // adds all needed values that offloaded regions make. The second subtracts the regions' own values again.
     const TrainingGraph& graph = graphs.front();
     const auto first_that_stays = offloaded_regions < static_cast<int32_t>(one_block.regions.size())
                                       ? one_block.regions[offloaded_regions].begin
@@ -227,18 +230,18 @@ struct RecomputeSearch::Impl {
     for (int32_t r = 0; r < offloaded_regions; ++r)
       for (int32_t v : one_block.regions[r].values)
         if (graph.values[v].needed()) limit -= graph.values[v].bytes;
-    if (auto kept = best_of(one_block, limit, made)) return *kept;
-    for (size_t r = made.size(); r < one_block.regions.size(); ++r) {
+    if (auto kept = best_of(one_block, limit, picks)) return *kept;
+    for (size_t r = picks.size(); r < one_block.regions.size(); ++r) {
       const auto& evaluated = one_block.evaluated[r];
       const auto least = std::min_element(evaluated.begin(), evaluated.end(),
                                           [](const auto& a, const auto& b) { return a.held < b.held; });
-      made.push_back(static_cast<int32_t>(least - evaluated.begin()));
+      picks.push_back(static_cast<int32_t>(least - evaluated.begin()));
     }
-    return kept_by(one_block, made);
+    return kept_by(one_block, picks);
   }
 
-  // Returns the choice of a partition that holds the fewest bytes under a limit, region by region; nullopt: no choice
-  // fits.
+  // Returns a choice for a partition with few kept bytes: in each region, in forward order, the choice that keeps the
+  // fewest of those whose peak fits the limit. nullopt: a region has no such choice.
   std::optional<KeptValues> min_memory_choice_of(const RegionPartition& partition, int64_t limit) const {
     int64_t held = 0;
     std::vector<int32_t> picks;
@@ -324,7 +327,7 @@ struct RecomputeSearch::Impl {
       for_every_choice(consider);
       return *min_memory_solution_;
     }
-    for (size_t index = 0; index < groups.size(); ++index) {
+    for (size_t index = 0; index < blocks_per_region.size(); ++index) {
       std::optional<KeptValues> min_memory;
       for (int64_t low = 0, high = min_memory_solution_->peak; low < high;) {
         const int64_t middle = low + (high - low) / 2;
@@ -337,13 +340,13 @@ struct RecomputeSearch::Impl {
       }
       if (min_memory) consider(*min_memory);
     }
-    // Bytes that are evaluated region by region may be too high. Choices whose evaluated peak is above the best real
-    // peak are therefore tried as well.
+    // The sum over regions may overestimate the peak of a choice. Choices whose sum is up to 20 % above the smallest
+    // real peak so far are therefore tried as well.
     const int rounds =
         graphs.front().values.size() <= parameters.max_values_improved ? parameters.improvement_rounds : 0;
     for (int round = 0; round < rounds; ++round) {
       const int64_t before = min_memory_solution_->peak;
-      for (size_t index = 0; index < groups.size(); ++index)
+      for (size_t index = 0; index < blocks_per_region.size(); ++index)
         for (int percent : {100, 105, 110, 120})
           if (const auto kept = best_of(partition(index), before / 100 * percent)) {
             consider(*kept);
@@ -359,8 +362,8 @@ struct RecomputeSearch::Impl {
   const RecomputeParameters parameters;
   std::vector<TrainingGraph> graphs;
   std::vector<ChoiceBytes> bytes;
-  int64_t fixed_peak = 0;       // peak of training segments without a choice
-  std::vector<int32_t> groups;  // number of blocks in a region, by partition
+  int64_t fixed_peak = 0;                  // peak of training segments without a choice
+  std::vector<int32_t> blocks_per_region;  // number of blocks in a region, by partition
   std::vector<std::optional<RegionPartition>> partitions;
   std::vector<int32_t> decisions;
   std::optional<RecomputeSolution> min_memory_solution_;
@@ -413,18 +416,18 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
     return best;
   }
   int64_t lower_bound = impl_->lower_bound(limit, all.kept);
-  for (size_t index = 0; index < impl_->groups.size(); ++index) {
-    // Bytes that are evaluated region by region may be too low, because values may live longer than their region. The
-    // limit is then lowered by the excess.
-    int64_t aim = limit;
+  for (size_t index = 0; index < impl_->blocks_per_region.size(); ++index) {
+    // The sum over regions may also underestimate the peak of a choice, because values may live longer than their
+    // region. The partition is then searched again, under a limit that is lowered by the excess.
+    int64_t search_limit = limit;
     for (int attempt = 0; attempt < impl_->parameters.max_limit_attempts; ++attempt) {
-      const auto kept = impl_->best_of(impl_->partition(index), aim);
+      const auto kept = impl_->best_of(impl_->partition(index), search_limit);
       if (!kept) break;
       if (consider(*kept)) {
         consider(impl_->refined(*kept, limit));
         break;
       }
-      aim -= impl_->peak_of(*kept) - limit;
+      search_limit -= impl_->peak_of(*kept) - limit;
     }
     if (best &&
         static_cast<double>(best->cost) <= impl_->parameters.accepted_cost_ratio * static_cast<double>(lower_bound))
@@ -437,7 +440,7 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
   return best;
 }
 
-int32_t RecomputeSearch::regions() const {
+int32_t RecomputeSearch::region_count() const {
   return static_cast<int32_t>(impl_->partition(0).regions.size());
 }
 

@@ -38,12 +38,13 @@ struct RecomputeSolution {
 /// A search over the kept values of a trace.
 class RecomputeSearch {
  public:
-  /// Prepares the search over the training segments of `trace`, which must outlive it. One choice applies to all
-  /// segments with the shape of the first; the others keep everything.
+  /// Prepares the search over the training segments of `trace`, which must outlive it. The same choice applies to all
+  /// training segments with the shape of the first (same_shape()). Training segments of another shape keep everything.
   RecomputeSearch(const Trace& trace, const CostModel& cost, const RecomputeParameters& parameters = {});
   ~RecomputeSearch();
 
-  /// Returns the graphs of the segments that the choice applies to, in the order of the trace.
+  /// Returns the graphs of the segments that the choice applies to, in the order of the trace. The others are not in
+  /// it.
   const std::vector<TrainingGraph>& graphs() const;
 
   /// Returns the cheapest choice with at most `limit` live bytes, without persistent buffers; nullopt if none fits.
@@ -53,22 +54,22 @@ class RecomputeSearch {
   int64_t min_feasible_limit() const;
   RecomputeSolution min_memory_solution() const;
 
-  /// Returns the number of regions if each consists of one block.
-  int32_t regions() const;
+  /// Returns the number of regions of the partition in which a region has at most one block of the model.
+  int32_t region_count() const;
 
-  /// Returns for each value of the graph the region that makes it.
+  /// Returns for each value of the graph the region (of those that region_count() counts) in which it is first written.
   std::vector<int32_t> region_of_values() const;
 
-  /// Returns the cheapest choice in which the first `offloaded_regions` regions offload all values they keep, at
-  /// `price` picoseconds a byte. Only the other regions count against `limit`: the values they keep, and the bytes that
-  /// each needs while it runs. If no choice fits, the other regions hold the fewest bytes instead. It is a proposal:
-  /// its real bytes and time depend on the copies.
+  /// Returns the cheapest choice in which the first `offloaded_regions` regions offload all values that they keep, at
+  /// `price` picoseconds a byte. Offloaded regions do not count against `limit`. Each other region counts with the
+  /// values that it keeps and with the bytes that it needs while it runs. If no choice fits, the other regions keep the
+  /// fewest bytes instead. The result is a proposal: its real bytes and time depend on the copies.
   KeptValues cheapest_with_offload(int32_t offloaded_regions, double price, int64_t limit) const;
 
   /// Returns a lower bound, in picoseconds, of the cost of any choice with at most `limit` live bytes.
   int64_t lower_bound(int64_t limit) const;
 
-  /// Returns the values over which there is a choice: repeatable ones that backward needs or forward ops read.
+  /// Returns the values that may be kept or recomputed: those that are repeatable and that a later op reads.
   const std::vector<int32_t>& decisions() const;
   /// Returns `kept` plus every value that cannot be recomputed and that backward or a recomputed op reads.
   KeptValues make_feasible(KeptValues kept) const;

@@ -14,11 +14,11 @@ class PartitionEvaluator {
       : graphs_(graphs), bytes_(bytes), partition_(partition) {
     for (size_t g = 0; g < graphs.size(); ++g) find_base(g);
     const size_t values = graphs.front().values.size();
-    needed_ = there_ = keep_all(graphs.front());
-    again_.assign(graphs.front().steps.size(), 0);
-    own_.assign(values, kOthers);
-    written_again_.assign(values, -1);
-    read_again_.assign(values, -1);
+    needed_ = available_ = keep_all(graphs.front());
+    is_recomputed_.assign(graphs.front().steps.size(), 0);
+    status_.assign(values, kOtherRegion);
+    first_recompute_tick_.assign(values, -1);
+    last_reread_tick_.assign(values, -1);
   }
 
   void run() {
@@ -28,9 +28,9 @@ class PartitionEvaluator {
   }
 
  private:
-  // Computes the live bytes without the regions' own values, during each op of the segment and in the gap before it.
-  // Also finds the region of each op. A backward op belongs to the last region, in forward order, whose values it or a
-  // later op uses.
+  // Computes the live bytes of everything except the regions' own values: during each op of the segment, and in the gap
+  // before it, in which ops may be recomputed. Also finds the region of each op. A backward op belongs to the last
+  // region in forward order that has not ended: the op itself or a later one uses a value of the region.
   void find_base(size_t g) {
     const TrainingGraph& graph = graphs_[g];
     std::vector<char> shared(graph.values.size(), 1);
@@ -39,10 +39,10 @@ class PartitionEvaluator {
     const auto line = bytes_[g].timeline(keep_all(graph), shared);
     Base& base = bases_.emplace_back();
     for (const auto& tick : line.ticks) {
-      base.at.push_back(tick.bytes + bytes_[g].fixed_at(tick.op));
+      base.op_bytes.push_back(tick.bytes + bytes_[g].fixed_at(tick.op));
       // tick.bytes already includes the shared values that the op itself makes, so this is an upper bound for the gap
       // before it.
-      base.before.push_back(tick.bytes + bytes_[g].fixed_before(tick.op));
+      base.gap_bytes.push_back(tick.bytes + bytes_[g].fixed_before(tick.op));
     }
     const int32_t begin = graph.segment.begin;
     base.region.assign(graph.segment.end - begin, 0);
@@ -89,12 +89,12 @@ class PartitionEvaluator {
 
   // Returns the recomputed ops in the order of recompute_points(), if the other regions keep all their values.
   Recomputed recomputed_by(const TrainingGraph& graph, const Region& region, const RegionChoice& choice) {
-    for (int32_t v : region.values) there_[v] = 0;
-    for (int32_t v : choice.kept) there_[v] = 1;
-    for (int32_t v : choice.foreign) set_there(v);
+    for (int32_t v : region.values) available_[v] = 0;
+    for (int32_t v : choice.kept) available_[v] = 1;
+    for (int32_t v : choice.foreign) set_available(v);
     std::vector<std::pair<int32_t, int32_t>> uses;  // (op, value)
     for (int32_t v : region.values)
-      if (!there_[v] && graph.values[v].needed()) uses.emplace_back(graph.values[v].uses.front(), v);
+      if (!available_[v] && graph.values[v].needed()) uses.emplace_back(graph.values[v].uses.front(), v);
     std::sort(uses.begin(), uses.end());
     Recomputed recomputed;
     std::vector<int32_t> work;
@@ -103,7 +103,7 @@ class PartitionEvaluator {
       std::sort(recomputed.steps.begin() + static_cast<std::ptrdiff_t>(begin), recomputed.steps.end());
     };
     for (const auto& [op, needed] : uses) {
-      if (there_[needed]) continue;
+      if (available_[needed]) continue;
       if (!recomputed.before.empty() && recomputed.before.back() != op) {
         in_order();
         begin = recomputed.steps.size();
@@ -112,34 +112,34 @@ class PartitionEvaluator {
       while (!work.empty()) {
         const int32_t value = work.back();
         work.pop_back();
-        if (there_[value]) continue;
-        set_there(value);
+        if (available_[value]) continue;
+        set_available(value);
         check(graph.values[value].repeatable, "a value that cannot be rebuilt is not kept");
         for (int32_t maker : graph.values[value].makers) {
-          if (again_[maker]) continue;
-          again_[maker] = 1;
+          if (is_recomputed_[maker]) continue;
+          is_recomputed_[maker] = 1;
           recomputed.steps.push_back(maker);
           recomputed.before.push_back(op);
           for (int32_t read : graph.steps[maker].reads)
-            if (!there_[read]) work.push_back(read);
-          for (int32_t written : graph.steps[maker].writes) set_there(written);
+            if (!available_[read]) work.push_back(read);
+          for (int32_t written : graph.steps[maker].writes) set_available(written);
         }
       }
     }
     in_order();
-    for (int32_t step : recomputed.steps) again_[step] = 0;
-    for (int32_t v : changed_) there_[v] = needed_[v];
+    for (int32_t step : recomputed.steps) is_recomputed_[step] = 0;
+    for (int32_t v : changed_) available_[v] = needed_[v];
     changed_.clear();
-    for (int32_t v : region.values) there_[v] = needed_[v];
+    for (int32_t v : region.values) available_[v] = needed_[v];
     return recomputed;
   }
-  void set_there(int32_t value) {
-    there_[value] = 1;
+  void set_available(int32_t value) {
+    available_[value] = 1;
     changed_.push_back(value);
   }
 
-  // Returns the largest number of live bytes while ops of the region run. A tick is an op of the segment, or an op that
-  // is recomputed before it.
+  // Returns the largest number of live bytes while ops of the region run. Ticks number the ops of the segment and the
+  // recomputed ops between them, in the order in which they run.
   int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const Recomputed& recomputed) {
     const TrainingGraph& graph = graphs_[g];
     const Base& base = bases_[g];
@@ -151,10 +151,10 @@ class PartitionEvaluator {
     };
     const auto tick_of_step = [&](size_t i) { return recomputed.before[i] - begin + static_cast<int32_t>(i); };
 
-    for (int32_t v : partition_.regions[r].values) own_[v] = kDropped;
-    for (int32_t v : choice.kept) own_[v] = kKept;
+    for (int32_t v : partition_.regions[r].values) status_[v] = kDropped;
+    for (int32_t v : choice.kept) status_[v] = kKept;
     const auto is_kept = [&](int32_t v) {
-      if (own_[v] != kOthers) return own_[v] == kKept;
+      if (status_[v] != kOtherRegion) return status_[v] == kKept;
       return needed_[v] != 0 || std::ranges::find(choice.foreign, v) != choice.foreign.end();
     };
     std::vector<int32_t> touched;
@@ -163,12 +163,12 @@ class PartitionEvaluator {
       const int32_t tick = tick_of_step(i);
       for (int32_t v : step.writes) {
         touched.push_back(v);
-        if (written_again_[v] < 0) written_again_[v] = tick;
-        if (!is_kept(v)) read_again_[v] = tick;  // a recomputed value is live at least while its op runs
+        if (first_recompute_tick_[v] < 0) first_recompute_tick_[v] = tick;
+        if (!is_kept(v)) last_reread_tick_[v] = tick;  // a recomputed value is live at least while its op runs
       }
       for (int32_t v : step.reads) {
         touched.push_back(v);
-        read_again_[v] = tick;
+        last_reread_tick_[v] = tick;
       }
     }
 
@@ -185,22 +185,23 @@ class PartitionEvaluator {
       return std::pair(forward_end, value.needed() ? tick_of(value.uses.back()) : forward_end);
     };
     for (int32_t v : touched) {
-      if (own_[v] != kOthers) continue;
+      if (status_[v] != kOtherRegion) continue;
       const auto [forward_end, use_end] = ends_of(graph.values[v]);
-      if (read_again_[v] > use_end && written_again_[v] < 0) live(use_end + 1, read_again_[v], graph.values[v].bytes);
-      read_again_[v] = -1;  // counts each value once
+      if (last_reread_tick_[v] > use_end && first_recompute_tick_[v] < 0)
+        live(use_end + 1, last_reread_tick_[v], graph.values[v].bytes);
+      last_reread_tick_[v] = -1;  // counts each value once
     }
     for (int32_t v : partition_.regions[r].values) {
       const ForwardValue& value = graph.values[v];
       const int32_t made = tick_of(graph.steps[value.makers.front()].op);
       const auto [forward_end, use_end] = ends_of(value);
-      if (own_[v] == kKept) {
-        if (written_again_[v] >= 0) live(written_again_[v], written_again_[v], value.bytes);
-        live(made, std::max({use_end, forward_end, read_again_[v]}), value.bytes);
+      if (status_[v] == kKept) {
+        if (first_recompute_tick_[v] >= 0) live(first_recompute_tick_[v], first_recompute_tick_[v], value.bytes);
+        live(made, std::max({use_end, forward_end, last_reread_tick_[v]}), value.bytes);
       } else {
         live(made, forward_end, value.bytes);
-        if (written_again_[v] >= 0)
-          live(written_again_[v], std::max(read_again_[v], value.needed() ? use_end : 0), value.bytes);
+        if (first_recompute_tick_[v] >= 0)
+          live(first_recompute_tick_[v], std::max(last_reread_tick_[v], value.needed() ? use_end : 0), value.bytes);
       }
     }
     std::sort(events_.begin(), events_.end());
@@ -217,23 +218,24 @@ class PartitionEvaluator {
         const int32_t at = recomputed.before[step] - begin;
         if (base.region[at] != static_cast<int32_t>(r)) continue;
         const ForwardOp& again = graph.steps[recomputed.steps[step]];
-        const bool counted = std::ranges::any_of(again.writes, [&](int32_t v) { return own_[v] != kOthers; });
+        const bool counted = std::ranges::any_of(again.writes, [&](int32_t v) { return status_[v] != kOtherRegion; });
         const int64_t scratch = counted ? bytes_[g].scratch_of(again.op) : 0;
-        peak = std::max(peak, sum_at(tick_of_step(step)) + scratch + base.before[at]);
+        peak = std::max(peak, sum_at(tick_of_step(step)) + scratch + base.gap_bytes[at]);
       }
     };
     for (const int32_t at : base.ops[r]) {
       run_steps_before(at + begin);
-      peak = std::max(peak, sum_at(tick_of(at + begin)) + base.at[at]);
+      peak = std::max(peak, sum_at(tick_of(at + begin)) + base.op_bytes[at]);
     }
 
-    for (int32_t v : touched) written_again_[v] = read_again_[v] = -1;
-    for (int32_t v : partition_.regions[r].values) own_[v] = kOthers;
+    for (int32_t v : touched) first_recompute_tick_[v] = last_reread_tick_[v] = -1;
+    for (int32_t v : partition_.regions[r].values) status_[v] = kOtherRegion;
     return peak;
   }
 
   struct Base {
-    std::vector<int64_t> at, before;        // live bytes by op of the segment, and while ops are recomputed before it
+    std::vector<int64_t> op_bytes;          // by op of the segment: live bytes while it runs
+    std::vector<int64_t> gap_bytes;         // by op of the segment: live bytes while ops are recomputed before it
     std::vector<int32_t> region;            // by op; -1: in no region
     std::vector<std::vector<int32_t>> ops;  // by region: its ops of the segment, ascending
   };
@@ -243,13 +245,16 @@ class PartitionEvaluator {
   std::vector<Base> bases_;
 
   // Scratch of one choice; it is reset between choices. All graphs have the same values and forward ops.
-  enum Own : char { kOthers, kDropped, kKept };
-  KeptValues needed_, there_;     // by value: kept by keep-all; in memory or already recomputed
-  std::vector<char> again_;       // by forward op: it is recomputed
-  std::vector<int32_t> changed_;  // values whose there_ was changed
-  std::vector<char> own_;         // by value: of another region (kOthers), or dropped or kept by the choice
-  // By value: ticks of its first recomputation, and of its last read by a recomputed op; -1: none.
-  std::vector<int32_t> written_again_, read_again_;
+  enum Status : char { kOtherRegion, kDropped, kKept };
+  // By value. needed_: 1 if a backward op needs it, so that keep-all keeps it. available_: 1 if it is kept or already
+  // recomputed.
+  KeptValues needed_, available_;
+  std::vector<char> is_recomputed_;  // by forward op: it is recomputed
+  std::vector<int32_t> changed_;     // values whose available_ was changed
+  std::vector<char> status_;         // by value: of another region (kOtherRegion), or dropped or kept by the choice
+  // By value: the tick of its first recomputation, and the tick of the last recomputed op that reads it, or writes it
+  // while it is not kept; -1: none.
+  std::vector<int32_t> first_recompute_tick_, last_reread_tick_;
   std::vector<std::pair<int32_t, int64_t>> events_;  // (tick, change of live bytes)
 };
 

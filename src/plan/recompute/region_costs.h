@@ -1,4 +1,5 @@
-// Declares the evaluation of region choices: bytes and time of each, counted with everything kept in the other regions.
+// Declares the evaluation of region choices: the bytes and the time of each choice if all other regions keep
+// everything.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,14 @@
 
 namespace plimsoll {
 
-/// A partition of the graph into regions of whole blocks, with the choices of each region and their bytes and time. It
-/// is not a minimum cut.
+/// A partition of the graph into regions of whole blocks, with the choices of each region and their bytes and time.
 struct RegionPartition {
   struct EvaluatedChoice {
     const RegionChoice* choice;
-    int64_t held = 0;  ///< bytes that it holds between its forward and its backward
-    int64_t peak = 0;  ///< peak bytes while it runs forward or backward, with the bytes that no choice changes
+    int64_t held = 0;  ///< bytes that the region's kept values take between its forward and its backward
+    /// Largest sum of live bytes while the region runs forward or backward. The values of other regions are not in it;
+    /// values that belong to no region are.
+    int64_t peak = 0;
     int64_t cost = 0;  ///< picoseconds of the recomputed ops
   };
   std::vector<Region> regions;

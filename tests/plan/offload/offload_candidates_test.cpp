@@ -44,7 +44,7 @@ std::vector<std::string> labels_in(const Trace& trace, const OffloadAssignment& 
 TEST(OffloadCandidates, WhatCrossesTheLinkLeastGoesFirst) {
   const Trace trace = four_layers();
   const OffloadCandidates candidates(trace, 1);
-  ASSERT_EQ(candidates.kinds(), 4);
+  ASSERT_EQ(candidates.kind_count(), 4);
   using ::testing::UnorderedElementsAre;
   const auto up_to = [&](double fraction) {
     return labels_in(trace, candidates.choose(fraction, 1 << 20, 0), Memory::host);
@@ -53,10 +53,10 @@ TEST(OffloadCandidates, WhatCrossesTheLinkLeastGoesFirst) {
   EXPECT_THAT(up_to(1), UnorderedElementsAre("m0", "m1", "m2", "m3"));
   EXPECT_THAT(up_to(4), ::testing::SizeIs(4 + 4 + 3));
   const OffloadAssignment all = candidates.choose(4, 1 << 20, 0);
-  EXPECT_EQ(all.state, 4 * 2048);
-  EXPECT_EQ(all.gradients, 3 * 1024);
-  EXPECT_EQ(all.parameters, 4 * 1024);
-  EXPECT_EQ(all.host, all.state + all.gradients + all.parameters);
+  EXPECT_EQ(all.state_bytes, 4 * 2048);
+  EXPECT_EQ(all.gradient_bytes, 3 * 1024);
+  EXPECT_EQ(all.parameter_bytes, 4 * 1024);
+  EXPECT_EQ(all.host_bytes, all.state_bytes + all.gradient_bytes + all.parameter_bytes);
   EXPECT_TRUE(all.used_by_micro_batches);
   EXPECT_FALSE(candidates.choose(1, 1 << 20, 0).used_by_micro_batches);
 }
@@ -73,17 +73,17 @@ TEST(OffloadCandidates, DiskTakesWhatHostMemoryHasNoRoomFor) {
   const Trace trace = four_layers();
   const OffloadCandidates candidates(trace, 1);
   const OffloadAssignment choice = candidates.choose(4, 6 * 1024, 6 * 1024);
-  EXPECT_LE(choice.host, 6 * 1024);
-  EXPECT_LE(choice.disk, 6 * 1024);
+  EXPECT_LE(choice.host_bytes, 6 * 1024);
+  EXPECT_LE(choice.disk_bytes, 6 * 1024);
   EXPECT_EQ(choice.bytes(), 12 * 1024);
   for (const std::string& label : labels_in(trace, choice, Memory::disk)) EXPECT_EQ(label[0], 'm');
-  EXPECT_EQ(candidates.choose(4, 0, 3000).disk, 2048);
+  EXPECT_EQ(candidates.choose(4, 0, 3000).disk_bytes, 2048);
   // Budgets that sizes do not divide.
   for (int64_t host = 0; host < 8000; host += 700)
     for (int64_t disk = 0; disk < 8000; disk += 700) {
       const OffloadAssignment each = candidates.choose(4, host, disk);
-      EXPECT_LE(each.host, host);
-      EXPECT_LE(each.disk, disk);
+      EXPECT_LE(each.host_bytes, host);
+      EXPECT_LE(each.disk_bytes, disk);
       int64_t bytes = 0;
       for (size_t b = 0; b < trace.buffers.size(); ++b)
         bytes += each.memory[b] == Memory::device ? 0 : trace.buffers[b].bytes;
@@ -99,10 +99,10 @@ TEST(OffloadCandidates, CopiesTakeWhatTheLinkGives) {
   cost.copies_overlap = false;
   const OffloadCandidates candidates(trace, 1);
   // Three quarters of the state are copied in and out.
-  EXPECT_DOUBLE_EQ(candidates.min_copy_seconds(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
-  EXPECT_DOUBLE_EQ(candidates.min_copy_seconds(candidates.choose(1, 0, 1 << 20), cost), 4 * 3 * 2);
+  EXPECT_DOUBLE_EQ(candidates.wait_seconds_lower_bound(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
+  EXPECT_DOUBLE_EQ(candidates.wait_seconds_lower_bound(candidates.choose(1, 0, 1 << 20), cost), 4 * 3 * 2);
   cost.copies_overlap = true;  // both directions at a time, and ops take none
-  EXPECT_DOUBLE_EQ(candidates.min_copy_seconds(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
+  EXPECT_DOUBLE_EQ(candidates.wait_seconds_lower_bound(candidates.choose(1, 1 << 20, 0), cost), 3 * 2);
 }
 
 // Updates in backward: of several micro batches in the last one, `update` is for steps of one.
@@ -120,8 +120,9 @@ TEST(OffloadCandidates, AnUpdateInTheLastMicroBatchCountsOnce) {
     for (const int64_t count : {1, 2, 4}) {
       const OffloadCandidates candidates(text.trace, count);
       const OffloadAssignment choice = candidates.choose(1, 1 << 20, 0);
-      ASSERT_EQ(choice.state, 2048);
-      EXPECT_DOUBLE_EQ(candidates.min_copy_seconds(choice, cost), 2 * 2) << count;  // it is copied once in and once out
+      ASSERT_EQ(choice.state_bytes, 2048);
+      EXPECT_DOUBLE_EQ(candidates.wait_seconds_lower_bound(choice, cost), 2 * 2)
+          << count;  // it is copied once in and once out
       EXPECT_EQ(choice.used_by_micro_batches, count > 1);
     }
   }
