@@ -96,9 +96,9 @@ look_for_leaner           improve_min_memory_plan
 leanest                   min_memory_plan|min_memory_solution|min_memory
 blocks_are_leaner         blocks_need_less_memory
 leanest_with              min_memory_plan_with
-leanest_by_value          min_memory_by_value
-leanest_by_value_         min_memory_by_value_
-least_by_value_           min_peak_by_value_
+leanest_by_value          min_memory_per_value
+leanest_by_value_         min_memory_per_value_
+least_by_value_           min_peak_per_value_
 leanest_peak              min_peak
 leanest_                  min_memory_plan_|min_memory_solutions_
 leanest_of                min_memory_solution_of|min_memory_choice_of
@@ -106,8 +106,8 @@ Schedules                 ScheduleBuilder
 schedules_                builder_
 seconds_at_once           keep_all_step_seconds
 seconds_at_once_          keep_all_step_seconds_
-least_at_once             keep_all_peak_bound
-least_at_once_            keep_all_peak_bound_
+least_at_once             keep_all_peak_lower_bound
+least_at_once_            keep_all_peak_lower_bound_
 micro_at_once_            keep_all_micro_seconds_
 update_at_once_           keep_all_update_seconds_
 Arrangement               OffloadVariant
@@ -162,6 +162,20 @@ rebuild                   point
 Rebuilt                   Recomputed
 rebuilt                   recomputed
 rebuilt_by                recomputed_by
+min_memory_by_value       min_memory_per_value
+min_memory_by_value_      min_memory_per_value_
+min_peak_by_value_        min_peak_per_value_
+by_value                  per_value @ src/plan
+keep_all_peak_bound       keep_all_peak_lower_bound
+keep_all_peak_bound_      keep_all_peak_lower_bound_
+update_seconds_saved      max_update_seconds_saved
+overlap_seconds_saved     max_overlap_seconds_saved
+build_as_recorded         build_without_choices
+RegionCut                 RegionPartition
+CutEvaluator              PartitionEvaluator
+idle_before_              start_seconds_
+has_stale_op_times        may_have_stale_op_times
+serial_step_seconds_lower_bound step_seconds_lower_bound_without_overlap
 RecomputeAnswer           RecomputeSolution
 OffloadAnswer             OffloadSolution
 drop_blocks               checkpoint_blocks
@@ -169,7 +183,7 @@ keep_everything           keep_all_solution
 made_sound                make_feasible
 least_limit               min_feasible_limit
 cheapest_beside           cheapest_with_offload
-least_seconds_in_turn     serial_step_seconds_lower_bound
+least_seconds_in_turn     step_seconds_lower_bound_without_overlap
 least_seconds_under       step_seconds_lower_bound_under
 least_seconds             min_copy_seconds|step_seconds_lower_bound
 recompute_bound           recompute_lower_bound
@@ -232,7 +246,7 @@ contradicted              invalidated|stale
 contradict                invalidate @ src/run,src/train
 contradicts               prediction_failed
 contradict_times          invalidate_op_times
-times_contradicted        has_stale_op_times
+times_contradicted        may_have_stale_op_times
 contradicted_times        prediction_notes
 time_again                retime_stale_ops
 ContradictedTimes         StaleOpTimes

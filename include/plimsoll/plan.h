@@ -37,7 +37,7 @@ struct RecomputeParameters {
   int improvement_rounds = 4;            ///< rounds that improve the minimum-memory solution, at most
   size_t max_partial_solutions = 1024;   ///< partial solutions kept for each region, at least 2
   size_t max_region_choices = 24;        ///< choices kept for one region, approximately at most
-  int max_limit_attempts = 8;            ///< lower limits tried for one cut into regions
+  int max_limit_attempts = 8;            ///< lower limits tried for one partition into regions
 };
 
 /// A set of limits for the search over offload.
@@ -257,7 +257,7 @@ class Planner {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
-  std::unique_ptr<Impl> in_backward_;  // alternative with updates in backward; null: there is none
+  std::unique_ptr<Impl> impl_in_backward_;  // alternative with updates in backward; null: there is none
 };
 
 /// Returns a hash of everything that determines a run of the plan: ops and their operands in order, offsets, choices,

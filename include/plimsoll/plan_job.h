@@ -33,9 +33,9 @@ struct ResolvedSettings {
   AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
   int64_t micro_batch_size = 0;       ///< sequences
   int64_t last_micro_batch = 0;       ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
-  AccumulationSchedule accumulation;  ///< micro batches a step, by the first epoch for which they hold
-  int64_t devices = 1;  ///< devices, each with the micro batches above and its own plan like this one; effective batch:
-                        ///< sequences() x devices
+  AccumulationSchedule accumulation;  ///< micro batches of a step, by the first epoch that has them
+  int64_t devices = 1;  ///< number of devices; each runs the micro batches above and has a plan like this one.
+                        ///< Effective batch: sequences() x devices
   /// Budget of the plan. `device` is empty if the job states none and the device's memory is not known. `host` is
   /// already reduced by prefetched_batch_bytes.
   Budget budget;
@@ -44,7 +44,7 @@ struct ResolvedSettings {
   int64_t prefetched_batch_bytes = 0;
   CostModel cost;                           ///< rates by which times were predicted
   Strategy strategy = Strategy::automatic;  ///< part of the training state that each rank stores; automatic: one rank
-  double whole_part = 0;         ///< zero3: fraction of the parameters' bytes that every rank stores completely
+  double whole_part = 0;         ///< zero3: fraction of the parameters' bytes that is not sliced: every rank stores it
   std::string link;              ///< description of the links between the ranks; empty: one rank
   std::vector<Reason> reasons;   ///< reasons for these settings, also in plan.reasons
   std::string slow_matmul_note;  ///< note that the job sets a precision that is slow on this device; empty: it does not
@@ -83,14 +83,15 @@ struct PlanTarget {
   bool bfloat16 = true;  ///< true: the device computes in bfloat16; otherwise float16 is the dtype of mixed precision
   /// Measured speed of 16-bit matmuls as a multiple of float32's; 0: not measured.
   double bfloat16_matmul_speed = 0, float16_matmul_speed = 0;
-  /// true: plan_job() measures the job's ops again if a run has contradicted their stored times.
-  bool has_stale_op_times = false;
+  /// true: plan_job() checks if a run has contradicted stored times of the job's ops, and measures these ops again.
+  bool may_have_stale_op_times = false;
   /// Memory and time that plan_job() may use for measurements on this machine, over all plans for this target and its
   /// copies. nullptr: no limit, because a run follows or the caller requested the measurements. Every op that fits into
   /// the machine's memory is then measured.
   std::shared_ptr<MeasureAllowance> measuring;
   int64_t rank = 0;  ///< rank whose plan it is, if there are several; ranks differ only in their slices
-  /// Connection with the other ranks, whose memory is planned; null: as between CPU ranks of one host.
+  /// Connection with the other ranks; the plan counts the bytes that it holds. null: the plan counts the bytes of a
+  /// connection between CPU ranks of one host.
   std::shared_ptr<Exchange> exchange;
   std::string not_modeled;  ///< description of what a plan for this target leaves out; empty: nothing
   /// Number of ranks, instead of Job::devices; empty: that of the job. `budget` is that of each rank, and `cost` has
@@ -102,9 +103,10 @@ struct PlanTarget {
 /// Returns the target for a device of the catalogue: its usable memory, its context, its rates.
 PlanTarget target_of(const DeviceSpec& device);
 
-/// Returns `target` for the ranks of `topology`: sets `devices`, `link`, and the link of `cost`. The usual link is the
-/// one in the catalogue if `cost` is that of a catalogue device. Ranks on the CPU of this machine share a budget that
-/// the job does not state. The ranks of `target` must not be set yet. Throws UserError as set_peer_link() does.
+/// Returns `target` for the ranks of `topology`: sets `devices`, `link`, and the link of `cost`. If `topology` names no
+/// link and `cost` is that of a catalogue device, the link is that of the device. If the job states no budget, ranks on
+/// the CPU of this machine get equal parts of the machine's memory. The ranks of `target` must not be set yet. Throws
+/// UserError as set_peer_link() does.
 PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology);
 
 /// Returns the target that the job states. For the CPU it is this machine, with its measured rates (measure_machine).
@@ -123,8 +125,8 @@ Step step_of(const Job& job, int64_t micro_batch_size);
 TrainingOptions options_of(const Job& job);
 
 /// Returns the micro batch sizes that the planner tries for a batch, ascending; the batch itself is the last. They are
-/// its divisors. If two of these are more than a factor of two from each other, sizes between them are added, whose
-/// last micro batch is smaller.
+/// its divisors. If consecutive divisors differ by more than a factor of two, sizes between them are added. With an
+/// added size the last micro batch of a step is smaller.
 std::vector<int64_t> candidate_micro_batches(int64_t batch_size);
 
 /// Records and plans the job, without its data. If the micro batch is `auto`, the plan has the one of
@@ -137,7 +139,7 @@ std::vector<int64_t> candidate_micro_batches(int64_t batch_size);
 /// in large ones. An exception from it ends the planning.
 ///
 /// `on_fit` is called at most once, and only if there is a budget: when the first plan that fits is known, with its
-/// bytes. The final answer is then that the job fits, whatever the fastest plan is.
+/// bytes. The job then fits, although the returned plan may be another, faster one.
 PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule = {},
                     const std::function<void(int64_t)>& on_fit = {});
 PlannedJob plan_job(const Job& job);  ///< plans for target_of(job)
@@ -154,9 +156,9 @@ struct ModelVariant {
 
 /// A report on the progress of model_variants().
 struct ModelVariantsProgress {
-  int64_t done = 0, of = 0;  ///< changes, the unchanged job included
-  std::string change;        ///< override that is being planned
-  int64_t schedules = 0;     ///< candidate schedules computed for it so far
+  int64_t done = 0, total = 0;  ///< plans made, and plans in all; the plan of the unchanged job counts
+  std::string change;           ///< override that is being planned
+  int64_t schedules = 0;        ///< candidate schedules computed for it so far
 };
 
 /// A list of planned model changes.
@@ -165,16 +167,16 @@ struct ModelVariants {
   std::vector<std::string> untried;   ///< overrides that were not planned
 };
 
-/// Plans the unchanged job, then the job with one half and one quarter of each setting that its model's type lists; all
-/// halves before any quarter. `file` and `overrides` are the job's, as for read_job(); `base_plan` is its plan.
-/// `should_continue` is called before each change and each schedule. If it returns false, the changes planned so far
-/// are returned.
+/// Plans the job with one half and one quarter of each setting that its model's type lists; all halves before any
+/// quarter. `base_plan` is the plan of the unchanged job, whose figures are the first of the result. `file` and
+/// `overrides` are the job's, as for read_job(). `should_continue` is called before each change and each schedule. If
+/// it returns false, the changes planned so far are returned.
 ModelVariants model_variants(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                              const PlanTarget& target, const PlannedJob& base_plan,
                              const std::function<bool(const ModelVariantsProgress&)>& should_continue = {});
 
-/// Returns memory against step time: the best plans under `points` budgets, ascending. They range from the minimum
-/// budget to the smallest budget under which more memory makes no difference.
+/// Returns step time as a function of memory: the fastest plans under `points` budgets, ascending. The budgets range
+/// from the minimum budget to the smallest budget under which more memory makes no difference.
 std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points);
 
 /// Returns the job with its open choices set as in `settings`.
@@ -251,21 +253,21 @@ struct AdviceOptions {
 
 /// A list of the changes that were found.
 struct AdviceSearch {
-  std::vector<Advice> found;  ///< found changes, those that reduce the model's quality least first
-  int64_t planned = 0;        ///< number of changes that were planned completely
-  std::vector<std::string>
-      untried;               ///< promising changes that were not planned, as they are typed, the most likely first
-  bool ended_early = false;  ///< true: should_continue ended the search
+  std::vector<Advice> found;         ///< found changes, those that reduce the model's quality least first
+  int64_t planned = 0;               ///< number of changes that were planned completely
+  std::vector<std::string> untried;  ///< changes that were not planned but may fit by their estimate, as they are
+                                     ///< typed, the most likely first
+  bool ended_early = false;          ///< true: should_continue ended the search
 };
 
 /// Returns changes that make the job fit, those that reduce the model's quality least first. Their order: choices left
 /// to the planner, precision, weight dtype, optimizer state and gradient accumulators in fewer bits, quantized frozen
 /// weights, an adapter's rank, fewer or smaller samples, host memory, another optimizer, a smaller model; then pairs
 /// and triples of these. Candidates are estimated from the bytes of `base_plan`, the job's plan, which does not fit.
-/// Candidates are then planned, and only those that fit are returned. A candidate is not tried if it combines all kinds
-/// of changes of one that was already found. Changes of host memory or of the job's budget are not subject to this
-/// rule, and do not count as found for it. `file` and `overrides` are the job's, as for read_job(). Throws UserError as
-/// plan_job() does for the job itself.
+/// Candidates are then planned, and only those that fit are returned. A candidate is not tried if it includes all kinds
+/// of changes of a found one: the found one is simpler. Changes of host memory and of the job's budget are exceptions:
+/// this rule never skips them, and they skip no candidate. `file` and `overrides` are the job's, as for read_job().
+/// Throws UserError as plan_job() does for the job itself.
 AdviceSearch find_fitting_changes(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                                   const PlanTarget& target, const PlannedJob& base_plan,
                                   const AdviceOptions& options = {});

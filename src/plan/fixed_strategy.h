@@ -13,11 +13,11 @@
 
 namespace plimsoll {
 
-/// A fixed recomputation strategy of a step, with its plans for any budget.
+/// A fixed set of kept values of one step, with its plans under any budget.
 class FixedStrategy {
  public:
-  /// Keeps references to `builder` and `variants`, which is null if there is no host memory or disk. `without_offload`
-  /// is the plan that keeps `kept` and offloads nothing.
+  /// Keeps references to `builder` and `variants`. `variants` is null if there is no host memory or disk. `kept` has
+  /// the values that the strategy keeps; `without_offload` is the plan that keeps them and offloads nothing.
   FixedStrategy(const ScheduleBuilder& builder, const OffloadVariants* variants, KeptValues kept, Plan without_offload);
   FixedStrategy(const FixedStrategy&) = delete;
   FixedStrategy& operator=(const FixedStrategy&) = delete;
@@ -25,13 +25,13 @@ class FixedStrategy {
   const Plan& without_offload() const { return without_offload_; }
   /// Returns the plan of this strategy with the smallest peak on the device.
   const Plan& min_memory_plan() const;
-  /// Returns without_offload() if it fits `budget`. Otherwise returns the fastest plan found with offload; if none
-  /// fits, min_memory_plan().
+  /// Returns without_offload() if it fits `budget` (nullopt: no limit). Otherwise returns the fastest plan found with
+  /// offload; if none fits, min_memory_plan().
   Plan plan(std::optional<int64_t> budget) const;
-  /// Returns a lower bound of the step time in seconds over all plans of this strategy. Offload copies only add time.
-  /// The only work that can move to the host is the parameter update, so its time is subtracted.
+  /// Returns a lower bound of the step time in seconds over all plans of this strategy. It is the time of
+  /// without_offload(), less the time of updates that may run on the host. Offload saves no other time.
   double step_seconds_lower_bound() const {
-    return builder_.step_seconds(without_offload_) - builder_.update_seconds_saved();
+    return builder_.step_seconds(without_offload_) - builder_.max_update_seconds_saved();
   }
 
  private:

@@ -12,36 +12,38 @@ namespace plimsoll {
 OffloadPlanner::OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* fixed)
     : options_(builder.options()), builder_(builder), variants_(variants), fixed_(fixed) {
   const int kinds = variants_.candidates().kinds();
-  // Offloading every kind leaves the fewest live bytes on the device, but a placement may need more than the live
-  // bytes. Small steps therefore try every whole number of kinds from 1; large steps try only all of them.
-  for (int fraction = builder_.small() ? std::min(kinds, 1) : kinds; fraction <= kinds; ++fraction)
+  // With all kinds offloaded the fewest bytes are live on the device, but placement may need more than the live bytes.
+  // Small steps therefore try every number of kinds from 1. Large steps only try all kinds.
+  for (int fraction = builder_.is_small() ? std::min(kinds, 1) : kinds; fraction <= kinds; ++fraction)
     for (const bool on_host : {false, true}) {
       if (on_host && options_.cost.host_bytes <= 0) continue;
-      for (const bool by_value : {true, false}) {
-        if (by_value ? fixed_ != nullptr : !fixed_ && !blocks_need_less_memory(fraction)) continue;
-        auto plan = min_memory_plan_with(fraction, on_host, by_value);
+      for (const bool per_value : {true, false}) {
+        if (per_value ? fixed_ != nullptr : !fixed_ && !blocks_need_less_memory(fraction)) continue;
+        auto plan = min_memory_plan_with(fraction, on_host, per_value);
         if (!plan) continue;
-        if (by_value) min_peak_by_value_ = std::min(min_peak_by_value_, plan->peak_bytes);
+        if (per_value) min_peak_per_value_ = std::min(min_peak_per_value_, plan->peak_bytes);
         if (!min_memory_plan_ || plan->peak_bytes < min_memory_plan_->peak_bytes) min_memory_plan_ = std::move(plan);
       }
     }
 }
 
+// Returns whether block checkpointing has fewer live bytes than every other choice that was tried.
 bool OffloadPlanner::blocks_need_less_memory(double fraction) const {
   const OffloadVariant& variant = variants_.at(fraction, options_.budget.host);
   const int64_t room = options_.budget.host - variant.assignment.host;
   return variant.offload_search->min_memory_solution(room).peak <
-         variant.offload_search->min_memory_by_value(room).peak;
+         variant.offload_search->min_memory_per_value(room).peak;
 }
 
-// Returns the plan with the smallest peak with `fraction` offloaded, if it fits into host memory and disk.
-std::optional<Plan> OffloadPlanner::min_memory_plan_with(double fraction, bool host_updates, bool by_value) const {
+// Returns the plan with the smallest peak on the device with `fraction` offloaded; nullopt: none fits into host memory.
+// `per_value`: without block checkpointing.
+std::optional<Plan> OffloadPlanner::min_memory_plan_with(double fraction, bool host_updates, bool per_value) const {
   int64_t room = options_.budget.host;
   for (int attempt = 0; attempt < options_.solver.max_placement_attempts && room >= 0; ++attempt) {
     const OffloadVariant& variant = variants_.at(fraction, room);
     const int64_t rest = room - variant.assignment.host;
-    const OffloadSolution solution = by_value ? variant.offload_search->min_memory_by_value(rest)
-                                              : variant.offload_search->min_memory_solution(rest, fixed_);
+    const OffloadSolution solution = per_value ? variant.offload_search->min_memory_per_value(rest)
+                                               : variant.offload_search->min_memory_solution(rest, fixed_);
     Plan plan = builder_.build(variant, solution, host_updates, 0);
     const int64_t over = plan.host_bytes - options_.budget.host;
     if (over <= 0) return plan;
@@ -64,17 +66,18 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
     if (!fits(best) || builder_.step_seconds(plan) < builder_.step_seconds(best)) best = std::move(plan);
     return true;
   };
-  const bool large = !builder_.small();
+  const bool large = !builder_.is_small();
   const int kinds = candidates.kinds();
-  // Block checkpointing is proposed only if no other choice fits. It can fit with little offloaded, and the search then
-  // skips some larger fractions, with which another choice is often faster.
-  const bool by_value = budget >= min_peak_by_value_;
+  // Block checkpointing is tried only if no other choice fits (per_value is false). It needs the fewest bytes, so the
+  // bisection below would end at a small fraction. It would skip larger fractions, with which another choice is often
+  // faster.
+  const bool per_value = budget >= min_peak_per_value_;
   const auto min_peak = [&](const OffloadVariant& each) {
-    return by_value ? each.offload_search->min_memory_by_value(options_.budget.host).peak
-                    : each.offload_search->min_memory_solution(options_.budget.host, fixed_).peak;
+    return per_value ? each.offload_search->min_memory_per_value(options_.budget.host).peak
+                     : each.offload_search->min_memory_solution(options_.budget.host, fixed_).peak;
   };
-  // Bytes by which the limit was lowered for the last fraction with a plan that fits: the expected loss of placement.
-  int64_t lost = 0;
+  // Bytes that placement is expected to need in addition to the live bytes: as many as for the last fraction that fits.
+  int64_t placement_excess = 0;
   std::set<std::vector<Memory>> tried;
   const auto try_fraction = [&](double fraction) {
     if (!options_.minimize_step_time && fits(best)) return;
@@ -82,11 +85,11 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
     if (!tried.insert(variant.assignment.memory).second) return;
     const int64_t all = builder_.transient_limit(budget, variant.persistent_bytes);
     if (large && !fits(best) && min_peak(variant) > all) return;
-    int64_t limit = large && variant.assignment.used_by_micro_batches ? all - lost : all;
+    int64_t limit = large && variant.assignment.used_by_micro_batches ? all - placement_excess : all;
     int64_t host = options_.budget.host - variant.assignment.host;
     for (int attempt = 0; attempt < options_.solver.max_placement_attempts; ++attempt) {
-      const auto solution = variant.offload_search->cheapest(limit, std::max<int64_t>(host, 0), fixed_, by_value);
-      if (!solution && limit == all - lost && limit < all) {
+      const auto solution = variant.offload_search->cheapest(limit, std::max<int64_t>(host, 0), fixed_, per_value);
+      if (!solution && limit == all - placement_excess && limit < all) {
         limit = all;
         continue;
       }
@@ -94,17 +97,18 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
       Plan plan = builder_.build(variant, *solution, /*host_updates=*/false, limit);
       const int64_t over = plan.peak_bytes - budget, host_over = plan.host_bytes - options_.budget.host;
       if (consider(std::move(plan))) {
-        lost = all - limit;
+        placement_excess = all - limit;
         if (variant.assignment.state > 0 && options_.cost.host_bytes > 0)
           consider(builder_.build(variant, *solution, /*host_updates=*/true, limit));
         return;
       }
-      if (over <= 0 && host <= 0) return;  // nothing more can be removed from the device
+      if (over <= 0 && host <= 0) return;  // the variant's buffers alone exceed host memory
       if (over > 0) limit = std::min(limit - over, solution->peak - 1);
       host -= std::max<int64_t>(host_over, 0);
     }
   };
-  // Offload adds at least its copies; it is worth a try if that is less than all remaining waiting and recomputation.
+  // Offload costs at least the time of its copies. A fraction is worth trying if `best` recomputes and waits for longer
+  // than that.
   const auto worth_trying = [&](double fraction) {
     const double gain = (best.time.recompute + best.time.offload) * static_cast<double>(options_.micro_batches) +
                         best.time.update_offload;
@@ -121,8 +125,8 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
         if (worth_trying(fraction)) try_fraction(fraction);
   } else if (kinds > 1) {
     const int per_kind = options_.solver.offload.steps_per_kind;
-    // Tries the smallest fraction with which a plan fits by its live bytes, and larger ones. Bytes that are free on the
-    // device can save recomputation.
+    // Bisection finds the smallest fraction with which the live bytes fit. Larger fractions are tried as well: they
+    // free bytes of the device, so that fewer values are recomputed.
     const auto possible = [&](int step) {
       const OffloadVariant& each = variants_.at(static_cast<double>(step) / per_kind, options_.budget.host);
       return min_peak(each) <= builder_.transient_limit(budget, each.persistent_bytes);

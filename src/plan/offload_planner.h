@@ -1,5 +1,5 @@
-// Declares the planner for host memory and disk: how much is offloaded, and which saved values are then recomputed,
-// kept or offloaded.
+// Declares the planner that uses host memory and disk. It decides how many buffers are offloaded, and whether each
+// saved value is then kept, recomputed or offloaded.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace plimsoll {
 /// A planner that offloads buffers of one step.
 class OffloadPlanner {
  public:
-  /// Keeps references to all arguments. `fixed`: the kept values are fixed; null: they are chosen as well.
+  /// Keeps references to all arguments. `fixed`: the kept values of a fixed strategy; null: the planner chooses them.
   OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* fixed);
 
   /// Returns the plan with the smallest peak on the device; nullopt: every plan that was tried needs more host
   /// memory than the budget has.
   const std::optional<Plan>& min_memory_plan() const { return min_memory_plan_; }
 
-  /// Returns whether `kept` could fit `budget` bytes. The check offloads as much as host memory and disk hold and
-  /// counts live bytes, which placement can exceed.
+  /// Returns whether a plan that keeps `kept` may fit `budget` bytes. The check is optimistic: it offloads as much as
+  /// host memory and disk hold, and counts live bytes, although placement may need more.
   bool may_fit(const KeptValues& kept, int64_t budget) const;
 
   /// Returns the plan with the least step time within `budget` bytes, if it is faster than `best` or `best` does not
@@ -31,7 +31,7 @@ class OffloadPlanner {
   Plan choose(int64_t budget, Plan best) const;
 
  private:
-  std::optional<Plan> min_memory_plan_with(double fraction, bool host_updates, bool by_value) const;
+  std::optional<Plan> min_memory_plan_with(double fraction, bool host_updates, bool per_value) const;
   bool blocks_need_less_memory(double fraction) const;
 
   const PlanOptions& options_;
@@ -39,8 +39,8 @@ class OffloadPlanner {
   const OffloadVariants& variants_;
   const KeptValues* const fixed_;
   std::optional<Plan> min_memory_plan_;
-  int64_t min_peak_by_value_ =
-      std::numeric_limits<int64_t>::max();  // peak of the best plan without block checkpointing
+  // Smallest peak, in bytes, of a plan without block checkpointing.
+  int64_t min_peak_per_value_ = std::numeric_limits<int64_t>::max();
 };
 
 }  // namespace plimsoll

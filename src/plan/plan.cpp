@@ -22,9 +22,9 @@
 namespace plimsoll {
 namespace {
 
-// Bound for counts of work and of elements: the product of two stays below 2^63.
+// Largest allowed limit on work or elements: above every useful value, and far below the overflow of int64_t.
 constexpr int64_t kMaxWork = int64_t{1} << 40;
-// Bound for counts in 32 bits.
+// Largest allowed limit that is a count in 32 bits.
 constexpr int64_t kMaxCount = int64_t{1} << 30;
 
 void require_valid(const SolverParameters& solver) {
@@ -73,7 +73,7 @@ void require_valid(const SolverParameters& solver) {
   require("merging.max_group_elements", merging.max_group_elements, 0, kMaxWork);
 }
 
-std::atomic<int64_t> searches = 0;
+std::atomic<int64_t> searches = 0;  // see searches_made()
 
 }  // namespace
 
@@ -94,20 +94,20 @@ struct Planner::Impl {
     min_memory_plan = builder.build(search->min_memory_solution());
     // A large step's keep-all plan is placed here only if it may have the smallest peak. Otherwise keep_all_plan()
     // places it on first use.
-    if (builder.small() || builder.keep_all_peak_bound() <= min_memory_plan->peak_bytes) keep_all_plan();
+    if (builder.is_small() || builder.keep_all_peak_lower_bound() <= min_memory_plan->peak_bytes) keep_all_plan();
     improve_min_memory_plan();
     if (variants) offload_planner.emplace(builder, *variants, nullptr);
   }
 
   /// Returns the minimum budget in bytes.
   int64_t minimum() const {
-    if (!search) return builder.build_as_recorded().peak_bytes;
+    if (!search) return builder.build_without_choices().peak_bytes;
     return min_memory_plan_of_all().peak_bytes;
   }
 
   Plan plan(std::optional<int64_t> budget) const {
     const auto start = std::chrono::steady_clock::now();
-    Plan plan = !search ? builder.build_as_recorded() : choose(budget);
+    Plan plan = !search ? builder.build_without_choices() : choose(budget);
     plan.fits = builder.fits(plan, budget);
     plan.budget = options.budget;
     plan.budget.device = budget;
@@ -124,55 +124,59 @@ struct Planner::Impl {
     return plan;
   }
 
-  /// Returns an approximate lower bound of the step time in seconds: the keep-all plan, less the updates that may run
-  /// on the host.
+  /// Returns an approximate lower bound of the step time in seconds over all budgets. It is the time without offload of
+  /// keep-all or of the job's strategy, less the updates that may run on the host and the exchanges that may overlap.
   double step_seconds_lower_bound() const {
-    if (!search) return builder.step_seconds(builder.build_as_recorded());
+    if (!search) return builder.step_seconds(builder.build_without_choices());
     const bool fixed = options.gradient_checkpointing != Choice::automatic;
     return (fixed ? fixed_strategy(options.gradient_checkpointing).step_seconds_lower_bound()
-                  : serial_step_seconds_lower_bound()) -
-           builder.overlap_seconds_saved();
+                  : step_seconds_lower_bound_without_overlap()) -
+           builder.max_overlap_seconds_saved();
   }
 
   double step_seconds(const Plan& plan) const { return builder.step_seconds(plan); }
 
-  /// Returns a lower bound of the step time in seconds under `budget` bytes: keep-all, plus the least recomputation. It
-  /// is for a large step without host memory or disk, and a budget below the peak of keep-all. 0: no bound is known.
+  /// Returns an approximate lower bound of the step time in seconds under `budget` bytes: keep-all, plus the
+  /// recomputation that the budget requires at least. Returns 0 (no bound) for small steps, for a job with host memory,
+  /// a disk or a fixed strategy, and for budgets below the minimum or not below keep_all_peak_lower_bound().
   double step_seconds_lower_bound_under(int64_t budget) const {
-    if (!search || builder.small() || variants || options.gradient_checkpointing != Choice::automatic) return 0;
-    if (budget < minimum() || builder.keep_all_peak_bound() <= budget) return 0;
+    if (!search || builder.is_small() || variants || options.gradient_checkpointing != Choice::automatic) return 0;
+    if (budget < minimum() || builder.keep_all_peak_lower_bound() <= budget) return 0;
     const int64_t lower_bound = search->lower_bound(builder.transient_limit(budget, min_memory_plan->persistent_bytes));
-    // The last micro batch may be smaller than those that the bound is for.
+    // The bound holds for a full micro batch. A smaller last one may need less recomputation; it is not counted.
     const auto full_micro_batches =
         static_cast<double>(options.micro_batches - (builder.trace().segment(SegmentKind::remainder) ? 1 : 0));
-    return builder.keep_all_step_seconds() - builder.overlap_seconds_saved() +
+    return builder.keep_all_step_seconds() - builder.max_overlap_seconds_saved() +
            options.solver.unmerged_recompute_fraction * static_cast<double>(lower_bound) * 1e-12 * full_micro_batches;
   }
 
  private:
-  /// Returns step_seconds_lower_bound() without overlap of exchanges with other ops.
-  double serial_step_seconds_lower_bound() const {
-    return builder.step_seconds(keep_all_plan()) - builder.update_seconds_saved();
+  /// Returns an approximate lower bound of the step time in seconds if no exchange overlaps other ops: the keep-all
+  /// plan, less the updates that may run on the host.
+  double step_seconds_lower_bound_without_overlap() const {
+    return builder.step_seconds(keep_all_plan()) - builder.max_update_seconds_saved();
   }
 
+  /// Returns block checkpointing for `on` and keep-all for `off`. A strategy is made on first use.
   const FixedStrategy& fixed_strategy(Choice choice) const {
-    auto& made = choice == Choice::on ? block_strategy : keep_all_strategy;
-    if (made) return *made;
-    const OffloadVariants* const others = variants ? &*variants : nullptr;
+    auto& strategy = choice == Choice::on ? block_strategy : keep_all_strategy;
+    if (strategy) return *strategy;
     RecomputeSolution solution =
         choice == Choice::on ? search->checkpoint_blocks(options.checkpointed_module) : search->keep_all_solution();
-    const bool known = choice == Choice::off && options.gradient_checkpointing == Choice::automatic;
-    Plan without_offload = known ? keep_all_plan() : builder.build(solution);
-    made = std::make_unique<FixedStrategy>(builder, others, std::move(solution.kept), std::move(without_offload));
-    return *made;
+    const bool has_keep_all_plan = choice == Choice::off && options.gradient_checkpointing == Choice::automatic;
+    Plan without_offload = has_keep_all_plan ? keep_all_plan() : builder.build(solution);
+    strategy = std::make_unique<FixedStrategy>(builder, variants ? &*variants : nullptr, std::move(solution.kept),
+                                               std::move(without_offload));
+    return *strategy;
   }
 
   const Plan& min_memory_plan_of_all() const {
     if (options.gradient_checkpointing != Choice::automatic)
       return fixed_strategy(options.gradient_checkpointing).min_memory_plan();
     const Plan* least = &min_memory_plan_searched();
-    // For large steps the search compares live bytes, and already returns the plan with the fewest.
-    if (builder.small())
+    // Placing the strategies of a large step takes seconds. They are left out here, because the search has already
+    // minimized live bytes.
+    if (builder.is_small())
       for (const Choice choice : {Choice::on, Choice::off})
         if (const Plan& each = fixed_strategy(choice).min_memory_plan(); each.peak_bytes < least->peak_bytes)
           least = &each;
@@ -209,10 +213,12 @@ struct Planner::Impl {
   }
 
   /// Returns the peak of the keep-all plan in bytes; a lower bound if it was never placed.
-  int64_t keep_all_peak() const { return keep_all_plan_ ? keep_all_plan_->peak_bytes : builder.keep_all_peak_bound(); }
+  int64_t keep_all_peak() const {
+    return keep_all_plan_ ? keep_all_plan_->peak_bytes : builder.keep_all_peak_lower_bound();
+  }
 
-  // Returns the plan of the search, or that of a fixed strategy if it takes less time: neither the search nor the
-  // placement is exact.
+  // Returns the plan of the search, or the plan of a fixed strategy if that is faster. It may be faster because neither
+  // the search nor the placement is exact.
   Plan choose_automatically(std::optional<int64_t> budget) const {
     if (const Plan& least = min_memory_plan_of_all(); budget && *budget < least.peak_bytes) return least;
     Plan best = search_under(budget);
@@ -230,26 +236,28 @@ struct Planner::Impl {
   }
 
   // Returns whether the strategy `choice` may fit and, if `best` fits, be faster than `best`. Placing a plan of a large
-  // step takes seconds. Its strategy is therefore first rejected if its live bytes exceed the limit even with offload.
-  // It is also rejected if its recomputation time, before ops are merged, already makes it no faster than `best`.
+  // step takes seconds, so two checks come first. The first adds the strategy's recomputation time, before ops are
+  // merged, to the keep-all bound. The second compares live bytes with the limit, with as much offload as possible.
   bool may_be_faster(Choice choice, const Plan& best, std::optional<int64_t> budget) const {
-    const bool wanted = !builder.fits(best, budget);
-    if (!wanted && builder.step_seconds(best) <= serial_step_seconds_lower_bound()) return false;
-    if (!builder.small()) {
+    const bool best_fits = builder.fits(best, budget);
+    if (best_fits && builder.step_seconds(best) <= step_seconds_lower_bound_without_overlap()) return false;
+    if (!builder.is_small()) {
       const RecomputeSolution solution =
           choice == Choice::on ? search->checkpoint_blocks(options.checkpointed_module) : search->keep_all_solution();
-      const double again = static_cast<double>(solution.cost) * 1e-12 * static_cast<double>(options.micro_batches);
-      if (!wanted && serial_step_seconds_lower_bound() + again >= builder.step_seconds(best)) return false;
-      const bool keep_all_fits =
+      const double recompute_seconds =
+          static_cast<double>(solution.cost) * 1e-12 * static_cast<double>(options.micro_batches);
+      if (best_fits && step_seconds_lower_bound_without_overlap() + recompute_seconds >= builder.step_seconds(best))
+        return false;
+      const bool fits_without_offload =
           !budget || builder.transient_limit(*budget, min_memory_plan->persistent_bytes) >= solution.peak;
-      if (!keep_all_fits && !(offload_planner && offload_planner->may_fit(solution.kept, *budget))) return false;
+      if (!fits_without_offload && !(offload_planner && offload_planner->may_fit(solution.kept, *budget))) return false;
     }
-    const FixedStrategy& each = fixed_strategy(choice);
-    return (!budget || each.min_memory_plan().peak_bytes <= *budget) &&
-           (wanted || each.step_seconds_lower_bound() < builder.step_seconds(best));
+    const FixedStrategy& strategy = fixed_strategy(choice);
+    return (!budget || strategy.min_memory_plan().peak_bytes <= *budget) &&
+           (!best_fits || strategy.step_seconds_lower_bound() < builder.step_seconds(best));
   }
 
-  // Returns the plan of the search, which recomputes, keeps or offloads each value.
+  // Returns the plan of the search, which decides for each value whether it is kept, recomputed or offloaded.
   Plan search_under(std::optional<int64_t> budget) const {
     Plan best = choose_recomputation(budget);
     if (!offload_planner || !offload_planner->min_memory_plan()) return best;
@@ -258,15 +266,15 @@ struct Planner::Impl {
     return best;
   }
 
-  // Returns a placed plan under `budget` bytes, or nullopt. The search counts live bytes; if placement takes more, the
-  // search is repeated with a lower limit.
+  // Returns a placed plan of the recomputation search that fits `budget` bytes; nullopt: none was found. The search
+  // counts live bytes. If the placed plan exceeds the budget, the search is repeated with a lower limit.
   std::optional<Plan> recomputation_under(int64_t budget) const {
     int64_t limit = builder.transient_limit(budget, min_memory_plan->persistent_bytes);
     std::optional<double> lower_bound;
     for (int attempt = 0; attempt < options.solver.max_placement_attempts; ++attempt) {
       const auto solution = search->cheapest(limit);
       if (!solution) return {};
-      // The bound is for the budget itself: later attempts have lower limits than allowed.
+      // Only the first attempt searches under the whole budget, so only its bound holds for the budget.
       if (!lower_bound) lower_bound = static_cast<double>(solution->lower_bound) * 1e-12;
       Plan plan = builder.build(*solution);
       plan.time.recompute_lower_bound = std::min(*lower_bound, plan.time.recompute);
@@ -277,10 +285,10 @@ struct Planner::Impl {
     return {};
   }
 
-  // Tries to lower the peak of the minimum-memory plan: a choice that holds more may be placed in fewer bytes, and the
-  // search for the minimum is not exact.
+  // Tries to lower the peak of the minimum-memory plan. A choice with more live bytes may be placed in fewer bytes, and
+  // the search for the minimum is not exact.
   void improve_min_memory_plan() {
-    if (!builder.small()) return;
+    if (!builder.is_small()) return;
     for (int i = 0; i < options.solver.max_placement_attempts; ++i) {
       auto smaller = recomputation_under(min_memory_plan->peak_bytes - 1);
       if (!smaller) return;
@@ -303,8 +311,9 @@ struct Planner::Impl {
       consider(std::move(direct));
       if (!options.minimize_step_time) return best;
       // Neither search nor placement is exact: a plan for a slightly smaller budget is sometimes faster.
-      for (int part : {1, 2, 4, 8})
-        if (builder.small(part == 1 ? 4 : 1)) consider(recomputation_under(*budget - (*budget - minimum) * part / 100));
+      for (int percent : {1, 2, 4, 8})
+        if (builder.is_small(percent == 1 ? 4 : 1))
+          consider(recomputation_under(*budget - (*budget - minimum) * percent / 100));
       best.time.recompute_lower_bound = std::min(lower_bound, best.time.recompute);
     }
     return best;
@@ -335,20 +344,20 @@ Planner::Planner(const Trace& trace, const PlanOptions& options) {
   const bool possible = wanted && obstacle.empty();
   const bool fixed = options.update_in_backward == Choice::on;
   impl_ = std::make_unique<Impl>(trace, options, fixed);
-  if (possible && !fixed) in_backward_ = std::make_unique<Impl>(trace, options, true);
+  if (possible && !fixed) impl_in_backward_ = std::make_unique<Impl>(trace, options, true);
 }
 Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;
 
 Plan Planner::plan(std::optional<int64_t> memory_budget) const {
   Plan plan = impl_->plan(memory_budget);
-  if (!in_backward_) return plan;
-  const int64_t minimum = std::min(plan.minimum_budget_bytes, in_backward_->minimum());
-  if (!plan.fits ||
-      (impl_->options.minimize_step_time && in_backward_->step_seconds_lower_bound() < impl_->step_seconds(plan))) {
-    Plan other = in_backward_->plan(memory_budget);
+  if (!impl_in_backward_) return plan;
+  const int64_t minimum = std::min(plan.minimum_budget_bytes, impl_in_backward_->minimum());
+  if (!plan.fits || (impl_->options.minimize_step_time &&
+                     impl_in_backward_->step_seconds_lower_bound() < impl_->step_seconds(plan))) {
+    Plan other = impl_in_backward_->plan(memory_budget);
     const bool better = plan.fits != other.fits ? other.fits
-                        : plan.fits             ? in_backward_->step_seconds(other) < impl_->step_seconds(plan)
+                        : plan.fits             ? impl_in_backward_->step_seconds(other) < impl_->step_seconds(plan)
                                                 : other.minimum_budget_bytes < plan.minimum_budget_bytes;
     if (better) plan = std::move(other);
   }
@@ -358,16 +367,16 @@ Plan Planner::plan(std::optional<int64_t> memory_budget) const {
 
 double Planner::step_seconds_lower_bound(int64_t budget) const {
   const double seconds = impl_->step_seconds_lower_bound_under(budget);
-  if (!in_backward_) return seconds;
-  // A plan that does not fit has no time.
-  const bool first = impl_->minimum() <= budget, second = in_backward_->minimum() <= budget;
-  if (!first || !second) return first ? seconds : in_backward_->step_seconds_lower_bound_under(budget);
-  return seconds > 0 ? std::min(seconds, in_backward_->step_seconds_lower_bound_under(budget)) : 0;
+  if (!impl_in_backward_) return seconds;
+  // If only one of the two has a plan under `budget`, its bound is the answer.
+  const bool first = impl_->minimum() <= budget, second = impl_in_backward_->minimum() <= budget;
+  if (!first || !second) return first ? seconds : impl_in_backward_->step_seconds_lower_bound_under(budget);
+  return seconds > 0 ? std::min(seconds, impl_in_backward_->step_seconds_lower_bound_under(budget)) : 0;
 }
 
 int64_t Planner::minimum_budget() const {
   const int64_t minimum = impl_->minimum();
-  return in_backward_ ? std::min(minimum, in_backward_->minimum()) : minimum;
+  return impl_in_backward_ ? std::min(minimum, impl_in_backward_->minimum()) : minimum;
 }
 
 Plan make_plan(const Trace& trace, const PlanOptions& options) {

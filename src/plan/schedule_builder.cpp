@@ -13,10 +13,11 @@
 namespace plimsoll {
 namespace {
 
-// Number of kinds of recomputed values for which a plan lists a reason.
+// Largest number of kinds of recomputed values for which a plan lists a reason.
 constexpr size_t kKindsExplained = 6;
 
-// Several segments may update one parameter. For a parameter on the device, the op on the host writes a host copy.
+// Returns the number of parameters that ops on the host update. A parameter that several segments update counts once.
+// If a parameter is on the device, the op writes its host copy; `copied_to` maps the host copy to the parameter.
 int64_t parameters_updated_on_host(const Trace& trace) {
   std::vector<BufferId> copied_to(trace.buffers.size(), kNoBuffer);
   for (const Op& op : trace.ops)
@@ -57,30 +58,30 @@ ScheduleBuilder::ScheduleBuilder(const Trace& recorded, const PlanOptions& optio
       trace_(prepare_trace(recorded, updates_in_backward, options_)) {
   if (!trace_.segment(SegmentKind::micro)) return;
   search_.emplace(trace_, options_.cost, options_.solver.recompute);
-  const Trace all = run(Stage::merging, Stage::merging, trace_, {}).trace;
+  const Trace all = run_stages(Stage::merging, Stage::merging, trace_, {}).trace;
   const StepTime keep_all_time = time_of(all, options_.cost);
   keep_all_micro_seconds_ = keep_all_time.micro;
   keep_all_update_seconds_ = keep_all_time.update;
   keep_all_step_seconds_ = step_seconds(keep_all_time);
   if (options_.cost.exchanges_overlap)
-    overlap_saved_ = exchanges_of_step(options_.cost, all, options_.micro_batches, is_ragged()).seconds;
+    max_overlap_seconds_saved_ = exchanges_of_step(options_.cost, all, options_.micro_batches, is_ragged()).seconds;
   int64_t persistent = 0;
   for (const Buffer& buffer : all.buffers)
     if (buffer.persistent && buffer.on_device()) persistent += placed_bytes(all, buffer.bytes);
-  keep_all_peak_bound_ = persistent + std::ranges::max(transient_bytes_by_op(all, lifetimes_of(all))) +
-                         options_.budget.context + options_.budget.library;
+  keep_all_peak_lower_bound_ = persistent + std::ranges::max(transient_bytes_by_op(all, lifetimes_of(all))) +
+                               options_.budget.context + options_.budget.library;
 }
 
-bool ScheduleBuilder::small(size_t times) const {
-  return trace_.ops.size() <= times * options_.solver.large_trace_ops;
+bool ScheduleBuilder::is_small(size_t factor) const {
+  return trace_.ops.size() <= factor * options_.solver.large_trace_ops;
 }
 
-double ScheduleBuilder::update_seconds_saved() const {
+double ScheduleBuilder::max_update_seconds_saved() const {
   const bool on_host = options_.budget.host > 0 && options_.cost.host_link > 0 && options_.cost.host_bytes > 0;
   return on_host ? keep_all_update_seconds_ : 0;
 }
 
-Plan ScheduleBuilder::run(Stage first, Stage last, Trace trace, const PlanChoices& choices) const {
+Plan ScheduleBuilder::run_stages(Stage first, Stage last, Trace trace, const PlanChoices& choices) const {
   Plan plan;
   plan.trace = std::move(trace);
   const std::vector<TrainingGraph>* const graphs = search_ ? &search_->graphs() : nullptr;
@@ -90,13 +91,13 @@ Plan ScheduleBuilder::run(Stage first, Stage last, Trace trace, const PlanChoice
 Plan ScheduleBuilder::build_placed(const Trace& trace, PlanChoices choices) const {
   if (options_.on_schedule) options_.on_schedule();
   choices.update_in_backward = updates_in_backward_;
-  return timed(run(Stage::choices, Stage::placement, trace, choices), options_.cost);
+  return timed(run_stages(Stage::choices, Stage::placement, trace, choices), options_.cost);
 }
 
-Plan ScheduleBuilder::build_as_recorded() const {
+Plan ScheduleBuilder::build_without_choices() const {
   PlanChoices choices;
   choices.update_in_backward = updates_in_backward_;
-  return timed(run(Stage::placement, Stage::placement, trace_, choices), options_.cost);
+  return timed(run_stages(Stage::placement, Stage::placement, trace_, choices), options_.cost);
 }
 
 Plan ScheduleBuilder::build(const RecomputeSolution& solution) const {
@@ -122,19 +123,19 @@ Plan ScheduleBuilder::build(const OffloadVariant& variant, const OffloadSolution
   choices.host_updates = host_updates;
   choices.copy_limit_bytes = limit;
   Plan plan = build_placed(variant.trace, std::move(choices));
-  int64_t again = 0;
+  int64_t recompute_cost = 0;  // picoseconds
   for (const RecomputePoint& point : recompute_points(search_->graphs().front(), solution.kept))
-    for (int32_t step : point.steps) again += search_->graphs().front().steps[step].cost;
-  plan.checkpointed = again > 0;
+    for (int32_t step : point.steps) recompute_cost += search_->graphs().front().steps[step].cost;
+  plan.checkpointed = recompute_cost > 0;
   plan.offloaded_saved_bytes = solution.host;
   plan.offloaded_state_bytes = variant.assignment.state;
   plan.offloaded_gradient_bytes = variant.assignment.gradients;
   plan.offloaded_parameter_bytes = variant.assignment.parameters;
   plan.host_updates = parameters_updated_on_host(plan.trace);
   plan.budget = options_.budget;
-  plan.budget.device.reset();  // the caller sets its own
+  plan.budget.device.reset();  // the caller sets the budget that it plans for
   StepTime& time = plan.time;
-  time.recompute = static_cast<double>(again) * 1e-12;
+  time.recompute = static_cast<double>(recompute_cost) * 1e-12;
   time.offload = std::max(0.0, time.micro - keep_all_micro_seconds_ - time.recompute);
   time.update_offload = std::max(0.0, time.update - keep_all_update_seconds_);
   plan.reasons = explain_offload(trace_, search_->graphs().front(), solution.offloaded, options_.cost, plan);
@@ -145,8 +146,8 @@ Plan ScheduleBuilder::build(const OffloadVariant& variant, const OffloadSolution
 
 Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) const {
   if (!options_.cost.exchanges_overlap || !search_ || !has_exchanges(plan.trace)) return plan;
-  // The limits are the bytes that the budget leaves, 97 % of them (a placement may take more than its live bytes), and
-  // the present peak of live bytes.
+  // Three limits of live bytes are tried. The first is all that the budget leaves. The second is 97 % of it, because
+  // placement may need more than the live bytes. The last is the present peak of live bytes.
   const int64_t live = plan.live_bytes - plan.persistent_bytes;
   const CostModel shared = cost_of_all_ranks(options_.cost);
   const double before = step_seconds(time_of(plan.trace, shared));
@@ -156,7 +157,7 @@ Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) con
     PlanChoices choices = plan.choices;
     choices.exchange_limit_bytes = limit;
     Plan placed = run_passes(plan, Stage::overlap, Stage::placement, {options_, choices, options_.cost});
-    // Judged with the shared cost model, so that all ranks decide alike.
+    // All ranks compare times of the same cost model, so that they decide alike.
     if ((fits(plan, budget) && !fits(placed, budget)) || step_seconds(time_of(placed.trace, shared)) >= before)
       continue;
     const StepTime searched = plan.time;

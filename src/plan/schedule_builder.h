@@ -1,5 +1,5 @@
-// Declares the builder of schedules for one training step: it applies choices, merges ops, assigns offsets and predicts
-// times.
+// Declares the builder of plans for one recorded step. It applies the choices of a search (PlanChoices), merges ops,
+// assigns offsets and predicts times.
 #pragma once
 
 #include <cstdint>
@@ -13,40 +13,41 @@
 
 namespace plimsoll {
 
-/// A builder of the finished schedules of one recorded step.
+/// A builder of plans for one recorded step: each set of choices gives one plan.
 class ScheduleBuilder {
  public:
   ScheduleBuilder(const Trace& recorded, const PlanOptions& options, bool updates_in_backward);
 
   const PlanOptions& options() const { return options_; }
-  /// Returns the prepared trace that all choices are for. No member function changes it.
+  /// Returns the recorded trace after Stage::prepare. Choices refer to its ops and buffers.
   const Trace& trace() const { return trace_; }
   /// Returns the recomputation search; null if there is no training segment, and therefore no choice.
   const RecomputeSearch* search() const { return search_ ? &*search_ : nullptr; }
-  /// Returns whether the trace has at most `times` x SolverParameters::large_trace_ops ops. For larger traces the
+  /// Returns whether the trace has at most `factor` x SolverParameters::large_trace_ops ops. For larger traces the
   /// planner tries fewer alternative plans, because trying all of them takes seconds.
-  bool small(size_t times = 1) const;
+  bool is_small(size_t factor = 1) const;
   /// Returns the predicted seconds of a step without recomputation and offload.
   double keep_all_step_seconds() const { return keep_all_step_seconds_; }
-  /// Returns the largest number of seconds that a step may gain if the host updates parameters.
-  double update_seconds_saved() const;
+  /// Returns an upper bound of the seconds by which a step gets shorter if the host updates parameters.
+  double max_update_seconds_saved() const;
 
   /// Returns a lower bound of the peak bytes of every placement without recomputation and offload.
-  int64_t keep_all_peak_bound() const { return keep_all_peak_bound_; }
+  int64_t keep_all_peak_lower_bound() const { return keep_all_peak_lower_bound_; }
 
-  /// Returns the plan of the prepared trace without any choice: only placed and timed.
-  Plan build_as_recorded() const;
+  /// Returns the plan of trace() without any choice: offsets are assigned and times predicted.
+  Plan build_without_choices() const;
   /// Returns the plan that keeps the values chosen in `solution`.
   Plan build(const RecomputeSolution& solution) const;
-  /// Returns the plan that also offloads buffers as in `variant`. `limit`: an offload copy may keep bytes on the
-  /// device longer, to overlap ops, only while the live transient bytes stay at most `limit`.
+  /// Returns the plan that keeps and offloads the values chosen in `solution`, and offloads the buffers of `variant`.
+  /// `host_updates`: updates run on the host if they may. `limit`: live transient bytes up to which a copy may hold
+  /// device bytes longer than ops need them, to overlap other ops.
   Plan build(const OffloadVariant& variant, const OffloadSolution& solution, bool host_updates, int64_t limit) const;
 
-  /// Returns `plan` with exchanges between ranks that overlap other ops, if that fits `budget` and takes less time;
-  /// otherwise `plan`.
+  /// Returns `plan` with exchanges between ranks overlapping other ops. Returns `plan` unchanged if that saves no time,
+  /// or if only the unchanged plan fits `budget`.
   Plan with_overlap(Plan plan, std::optional<int64_t> budget) const;
-  /// Returns the largest number of seconds of a step that with_overlap() may save.
-  double overlap_seconds_saved() const { return overlap_saved_; }
+  /// Returns an upper bound of the seconds of a step that with_overlap() saves.
+  double max_overlap_seconds_saved() const { return max_overlap_seconds_saved_; }
 
   /// Returns `plan` after validation. Throws InternalError if it is unsound.
   Plan validated(Plan plan) const;
@@ -57,10 +58,10 @@ class ScheduleBuilder {
   double step_seconds(const Plan& plan) const;
 
  private:
-  Plan run(Stage first, Stage last, Trace trace, const PlanChoices& choices) const;
+  Plan run_stages(Stage first, Stage last, Trace trace, const PlanChoices& choices) const;
   Plan build_placed(const Trace& trace, PlanChoices choices) const;
   double step_seconds(const StepTime& time) const;
-  bool is_ragged() const;  // true: steps end with a smaller micro batch
+  bool is_ragged() const;  // true: the last micro batch of a step is smaller
 
   const PlanOptions options_;
   const bool updates_in_backward_;
@@ -68,8 +69,8 @@ class ScheduleBuilder {
   double keep_all_micro_seconds_ = 0,
          keep_all_update_seconds_ = 0;  // predicted seconds without recomputation and offload
   double keep_all_step_seconds_ = 0;
-  double overlap_saved_ = 0;  // upper bound in seconds
-  int64_t keep_all_peak_bound_ = 0;
+  double max_overlap_seconds_saved_ = 0;
+  int64_t keep_all_peak_lower_bound_ = 0;
   std::optional<RecomputeSearch> search_;
 };
 

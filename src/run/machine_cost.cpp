@@ -96,26 +96,28 @@ std::filesystem::path op_times_file(int threads) {
   return file_of("op-times", threads);
 }
 
-CostModel typical_cost_model(int threads) {
+namespace {
+
+// Returns a model in which a thread computes `matmul_flops` a second in float32 matmuls.
+CostModel model_of(int threads, double matmul_flops) {
   CostModel model;
   model.device = fmt::format("this machine, {} thread{}", threads, threads == 1 ? "" : "s");
   model.source = "typical";
-  const double cores = threads;
+  const double cores = threads, flops = matmul_flops * cores;
   const double bytes = 12e9 * std::min(cores, 16.0);
   for (auto& kind : model.rates) kind.fill({0, bytes});
   for (OpKind kind : {OpKind::product, OpKind::convolution, OpKind::loss_head}) {
-    model.rate(kind, DType::float32) = {60e9 * cores, bytes};
-    model.rate(kind, DType::float64) = {30e9 * cores, bytes};
+    model.rate(kind, DType::float32) = {flops, bytes};
+    model.rate(kind, DType::float64) = {flops / 2, bytes};
     // No name or feature of the processor determines the speed of 16-bit matmuls: it was measured.
     for (DType dtype : {DType::bfloat16, DType::float16})
-      model.rate(kind, dtype) = {60e9 * cores *
-                                     (kind == OpKind::convolution ? ops::relative_convolution_speed(dtype)
-                                                                  : ops::relative_matmul_speed(dtype)),
+      model.rate(kind, dtype) = {flops * (kind == OpKind::convolution ? ops::relative_convolution_speed(dtype)
+                                                                      : ops::relative_matmul_speed(dtype)),
                                  bytes};
   }
   for (DType dtype : {DType::float32, DType::bfloat16, DType::float16})
-    model.rate(OpKind::attention, dtype) = {30e9 * cores, bytes};
-  model.rate(OpKind::attention, DType::float64) = {15e9 * cores, bytes};
+    model.rate(OpKind::attention, dtype) = {flops / 2, bytes};
+  model.rate(OpKind::attention, DType::float64) = {flops / 4, bytes};
   model.overhead_seconds = 3e-6;
   model.host_link = 8e9;
   model.disk_link = kTypicalDiskLink;
@@ -124,8 +126,15 @@ CostModel typical_cost_model(int threads) {
   return model;
 }
 
+}  // namespace
+
+CostModel typical_cost_model(int threads) {
+  return model_of(threads, 60e9);
+}
+
 CostModel machine_cost_model(int threads) {
-  CostModel model = typical_cost_model(threads);
+  // A plan measures the speed of matmuls before anything else.
+  CostModel model = model_of(threads, ops::matmul_throughputs().of(DType::float32).libtorch);
   const std::filesystem::path file = op_times_file(threads);
   if (file.empty()) return model;
   if (std::optional<CostModel> rates = load_rates(rates_file(threads))) {

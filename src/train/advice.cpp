@@ -16,27 +16,29 @@
 namespace plimsoll {
 namespace {
 
-// Factors on the budget, because estimates count the bytes at one peak only; placement and other peaks may need more or
-// less.
+// Estimated bytes, as a multiple of the budget, up to which a change probably fits (kLikely) or may fit (kPossible).
+// They are not 1 because an estimate counts the bytes at one peak only. Placement and other peaks may need more or
+// fewer.
 constexpr double kLikely = 1.05, kPossible = 1.5;
-constexpr size_t kMaxChangeSteps = 3;  // steps of one change
-// Host memory costs time in every step: more than rounding does, less than smaller samples do.
+constexpr size_t kMaxChangeSteps = 3;  // largest number of steps of one change
+// Quality cost (AdviceStep::quality_cost) of host memory, which costs time in every step. It is above the cost of
+// rounding and below that of smaller samples.
 constexpr double kHostMemoryCost = 2.2;
 constexpr size_t kMaxUntried = 20;
-constexpr size_t kLargeTraceOps = 1500;
 
+// A change to try: steps, other overrides, or both.
 struct Trial {
-  std::vector<const AdviceStep*> steps;   // by family
-  std::vector<std::string> more;          // overrides in addition to those of the steps
-  std::string meaning;                    // meaning of `more`
-  bool unpinned = false;                  // true: with the choices that are left to the planner
-  double quality_cost = 0, estimate = 0;  // cost, and estimated bytes
+  std::vector<const AdviceStep*> steps;     // by family
+  std::vector<std::string> more_overrides;  // other overrides, added to those of the steps
+  std::string meaning;                      // meaning of `more_overrides`
+  bool unpinned = false;                    // true: `more_overrides` leaves choices of the job to the planner
+  double quality_cost = 0, estimate = 0;    // sum of the steps' costs; estimated bytes
   bool tried = false;
 
   std::vector<std::string> overrides() const {
     std::vector<std::string> all;
     for (const AdviceStep* step : steps) all.insert(all.end(), step->overrides.begin(), step->overrides.end());
-    all.insert(all.end(), more.begin(), more.end());
+    all.insert(all.end(), more_overrides.begin(), more_overrides.end());
     return all;
   }
   std::string describe() const {
@@ -45,8 +47,7 @@ struct Trial {
     if (!meaning.empty()) words.push_back(meaning);
     return fmt::format("{}", fmt::join(words, "; "));
   }
-  // Returns true if this trial has all kinds of changes of `other`, and maybe more: it is of no interest if the other
-  // one fits.
+  // Returns whether this trial has all kinds of changes of `other`. If `other` fits, this trial is then not tried.
   bool includes(const Trial& other) const {
     const auto has = [&](const AdviceStep* step) {
       return std::ranges::any_of(steps, [&](const AdviceStep* own) { return own->family == step->family; });
@@ -61,8 +62,8 @@ class Finder {
          const PlannedJob& base_plan, const AdviceOptions& options)
       : file_(file), overrides_(overrides), target_(target), base_plan_(base_plan), options_(options) {
     target_.minimize_step_time = false;  // the question is only whether a job fits
-    // Faster precisions are not searched either.
-    target_.has_stale_op_times = false;
+    // No time is measured again, and no precision is noted for its speed.
+    target_.may_have_stale_op_times = false;
     target_.bfloat16_matmul_speed = target_.float16_matmul_speed = 0;
   }
 
@@ -71,7 +72,7 @@ class Finder {
     PeakMemoryModel memory = peak_memory_of(base_plan_, decoder_layers_of(job)), unpinned_memory = memory;
     const std::vector<AdviceStep> unpinning = unpinning_steps(job), steps = allowed(advice_steps(job, memory, target_));
     std::vector<Trial> trials;
-    bool searched = false;  // true: only better times of the found changes remain
+    bool searched = false;  // true: the search is complete; refine() only lowers the times of found changes
     try {
       try_without_own_budget();
       for (const AdviceStep& step : unpinning) join(unpinned_choices_, step);
@@ -82,7 +83,7 @@ class Finder {
       // Host memory is tried too, unless smaller changes have filled the list. For a large step, each change takes
       // seconds to plan. A search that may end soon then begins with the change that most probably fits and keeps the
       // model.
-      const bool large = base_plan_.recorded.ops.size() > kLargeTraceOps;
+      const bool large = base_plan_.recorded.ops.size() > SolverParameters().large_trace_ops;
       if (large) try_host_memory(job);
       try_all(trials, 0, kLikely * budget, options_.max_changes - 1);
       if (!large) try_host_memory(job);
@@ -92,7 +93,7 @@ class Finder {
       refine();
     } catch (const SearchStopped&) {  // the changes found so far are a valid result
       result_.ended_early = !searched;
-      if (!searched) leave(trials);
+      if (!searched) add_untried(trials);
     }
     std::vector<size_t> order(found_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -106,7 +107,7 @@ class Finder {
   }
 
  private:
-  // The choices that are left to the planner, as one part of a change.
+  // Overrides that leave choices of the job to the planner, as one part of a change.
   struct UnpinnedChoices {
     std::vector<std::string> overrides;
     std::string meaning;
@@ -153,7 +154,7 @@ class Finder {
       };
       return plan_job(job, with, on_schedule, on_fit);
     } catch (const UserError& error) {
-      // A number that does not fit the others, or a layer that cannot be quantized in blocks.
+      // The change contradicts the rest of the job, or a layer cannot be quantized in blocks.
       if (error.kind() != UserError::Kind::usage) throw;
       return {};
     }
@@ -171,14 +172,15 @@ class Finder {
     return job;
   }
 
-  void put(const Trial& trial, const Job& job, int64_t peak_bytes, double step_seconds, double tokens_per_second) {
+  void add_found(const Trial& trial, const Job& job, int64_t peak_bytes, double step_seconds,
+                 double tokens_per_second) {
     found_.push_back(trial);
     jobs_.push_back(job);
     result_.found.push_back({trial.overrides(), trial.describe(), peak_bytes, step_seconds, tokens_per_second});
     ++progress_.found;
   }
-  void put(const Trial& trial, const Job& job, const PlannedJob& planned) {
-    put(trial, job, planned.plan.peak_bytes, planned.step_seconds, planned.tokens_per_second);
+  void add_found(const Trial& trial, const Job& job, const PlannedJob& planned) {
+    add_found(trial, job, planned.plan.peak_bytes, planned.step_seconds, planned.tokens_per_second);
   }
 
   // Plans a change, and adds it to the result if it fits.
@@ -192,46 +194,47 @@ class Finder {
     std::optional<PlannedJob> planned;
     if (job && !useless) {
       const int64_t micro_batch = trial.unpinned ? 1 : base_plan_.settings.micro_batch_size;
-      std::optional<int64_t> enough;  // bytes; known before any plan is
+      std::optional<int64_t> sufficient;  // bytes that suffice; known before the plan is complete
       try {
-        planned = plan_of(with_micro_batch(*job, micro_batch), target_, [&](int64_t bytes) { enough = bytes; });
+        planned = plan_of(with_micro_batch(*job, micro_batch), target_, [&](int64_t bytes) { sufficient = bytes; });
       } catch (const SearchStopped&) {
-        if (enough) put(trial, *job, *enough, 0, 0);
+        if (sufficient) add_found(trial, *job, *sufficient, 0, 0);
         throw;
       }
     }
     trial.tried = true;
     if (!planned) return {};
     progress_.planned = ++result_.planned;
-    if (planned->plan.fits) put(trial, *job, *planned);
+    if (planned->plan.fits) add_found(trial, *job, *planned);
     return planned;
   }
 
-  // Tries without the job's own budget on a device that has more memory. It is the first change because it costs
-  // nothing.
+  // Tries the job with all memory of the device, if its own budget is smaller. This change is the first because it
+  // costs no quality.
   void try_without_own_budget() {
     if (!options_.without_own_budget) return;
     Trial trial;
-    trial.more = {"memory_budget=auto"};
+    trial.more_overrides = {"memory_budget=auto"};
     trial.meaning = "all memory of the device";
-    progress_.change = trial.more.front();
-    const std::optional<Job> job = changed(trial.more);
+    progress_.change = trial.more_overrides.front();
+    const std::optional<Job> job = changed(trial.more_overrides);
     if (!job) return;
     const auto planned = plan_of(*job, *options_.without_own_budget);
     progress_.planned = ++result_.planned;
     if (!planned || !planned->plan.fits) return;
-    put(trial, *job, *planned);
+    add_found(trial, *job, *planned);
     found_.back().quality_cost = -1;
     jobs_.back().reset();  // planned completely
   }
 
-  // Tries changes that keep the mathematics: one choice if that is enough, or all of them. Returns true if one fits.
+  // Tries to leave choices of the job to the planner, which does not change the results of training. If that fits with
+  // all choices, it also looks for one choice that suffices. Returns whether a change fits.
   bool try_unpinned(const std::vector<AdviceStep>& unpinning) {
     Trial all;
-    all.more = unpinned_choices_.overrides;
+    all.more_overrides = unpinned_choices_.overrides;
     all.meaning = unpinned_choices_.meaning;
     all.unpinned = true;
-    // If the job with all choices open does not fit, none of the others does.
+    // If the job does not fit with all choices open, it does not fit with one of them open.
     const size_t place = found_.size();
     unpinned_ = attempt(all);
     const bool fits = unpinned_ && unpinned_->plan.fits;
@@ -239,7 +242,7 @@ class Finder {
     if (!fits || unpinning.size() < 2) return fits;
     for (const AdviceStep& step : unpinning) {
       Trial one;
-      one.more = step.overrides;
+      one.more_overrides = step.overrides;
       one.meaning = step.meaning;
       one.unpinned = true;
       const auto planned = attempt(one);
@@ -271,7 +274,7 @@ class Finder {
       }
       trial.estimate = after.total();
       if (unpinned) {
-        trial.more = unpinned_choices_.overrides;
+        trial.more_overrides = unpinned_choices_.overrides;
         trial.meaning = unpinned_choices_.meaning;
         trial.quality_cost += 0.01;
       }
@@ -292,15 +295,17 @@ class Finder {
     return trials;
   }
 
-  bool known(const Trial& trial) const {
-    return std::ranges::any_of(
-        found_, [&](const Trial& each) { return (each.more.empty() || each.unpinned) && trial.includes(each); });
+  bool is_covered(const Trial& trial) const {
+    return std::ranges::any_of(found_, [&](const Trial& each) {
+      return (each.more_overrides.empty() || each.unpinned) && trial.includes(each);
+    });
   }
 
+  // Tries the trials with an estimate above `above` and of at most `max_bytes`, until `max_found` changes are found.
   void try_all(std::vector<Trial>& trials, double above, double max_bytes, size_t max_found) {
     for (Trial& trial : trials) {
       if (result_.found.size() >= max_found) return;
-      if (trial.tried || trial.estimate <= above || trial.estimate > max_bytes || known(trial)) continue;
+      if (trial.tried || trial.estimate <= above || trial.estimate > max_bytes || is_covered(trial)) continue;
       attempt(trial);
     }
   }
@@ -312,8 +317,9 @@ class Finder {
     for (int64_t bytes = 8 * GiB; bytes <= 512 * GiB; bytes *= 4) {
       if (bytes <= job.budget.host || bytes < missing) continue;
       Trial trial;
-      trial.more = {fmt::format("host_memory_budget={}GiB", bytes / GiB)};
-      trial.more.insert(trial.more.end(), unpinned_choices_.overrides.begin(), unpinned_choices_.overrides.end());
+      trial.more_overrides = {fmt::format("host_memory_budget={}GiB", bytes / GiB)};
+      trial.more_overrides.insert(trial.more_overrides.end(), unpinned_choices_.overrides.begin(),
+                                  unpinned_choices_.overrides.end());
       trial.meaning = fmt::format("up to {} of host memory in addition", format_bytes(bytes));
       if (!unpinned_choices_.meaning.empty()) trial.meaning += "; " + unpinned_choices_.meaning;
       trial.quality_cost = kHostMemoryCost;
@@ -322,8 +328,8 @@ class Finder {
     }
   }
 
-  // Plans the found changes with all micro batches. Open micro batches were planned with the smallest need only; larger
-  // ones may take less time.
+  // Plans the found changes that leave the micro batch open with all micro batch sizes. Each was planned with one size,
+  // to show that it fits; another size may take less time.
   void refine() {
     for (size_t i = 0; i < found_.size(); ++i) {
       if (!jobs_[i] || jobs_[i]->micro_batch_size) continue;
@@ -337,13 +343,14 @@ class Finder {
     }
   }
 
-  // Adds the likeliest changes that were not planned to the result.
-  void leave(const std::vector<Trial>& trials) {
+  // Adds the changes to the result that were not planned but may fit by their estimate, the most likely first.
+  void add_untried(const std::vector<Trial>& trials) {
     if (result_.found.size() >= options_.max_changes) return;
     const double budget = static_cast<double>(target_.budget.device.value_or(0));
     for (const double most : {kLikely * budget, result_.found.empty() ? kPossible * budget : 0})
       for (const Trial& trial : trials) {
-        if (trial.tried || trial.estimate > most || known(trial) || result_.untried.size() >= kMaxUntried) continue;
+        if (trial.tried || trial.estimate > most || is_covered(trial) || result_.untried.size() >= kMaxUntried)
+          continue;
         const std::string change = override_text({trial.overrides()});
         if (std::ranges::find(result_.untried, change) == result_.untried.end()) result_.untried.push_back(change);
       }
@@ -362,13 +369,12 @@ class Finder {
   std::vector<std::optional<Job>> jobs_;  // by result_.found; empty: completely planned
 };
 
-// Returns the text as it is typed in a shell: in quotes if it has other characters than letters, digits and those of
-// names and numbers.
+// Returns the text as it is typed in a shell: in quotes, unless it has only letters, digits and the characters below.
 std::string typed(const std::string& text) {
   const bool plain = std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) || std::string_view("_.,:/=+-@%").find(static_cast<char>(c)) != std::string_view::npos;
   });
-  return plain ? text : "'" + text + "'";  // no value of ours contains a quote
+  return plain ? text : "'" + text + "'";  // no override of this search contains a quote
 }
 
 }  // namespace

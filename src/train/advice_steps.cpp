@@ -25,8 +25,8 @@ class Steps {
     precision();
     weights();
     state();
-    sums();
-    blocks();
+    accumulators();
+    quantization();
     rank();
     samples();
     optimizer();
@@ -44,8 +44,7 @@ class Steps {
   void precision() {
     ++family_;
     if (!job_.precision || job_.precision == Precision::bf16_true)
-      return;  // the planner has tried the others already,
-               // or this is the smallest
+      return;  // the planner has tried the others, or it is the smallest
     const bool typed = job_.model.dtype.has_value();
     if (job_.precision == Precision::fp32_true) {
       const Effect mixed = [=](PeakMemoryModel& memory) {
@@ -95,7 +94,7 @@ class Steps {
         trained ? "weights in bfloat16, trained ones with 16 more bits for updates" : "frozen weights in bfloat16", 0.6,
         [=](PeakMemoryModel& memory) {
           half(memory);
-          memory.gradients /= 2;  // the 16 additional bits use what trained weights save
+          memory.gradients /= 2;  // trained weights keep 32 bits, 16 of them for updates
         });
     steps_.back().mixed_only = true;
   }
@@ -126,7 +125,7 @@ class Steps {
     add({"optimizer.state_dtype=4bit"}, "optimizer state in 4 bits", 2, shrunk(0.516));
   }
 
-  void sums() {
+  void accumulators() {
     ++family_;
     const bool accumulates =
         job_.gradient_accumulation_steps
@@ -146,7 +145,7 @@ class Steps {
   }
 
   // Quantizes frozen weights of linear layers in blocks of few bits.
-  void blocks() {
+  void quantization() {
     ++family_;
     const QuantizeConfig& now = job_.fine_tuning.quantize;
     if (!now.modules.empty()) {

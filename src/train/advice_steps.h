@@ -11,18 +11,19 @@
 
 namespace plimsoll {
 
+/// A step: one part of a suggested change.
 struct AdviceStep {
-  int family = 0;  ///< steps of one family replace each other; a later one has a stronger effect
+  int family = 0;  ///< kind of change: a suggested change has at most one step of each family
   std::vector<std::string> overrides;
   std::string meaning;
   /// Cost in quality and, for equal quality, in time. Examples: 0.6 for rounding that a loss curve rarely shows, 3 for
   /// samples of half the size.
   double quality_cost = 0;
-  std::function<void(PeakMemoryModel&)> effect;  ///< applied after those of lower families
-  bool mixed_only = false;                       ///< true: of no use without mixed precision
+  std::function<void(PeakMemoryModel&)> effect;  ///< called for steps in the order of their families
+  bool mixed_only = false;                       ///< true: it saves nothing without mixed precision, and is not tried
 };
 
-/// Returns one step for each choice that the job sets, that could be left to the planner, and that does not change the
+/// Returns one step for each choice that the job sets although the planner can make it. Such a step does not change the
 /// results of training. If accumulation changes with the epoch, the step sets micro batches of 1 instead of leaving
 /// them open.
 std::vector<AdviceStep> unpinning_steps(const Job& job);

@@ -8,26 +8,27 @@
 
 namespace plimsoll {
 
-/// Bytes at the peak of the minimum-memory plan. Parameters are split into trained and frozen, and into 32 bits (wide)
+/// A split of the bytes at the peak of a plan. Parameters are split into trained and frozen, and into 32 bits (wide)
 /// and 16 bits (half). `linear` are frozen weights of a decoder's linear layers, which can be quantized in blocks.
 struct PeakMemoryModel {
   double linear_wide = 0, linear_half = 0;
   double frozen_wide = 0, frozen_half = 0;
   double trained_wide = 0, trained_half = 0;
   double gradients = 0, state = 0, activations = 0, inputs = 0;
-  double rest = 0;             ///< quantized blocks, context, scratch, idle memory
-  bool trains_linear = false;  ///< true if some linear layers of the decoder are trained themselves, not by adapters
+  double rest = 0;  ///< quantized blocks, context, scratch, idle memory
+  /// true: weights of the decoder's linear layers are trained directly, not through adapters.
+  bool trains_linear = false;
 
   double parameters() const {
     return linear_wide + linear_half + frozen_wide + frozen_half + trained_wide + trained_half;
   }
   double total() const { return parameters() + gradients + state + activations + inputs + rest; }
-  /// Converts 32-bit parameters of these kinds to 16 bits.
+  /// Converts the parameters in `wide` from 32 to 16 bits, and adds them to `half`.
   void halve(double PeakMemoryModel::*wide, double PeakMemoryModel::*half) {
     this->*half += this->*wide / 2;
     this->*wide = 0;
   }
-  /// Converts the linear layers' weights to `bits` bits each.
+  /// Quantizes the weights in `linear_wide` and `linear_half` to `bits` bits each, and adds them to `rest`.
   void quantize(double bits) {
     rest += linear_wide * bits / 32 + linear_half * bits / 16;
     linear_wide = linear_half = 0;

@@ -117,7 +117,7 @@ PlanTarget target_of(const Job& job) {
     ops::matmul_throughputs();  // measured by the first plan of a machine, in at most about 1 s
   }
   target.cost = machine_cost_model(threads_of(options_of(job)));
-  target.has_stale_op_times = true;  // plan_job() checks if any are of this job
+  target.may_have_stale_op_times = true;  // plan_job() checks if any are of this job
   target.bfloat16_matmul_speed = ops::relative_matmul_speed(DType::bfloat16);
   target.float16_matmul_speed = ops::relative_matmul_speed(DType::float16);
   if (job.budget.device) return target;

@@ -55,7 +55,7 @@ std::string shared_cores_cause(double predicted_seconds, double measured_seconds
 
 bool retime_stale_ops(PlannedJob& planned, const Job& job, const PlanTarget& target,
                       const std::function<void()>& on_schedule) {
-  if (!target.is_local || target.device != "cpu" || !target.has_stale_op_times) return false;
+  if (!target.is_local || target.device != "cpu" || !target.may_have_stale_op_times) return false;
   const int threads = threads_of(options_of(job));
   const std::filesystem::path file = op_times_file(threads);
   OpTimer timer = machine_op_timer();
@@ -96,7 +96,7 @@ bool retime_stale_ops(PlannedJob& planned, const Job& job, const PlanTarget& tar
   }
   PlanTarget again = target;
   again.cost = machine_cost_model(threads);
-  again.has_stale_op_times = false;
+  again.may_have_stale_op_times = false;
   planned = plan_job(job, again, on_schedule);
   say(fmt::format("operators timed again: {}", stale - left),
       fmt::format(

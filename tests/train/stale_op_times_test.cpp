@@ -97,7 +97,7 @@ TEST_F(StaleOpTimes, APlanTimesAgainWithinItsAllowance) {
   PlanTarget target = target_of(job_);
   target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 0});
   PlanTarget unaware = target;
-  unaware.has_stale_op_times = false;
+  unaware.may_have_stale_op_times = false;
   int64_t searches = searches_made();
   plan_job(job_, unaware);
   const int64_t once = searches_made() - searches;

@@ -204,7 +204,7 @@ int run_plan(const PlanArguments& arguments) {
   waiting.reset();
   // Operators may have been timed again: all further plans use the new times.
   target.cost = planned.settings.cost;
-  target.has_stale_op_times = false;
+  target.may_have_stale_op_times = false;
   Json json = plan_json(job, planned);
   print(plan_text(job, planned, screen));
   if (!arguments.by.empty()) {

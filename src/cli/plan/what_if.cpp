@@ -30,7 +30,7 @@ WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>
   {
     Waiting waiting("planning smaller values");
     found.changes = model_variants(file, overrides, target, base_plan, [&](const ModelVariantsProgress& at) {
-      waiting.say(fmt::format("{} of {} planned, now {}{}", at.done, at.of, at.change,
+      waiting.say(fmt::format("{} of {} planned, now {}{}", at.done, at.total, at.change,
                               at.schedules > 1 ? fmt::format(", schedule {}", at.schedules) : ""));
       return signals.received() == 0 && seconds_now() < end;
     });

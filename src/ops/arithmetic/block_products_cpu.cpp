@@ -58,25 +58,48 @@ struct EachPair {
   }
 };
 
-/// Loads memory into the second-level cache, an equal number of rows in each of several steps.
+/// Loads lines of memory into the second-level cache, equally many at each of `steps` calls of next(). If all were
+/// requested together, they would occupy the buffers that the matmul's own loads need.
 class Prefetcher {
  public:
-  PLIMSOLL_INLINE Prefetcher(const ReadAhead& memory, int64_t steps)
-      : memory_(memory), rows_(div_up(memory.rows, steps)) {}
+  PLIMSOLL_INLINE Prefetcher(const ReadAhead& first, const ReadAhead& second, int64_t steps)
+      : memory_(first.rows > 0 ? first : second),
+        second_(first.rows > 0 ? second : ReadAhead{}),
+        lines_of_step_(div_up(lines_of(first) + lines_of(second), steps)) {
+    begin_row();
+  }
 
   PLIMSOLL_INLINE void next() {
-    const int64_t end = std::min(memory_.rows, row_ + rows_);
-    for (; row_ < end; ++row_) {
-      const char* const row = memory_.data + row_ * memory_.stride;
-      for (int64_t byte = 0; byte < memory_.bytes; byte += kLine) __builtin_prefetch(row + byte, 0, 2);
+    for (int64_t i = 0; i < lines_of_step_; ++i) {
+      __builtin_prefetch(line_, 0, 2);
+      line_ += kLine;
+      if (line_ < end_) continue;
+      if (++row_ == memory_.rows) {
+        memory_ = second_;
+        second_ = {};
+        row_ = 0;
+        if (memory_.rows == 0) lines_of_step_ = 0;
+      }
+      begin_row();
     }
   }
 
  private:
   static constexpr int64_t kLine = 64;
-  const ReadAhead memory_;
-  int64_t rows_, row_ = 0;
+
+  PLIMSOLL_INLINE static int64_t lines_of(const ReadAhead& memory) { return memory.rows * div_up(memory.bytes, kLine); }
+  PLIMSOLL_INLINE void begin_row() {
+    line_ = memory_.data + row_ * memory_.stride;
+    end_ = line_ + memory_.bytes;
+  }
+
+  ReadAhead memory_, second_;
+  int64_t lines_of_step_, row_ = 0;
+  const char *line_, *end_;
 };
+
+/// Steps of the depth from one call of Prefetcher::next() to another.
+constexpr int64_t kPrefetchDepth = 4;
 
 /// Returns the depth, 64 to 512, for which a strip of 64 columns of the right matrix takes at most two thirds of the
 /// first-level cache.
@@ -94,12 +117,13 @@ int64_t depth_slice() {
   template <int kRows, int kVectors>                                                                            \
   target PLIMSOLL_INLINE void name##_tile(float* c, int64_t c_row, const Each::Left* a, int64_t a_row,          \
                                           int64_t a_column, const Each::Right* b, int64_t b_row, int64_t depth, \
-                                          bool add) {                                                           \
+                                          bool add, Prefetcher& ahead) {                                        \
     __m512 sums[kRows][kVectors];                                                                               \
     _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r)                                                    \
         _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) sums[r][v] =                                \
             add ? _mm512_loadu_ps(c + r * c_row + v * kBlockLanes) : _mm512_setzero_ps();                       \
     for (int64_t k = 0; k < depth; ++k) {                                                                       \
+      if (k % kPrefetchDepth == 0) ahead.next();                                                                \
       decltype(Each::right(b)) right[kVectors];                                                                 \
       _Pragma("GCC unroll 16") for (int v = 0; v < kVectors; ++v) right[v] = Each::right(b + v * kBlockLanes);  \
       _Pragma("GCC unroll 16") for (int r = 0; r < kRows; ++r) {                                                \
@@ -122,33 +146,33 @@ int64_t depth_slice() {
       tall = div_up(rows - i, div_up(rows - i, kMaxRows));                                                      \
       float* const to = c + i * c_row;                                                                          \
       const Each::Left* const left = a.data + i * a.row;                                                        \
-      ahead.next();                                                                                             \
       switch (tall) {                                                                                           \
         case 1:                                                                                                 \
-          name##_tile<1, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          name##_tile<1, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
           break;                                                                                                \
         case 2:                                                                                                 \
-          name##_tile<2, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          name##_tile<2, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
           break;                                                                                                \
         case 3:                                                                                                 \
-          name##_tile<3, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          name##_tile<3, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
           break;                                                                                                \
         case 4:                                                                                                 \
-          name##_tile<4, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          name##_tile<4, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
           break;                                                                                                \
         case 5:                                                                                                 \
-          name##_tile<5, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          name##_tile<5, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
           break;                                                                                                \
         default:                                                                                                \
-          name##_tile<6, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add);                     \
+          name##_tile<6, kVectors>(to, c_row, left, a.row, a.column, b, b_row, depth, add, ahead);              \
       }                                                                                                         \
     }                                                                                                           \
   }                                                                                                             \
   target static void name(float* c, int64_t c_row, const BlockLeft<Each::Left>& a, const Each::Right* b,        \
                           int64_t b_row, int64_t rows, int64_t depth, int64_t columns, bool add,                \
-                          const ReadAhead& read_ahead) {                                                        \
+                          const ReadAhead& first, const ReadAhead& second) {                                    \
     const int64_t slice = depth_slice();                                                                        \
-    Prefetcher ahead(read_ahead, div_up(rows, 6) * div_up(depth, slice) * div_up(columns, 4 * kBlockLanes));    \
+    Prefetcher ahead(first, second,                                                                             \
+                     div_up(rows, 6) * div_up(depth, kPrefetchDepth) * div_up(columns, 4 * kBlockLanes));       \
     for (int64_t k = 0; k < depth; k += slice) {                                                                \
       const BlockLeft<Each::Left> left{a.data + k * a.column, a.row, a.column};                                 \
       const Each::Right* const right = b + k * b_row;                                                           \
@@ -195,14 +219,14 @@ bool has_tile_products() {
 }
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add, const ReadAhead& ahead) {
-  if (has_wide_tiles()) return wide_f32(c, c_row, a, b, b_row, rows, depth, columns, add, ahead);
+                   int64_t depth, int64_t columns, bool add, const ReadAhead& first, const ReadAhead& second) {
+  if (has_wide_tiles()) return wide_f32(c, c_row, a, b, b_row, rows, depth, columns, add, first, second);
   tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
 }
 void block_product(float* c, int64_t c_row, const BlockLeft<uint16_t>& a, const Pair* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add, const ReadAhead& ahead) {
+                   int64_t depth, int64_t columns, bool add, const ReadAhead& first, const ReadAhead& second) {
   check(has_pair_products(), "block_product: this machine has no products of bfloat16 pairs");
-  wide_pairs(c, c_row, a, b, b_row, rows, depth, columns, add, ahead);
+  wide_pairs(c, c_row, a, b, b_row, rows, depth, columns, add, first, second);
 }
 #else
 bool has_wide_tiles() {
@@ -216,11 +240,11 @@ bool has_tile_products() {
 }
 
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add, const ReadAhead&) {
+                   int64_t depth, int64_t columns, bool add, const ReadAhead&, const ReadAhead&) {
   tile_product(c, c_row, {a.data, a.row, a.column}, b, b_row, rows, depth, columns, add);
 }
 void block_product(float*, int64_t, const BlockLeft<uint16_t>&, const Pair*, int64_t, int64_t, int64_t, int64_t, bool,
-                   const ReadAhead&) {
+                   const ReadAhead&, const ReadAhead&) {
   throw InternalError("block_product: this machine has no products of bfloat16 pairs");
 }
 #endif

@@ -19,7 +19,7 @@ constexpr int64_t kBlockLanes = 16;
 
 /// Memory that the caller uses after a matmul: `rows` rows of `bytes` bytes, `stride` bytes from one to the next. A
 /// matmul on wide tiles loads it into the second-level cache while it computes, because the processor's own prefetching
-/// stops at the ends of pages and of rows.
+/// stops at the ends of pages and of rows, and lines that another core wrote take long to arrive.
 struct ReadAhead {
   const char* data = nullptr;
   int64_t rows = 0, stride = 0, bytes = 0;
@@ -28,7 +28,7 @@ struct ReadAhead {
 /// Computes c [rows, columns] = a b, or c + a b with `add`; a [rows, depth], b [depth, columns]. `c_row` and `b_row`
 /// are elements from a row to the next. `rows`, `depth` and `columns` are at least 1.
 void block_product(float* c, int64_t c_row, const BlockLeft<float>& a, const float* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add, const ReadAhead& ahead = {});
+                   int64_t depth, int64_t columns, bool add, const ReadAhead& first = {}, const ReadAhead& second = {});
 void block_product(double* c, int64_t c_row, const BlockLeft<double>& a, const double* b, int64_t b_row, int64_t rows,
                    int64_t depth, int64_t columns, bool add);
 
@@ -48,6 +48,6 @@ bool has_pair_products();
 /// Computes the same matmul with pairs along the depth. The pair (i, p) of `a` is the two adjacent elements from
 /// data[i * row + p * column] on, at any address. `depth` counts pairs. Sums are float32, of two products at a time.
 void block_product(float* c, int64_t c_row, const BlockLeft<uint16_t>& a, const Pair* b, int64_t b_row, int64_t rows,
-                   int64_t depth, int64_t columns, bool add, const ReadAhead& ahead = {});
+                   int64_t depth, int64_t columns, bool add, const ReadAhead& first = {}, const ReadAhead& second = {});
 
 }  // namespace plimsoll::ops

@@ -213,8 +213,10 @@ class Chunk {
         .cap = p_.cap,
         .log_sum = log_sum(),
         .counts = counts(),
-        .gradients = pairs_ && !p_.grad_weight.data ? nullptr : at<char>(places_.gradients) + begin * lanes_ * bytes(),
-        .pairs = pairs_ && p_.grad_x.data ? at<Pair>(places_.pairs) + begin / 2 * lanes_ : nullptr};
+        .gradients =
+            pairs_ && !p_.grad_weight.data ? nullptr : at<char>(places_.gradients) + begin * places_.stride * bytes(),
+        .pairs = pairs_ && p_.grad_x.data ? at<Pair>(places_.pairs) + begin / 2 * places_.stride : nullptr,
+        .stride = places_.stride};
     logit_gradients(args);
     for (int64_t token = 0; token < tokens_; ++token)
       if (const int64_t its = target(token); its >= row && its < row + rows && counts()[token] != 0)
@@ -241,16 +243,17 @@ class Chunk {
     const bool add = index_ > 0;
     if (pairs_) {
       if (add) load_split({to, low}, columns, tile);
-      block_product(tile, columns, {static_cast<const uint16_t*>(from.gradients), lanes_, 2},
+      block_product(tile, columns, {static_cast<const uint16_t*>(from.gradients), from.stride, 2},
                     at<Pair>(places_.rows) + column * div_up(tokens_, 2), columns, from.rows, div_up(tokens_, 2),
                     columns, add, ahead);
       store_split(tile, columns, {to, index_ + 1 < places_.chunks.count ? low : nullptr});
     } else if (to.width == columns) {
-      block_product(static_cast<float*>(to.data), to.stride, {static_cast<const float*>(from.gradients), lanes_, 1},
+      block_product(static_cast<float*>(to.data), to.stride,
+                    {static_cast<const float*>(from.gradients), from.stride, 1},
                     at<float>(places_.rows) + column * tokens_, columns, from.rows, tokens_, columns, add, ahead);
     } else {
       if (add) widen_rows({to.data, to.dtype, to.stride, to.count, to.width}, columns, tile);
-      block_product(tile, columns, {static_cast<const float*>(from.gradients), lanes_, 1},
+      block_product(tile, columns, {static_cast<const float*>(from.gradients), from.stride, 1},
                     at<float>(places_.rows) + column * tokens_, columns, from.rows, tokens_, columns, add, ahead);
       store_rows(tile, columns, to);
     }
@@ -276,16 +279,34 @@ class Chunk {
         const int64_t token = block * kLossBlock, count = std::min(kLossBlock, tokens_ - token);
         float* to = at<float>(places_.grad_x) + token * places_.columns + column;
         const ReadAhead ahead = read_ahead(share_of(next, block - first, last - first));
+        // The second operand of the next matmul; another core may have written it.
+        const ReadAhead left = block + 1 < last ? read_ahead_of_gradients(begin, depth, block + 1)
+                                                : read_ahead_of_gradients(begin + depth, next.count, first);
         if (pairs_)
-          block_product(
-              to, places_.columns,
-              {reinterpret_cast<const uint16_t*>(at<Pair>(places_.pairs) + begin / 2 * lanes_ + token), 2, 2 * lanes_},
-              reinterpret_cast<const Pair*>(packed), columns, count, div_up(depth, 2), columns, add, ahead);
+          block_product(to, places_.columns,
+                        {reinterpret_cast<const uint16_t*>(pair_gradients(begin, token)), 2, 2 * places_.stride},
+                        reinterpret_cast<const Pair*>(packed), columns, count, div_up(depth, 2), columns, add, ahead,
+                        left);
         else
-          block_product(to, places_.columns, {at<float>(places_.gradients) + begin * lanes_ + token, 1, lanes_}, right,
-                        right_row, count, depth, columns, add, ahead);
+          block_product(to, places_.columns, {gradients(begin, token), 1, places_.stride}, right, right_row, count,
+                        depth, columns, add, ahead, left);
       }
     }
+  }
+
+  /// Returns the gradients of the logits from a row of the panel and a token on.
+  const float* gradients(int64_t row, int64_t token) const {
+    return at<float>(places_.gradients) + row * places_.stride + token;
+  }
+  const Pair* pair_gradients(int64_t row, int64_t token) const {
+    return at<Pair>(places_.pairs) + row / 2 * places_.stride + token;
+  }
+  ReadAhead read_ahead_of_gradients(int64_t row, int64_t rows, int64_t block) const {
+    const int64_t token = block * kLossBlock, lanes = std::min(kLossBlock, lanes_ - token);
+    // A pair and a float32 have the same size.
+    const void* const data =
+        pairs_ ? static_cast<const void*>(pair_gradients(row, token)) : static_cast<const void*>(gradients(row, token));
+    return {static_cast<const char*>(data), pairs_ ? div_up(rows, 2) : rows, places_.stride * 4, lanes * 4};
   }
 
   /// Returns true if strips of the weight need no packing. Rows at a multiple of 1 KiB would share few sets of the

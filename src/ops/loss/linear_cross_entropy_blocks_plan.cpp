@@ -27,6 +27,9 @@ LossBlocks loss_blocks(const LossShape& shape, int threads) {
   blocks.stretches = div_up(shape.vocabulary, kLossStretch);
   // Two blocks a thread even out their different durations. Panels for eight threads or fewer have one size.
   blocks.panel = std::min(div_up(shape.vocabulary, kLossBlock), std::max<int64_t>(16, 2 * threads)) * kLossBlock;
+  // A matmul walks down a column of the gradients. An odd number of cache lines from a row to the next lets the rows
+  // use all sets of the first-level cache; a power of two would leave them a few.
+  blocks.stride = (lanes / kLossLanes | 1) * kLossLanes;
   Places places;
   blocks.logits = places.take(wants_any, shape.vocabulary * lanes * bytes);
   blocks.greatest = places.take(true, blocks.stretches * lanes * 4);
@@ -34,8 +37,8 @@ LossBlocks loss_blocks(const LossShape& shape, int threads) {
   blocks.numbers = places.take(true, 3 * lanes * 4);
   blocks.transposed = places.take(true, shape.width / halved * lanes * 4);
   blocks.rows = places.take(shape.wants_weight, div_up(rows, halved) * columns * 4);
-  blocks.gradients = places.take(shape.wants_weight || (shape.wants_x && !pairs), blocks.panel * lanes * bytes);
-  blocks.pairs = places.take(pairs && shape.wants_x, blocks.panel / 2 * lanes * 4);
+  blocks.gradients = places.take(shape.wants_weight || (shape.wants_x && !pairs), blocks.panel * blocks.stride * bytes);
+  blocks.pairs = places.take(pairs && shape.wants_x, blocks.panel / 2 * blocks.stride * 4);
   blocks.grad_x = places.take(shape.wants_x, rows * columns * 4);
   blocks.low =
       places.take(pairs && shape.wants_weight && blocks.chunks.count > 2, shape.vocabulary * shape.width * bytes);

@@ -38,14 +38,15 @@ struct LossBlocks {
   int64_t columns;     ///< columns of x and the weight, up to a multiple of kLossLanes
   int64_t stretches;   ///< number of stretches of the vocabulary
   int64_t panel;       ///< rows of the weight whose gradients of logits are held at a time; whole blocks
+  int64_t stride;      ///< elements from a row of a panel's gradients to the next
   int64_t logits;      ///< dtype [vocabulary, lanes]
   int64_t greatest;    ///< float32 [stretches, lanes]
   int64_t sums;        ///< float32 [stretches, lanes]
   int64_t numbers;     ///< float32 [3, lanes]: the logarithm of the sum; 1 if the token counts; its target's logit
   int64_t transposed;  ///< x transposed, strips of 64 tokens: float32 [width, …] or pairs [width / 2, …]
   int64_t rows;        ///< x packed: float32, or pairs of tokens
-  int64_t gradients;   ///< logit gradients of a panel, dtype [panel, lanes], for the weight (float32: also for x)
-  int64_t pairs;       ///< the bfloat16 gradients as pairs [panel / 2, lanes]: for x's gradient
+  int64_t gradients;   ///< logit gradients of a panel, dtype [panel, stride], for the weight (float32: also for x)
+  int64_t pairs;       ///< the bfloat16 gradients as pairs [panel / 2, stride]: for x's gradient
   int64_t grad_x;      ///< float32 [rows, columns]
   int64_t low;  ///< rounding error of the gradient [vocabulary, width], for sums of more than two chunks in 16 bits
   int64_t total;

@@ -87,7 +87,7 @@ PLIMSOLL_INLINE float inverse_cap(const LogitGradients& args) {
 PLIMSOLL_INLINE void logit_gradients_of(const LogitGradients& args, float) {
   const float inner = inverse_cap(args);
   for (int64_t row = 0; row < args.rows; ++row) {
-    float* to = static_cast<float*>(args.gradients) + row * args.lanes;
+    float* to = static_cast<float*>(args.gradients) + row * args.stride;
     for (int64_t lane = 0; lane < args.lanes; lane += kLanes)
       store(to + lane, gradient_of<float>(args, row, lane, inner));
   }
@@ -95,18 +95,18 @@ PLIMSOLL_INLINE void logit_gradients_of(const LogitGradients& args, float) {
 PLIMSOLL_INLINE void logit_gradients_of(const LogitGradients& args, BFloat16) {
   const float inner = inverse_cap(args);
   for (int64_t row = 0; row < args.rows; row += 2) {
-    auto* to = args.gradients ? static_cast<BFloat16*>(args.gradients) + row * args.lanes : nullptr;
+    auto* to = args.gradients ? static_cast<BFloat16*>(args.gradients) + row * args.stride : nullptr;
     for (int64_t lane = 0; lane < args.lanes; lane += kLanes) {
       const Floats first = rounded_to<BFloat16>(gradient_of<BFloat16>(args, row, lane, inner));
       Floats second{};
       if (to) store_rounded(to + lane, first);
       if (row + 1 < args.rows) {
         second = rounded_to<BFloat16>(gradient_of<BFloat16>(args, row + 1, lane, inner));
-        if (to) store_rounded(to + args.lanes + lane, second);
+        if (to) store_rounded(to + args.stride + lane, second);
       }
       if (!args.pairs) continue;
       const Words pairs = (reinterpret_cast<Words>(first) >> 16) | reinterpret_cast<Words>(second);
-      std::memcpy(args.pairs + row / 2 * args.lanes + lane, &pairs, sizeof(pairs));
+      std::memcpy(args.pairs + row / 2 * args.stride + lane, &pairs, sizeof(pairs));
     }
   }
 }
@@ -157,9 +157,9 @@ void target_gradient_of(const LogitGradients& args, int64_t row, int64_t lane) {
   const float logit = static_cast<const T*>(args.logits)[row * args.lanes + lane];
   const float cap = static_cast<float>(args.cap), share = cap > 0 ? logit / cap : 0;
   const T gradient = static_cast<T>((std::exp(logit - args.log_sum[lane]) - 1) * (1 - share * share));
-  if (args.gradients) static_cast<T*>(args.gradients)[row * args.lanes + lane] = gradient;
+  if (args.gradients) static_cast<T*>(args.gradients)[row * args.stride + lane] = gradient;
   if (args.pairs) {
-    auto* pair = reinterpret_cast<char*>(args.pairs + row / 2 * args.lanes + lane);
+    auto* pair = reinterpret_cast<char*>(args.pairs + row / 2 * args.stride + lane);
     std::memcpy(pair + row % 2 * 2, static_cast<const void*>(&gradient), 2);
   }
 }

@@ -41,8 +41,9 @@ struct LogitGradients {
   double cap;
   const float* log_sum;  ///< [lanes]
   const float* counts;   ///< [lanes]: 0 if the token has no gradient
-  void* gradients;       ///< dtype [rows, lanes]; null with `pairs`
-  Pair* pairs;           ///< [(rows + 1) / 2, lanes] of rows 2 i and 2 i + 1 of bfloat16; or null
+  void* gradients;       ///< dtype [rows, stride]; null with `pairs`
+  Pair* pairs;           ///< [(rows + 1) / 2, stride] of rows 2 i and 2 i + 1 of bfloat16; or null
+  int64_t stride;        ///< elements from a row to the next of `gradients` and of `pairs`; at least `lanes`
 };
 void logit_gradients(const LogitGradients& args);
 /// Subtracts the 1 of a token's target: `row` of the block, `lane` of the token.

@@ -8,10 +8,11 @@
 namespace plimsoll {
 namespace {
 
-// Double buffer for host ops. Copies for host op k (except shared scalars) start only after host op k - kHostOpsAhead.
-// Its copies back are waited for before host op k + kHostOpsAhead.
+// Number of host ops that have host copies at the same time: double buffering. Copies for host op k start after host op
+// k - kHostOpsAhead, except shared scalars. Copies back from host op k are waited for before host op k + kHostOpsAhead.
 constexpr size_t kHostOpsAhead = 2;
-// Largest buffer that is copied once for all ops on the host, in bytes: the step's scalars.
+// Largest host copy, in bytes, that later host ops share until an op on the device writes its buffer. The step's
+// scalars are such buffers.
 constexpr int64_t kSharedBytes = 4096;
 
 bool is_set(const std::vector<char>& list, size_t index) {
@@ -56,16 +57,16 @@ void SegmentCopies::plan(Context& context, TraceRewriter& rewriter, std::vector<
     });
 }
 
-// Plans the offload interval of a saved value: the longest time in which no op uses it.
+// Plans the offload interval of a saved value: the longest time between two consecutive uses.
 void SegmentCopies::plan_saved_value(const Context& context, TraceRewriter& rewriter, BufferId buffer,
                                      std::vector<int64_t>& live) {
   const Trace& trace = context.trace;
   const std::vector<Access>& list = accesses_[buffer];
   check(!trace.buffers[buffer].persistent, "only what is made in the segment can be moved away within it");
-  if (idle_before_.empty()) {
+  if (start_seconds_.empty()) {
     double clock = 0;
     for (int32_t i = segment_.begin; i < segment_.end; ++i) {
-      idle_before_.push_back(clock);
+      start_seconds_.push_back(clock);
       clock += seconds_of(context.cost, trace.ops[i]);
     }
   }
@@ -73,7 +74,8 @@ void SegmentCopies::plan_saved_value(const Context& context, TraceRewriter& rewr
   double longest = 0;
   for (size_t i = 1; i < list.size(); ++i) {
     if (list[i].op <= list[i - 1].op + 1) continue;
-    const double idle = idle_before_[list[i].op - segment_.begin] - idle_before_[list[i - 1].op + 1 - segment_.begin];
+    const double idle =
+        start_seconds_[list[i].op - segment_.begin] - start_seconds_[list[i - 1].op + 1 - segment_.begin];
     if (best == 0 || idle > longest) {
       best = i;
       longest = idle;
@@ -101,7 +103,8 @@ void SegmentCopies::plan_saved_value(const Context& context, TraceRewriter& rewr
   swaps_.push_back(swap);
 }
 
-// Plans a residency interval of an offloaded buffer for each cluster of uses. A use on the host ends an interval.
+// Plans a residency interval for each cluster of device uses of an offloaded buffer. A host op that uses the buffer
+// ends the interval, because it uses the stored data.
 void SegmentCopies::plan_resident_uses(Context& context, TraceRewriter& rewriter, BufferId buffer,
                                        std::vector<int64_t>& live) {
   const Buffer description = context.trace.buffers[buffer];  // a copy, because buffers are added below
@@ -150,12 +153,12 @@ void SegmentCopies::plan_resident_uses(Context& context, TraceRewriter& rewriter
   }
 }
 
-// Plans the host copies for ops on the host. Each operand on the device is copied for the op and, if it is written,
-// copied back.
+// Plans the host copies for ops on the host. Each operand on the device is copied to the host before the op. A
+// persistent operand that the op writes is copied back.
 void SegmentCopies::plan_host_operands(Context& context, TraceRewriter& rewriter) {
   if (host_ops_.empty()) return;
   const Trace& trace = context.trace;
-  std::map<BufferId, int32_t> written_at;  // last op on the device so far that writes a buffer
+  std::map<BufferId, int32_t> written_at;  // by buffer: the last op on the device before op i that writes it
   std::map<BufferId, size_t> shared;
   size_t k = 0;
   for (int32_t i = segment_.begin; i < segment_.end; ++i) {
@@ -211,7 +214,8 @@ void SegmentCopies::schedule_copies(const Context& context, const std::vector<in
     if (!swap.copies_out_first && swap.out >= 0) offloaded_since[swap.buffer] = outs_[swap.out].wait;
   }
   schedule.place(ins_);
-  // Waits come before starts because they free bytes, except a wait for a copy that starts at the same op.
+  // `order` sorts the copies before one op. Waits for copies out come first because they free bytes, unless the copy
+  // starts at the same op. Starts of copies out and then of copies in follow; waits for copies in are last.
   const auto add_out = [&](const CopyOut& out, BufferId target, BufferId source) {
     copies_[out.start].push_back({1, CopyStage::start, target, source});
     copies_[out.wait].push_back({out.wait == out.start ? 2 : 0, CopyStage::wait, target, source});
@@ -227,13 +231,13 @@ void SegmentCopies::schedule_copies(const Context& context, const std::vector<in
   for (const HostOperand& host_operand : host_operands_) {
     add_out(outs_[host_operand.out], host_operand.host, host_operand.buffer);
     if (host_operand.back >= 0)
-      add_in(host_operand.made + 1, host_operand.back, host_operand.buffer, host_operand.host);
+      add_in(host_operand.first_use + 1, host_operand.back, host_operand.buffer, host_operand.host);
   }
   for (auto& [op, list] : copies_)
     std::stable_sort(list.begin(), list.end(), [](const Copy& a, const Copy& b) { return a.order < b.order; });
 }
 
-Op SegmentCopies::renamed(Op op, int32_t index) const {
+Op SegmentCopies::with_copies(Op op, int32_t index) const {
   const auto operands = host_operand_of_.find(index);
   const auto rename = [&, on_host = op.on_host](View& view) {
     if (on_host) {

@@ -1,8 +1,8 @@
 // Declares the copies of one segment for offloaded buffers: when each buffer is copied, and which copy each op uses.
 //
-// A residency interval is a range of ops during which a buffer in host memory or on disk has a copy on the device. An
-// offload interval is a range of ops during which a saved value has its only copy in host memory. A host copy is a copy
-// of a device buffer that an op on the host uses.
+// A residency interval is a range of ops during which a buffer that is stored in host memory or on disk has a copy on
+// the device. An offload interval is a range of ops during which a saved value is stored only in host memory. A host
+// copy holds the value of a device buffer in host memory, for an op that runs on the host.
 #pragma once
 
 #include <map>
@@ -15,30 +15,32 @@
 
 namespace plimsoll {
 
-/// Largest distance in ops between two uses of an offloaded buffer in one residency interval.
+/// Largest distance, in ops, between consecutive uses of an offloaded buffer that share a residency interval.
 constexpr int32_t kMaxUseGap = 16;
 
 /// A planner of the copies of one segment.
 class SegmentCopies {
  public:
-  /// Facts about the whole trace. Its buffers are marked with their memories, and its ops with `on_host`. `saved`, by
-  /// buffer, marks the values that get an offload interval; may be empty.
+  /// A context that all segments of a trace share. The buffers of `trace` are marked with their memories, and its ops
+  /// with `on_host`. `saved`, by buffer, marks the saved values to offload; may be empty. `limit`: live bytes on the
+  /// device up to which a copy may hold bytes longer, to overlap ops.
   struct Context {
     const Trace& trace;
     const std::vector<char>& saved;
     const CostModel& cost;
     int64_t limit;
     std::vector<Lifetime> lifetimes;   ///< by buffer
-    std::vector<char> written_before;  ///< by buffer: it is a constant, or a use that is already planned writes it
+    std::vector<char> written_before;  ///< by buffer: 1 if it has data: a constant, or written by ops planned so far
   };
 
   SegmentCopies(const Context& context, const Segment& segment);
 
-  /// Returns whether the segment needs no copies.
+  /// Returns true if ops of the segment use no offloaded buffer or marked saved value, and none runs on the host.
+  /// plan() is then not needed.
   bool empty() const { return accesses_.empty() && host_ops_.empty(); }
 
-  /// Decides every copy, and adds new buffers to the trace. `live`: bytes on the device by op of the trace, without
-  /// offloaded buffers.
+  /// Decides every copy, and adds the buffers of the copies to the trace. `live`: bytes on the device by op of the
+  /// trace, without offloaded buffers.
   void plan(Context& context, TraceRewriter& rewriter, std::vector<int64_t> live);
 
   /// Calls insert(stage, target, source) for each copy start and copy wait that precedes op `index`. If `index` is the
@@ -49,31 +51,31 @@ class SegmentCopies {
       for (const Copy& copy : found->second) insert(copy.stage, copy.target, copy.source);
   }
 
-  /// Returns op `index` with the buffers that it is to use.
-  Op renamed(Op op, int32_t index) const;
+  /// Returns op `index` with its buffers replaced by the copies that it uses.
+  Op with_copies(Op op, int32_t index) const;
 
  private:
   struct Access {
     int32_t op;
     bool written;
   };
-  // Ops [begin, end] that use the device copy of one buffer: a residency interval, or the ops after a saved value's
-  // offload interval.
+  // Ops [begin, end] that use a copy on the device instead of `buffer`. They are a residency interval, or the ops after
+  // the offload interval of a saved value.
   struct Swap {
     BufferId buffer = kNoBuffer;  // id in the old trace
     BufferId device = kNoBuffer;  // copy on the device from `begin` on
     BufferId offload_buffer = kNoBuffer;
-    int32_t begin = 0, end = 0;     // these ops use `device` instead of `buffer`
+    int32_t begin = 0, end = 0;     // both inclusive
     int out = -1, in = -1;          // indices of its copies in outs_ and ins_; -1: none
-    bool copies_out_first = false;  // true: a saved value; the copy out of `buffer` comes first
+    bool copies_out_first = false;  // true: a saved value; it is copied out before it is copied in
   };
   // A host copy of a device buffer.
   struct HostOperand {
     BufferId buffer = kNoBuffer;
     BufferId host = kNoBuffer;
-    int32_t made = 0;   // op for which it is copied; later ops may use it too
-    int out = -1;       // index of the copy in outs_
-    int32_t back = -1;  // the wait for the copy back is before this op; -1: no copy back
+    int32_t first_use = 0;  // op for which it is copied; later ops may use it too
+    int out = -1;           // index of the copy in outs_
+    int32_t back = -1;      // the wait for the copy back is before this op; -1: no copy back
   };
   struct Copy {
     int order;
@@ -90,7 +92,7 @@ class SegmentCopies {
   std::map<BufferId, std::vector<Access>> accesses_;    // uses on the device of saved and of offloaded buffers
   std::vector<int32_t> host_ops_;                       // ops that run on the host
   std::map<BufferId, std::vector<int32_t>> host_uses_;  // their uses of buffers in host memory
-  std::vector<double> idle_before_;                     // by op of the segment: seconds at which it begins
+  std::vector<double> start_seconds_;                   // by op of the segment: when it begins, in seconds
   std::vector<Swap> swaps_;
   std::vector<HostOperand> host_operands_;
   std::map<int32_t, std::map<BufferId, BufferId>>

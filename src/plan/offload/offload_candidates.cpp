@@ -20,13 +20,13 @@ double runs_of(const Trace& trace, SegmentKind segment, int64_t micro_batches) {
 
 OffloadCandidates::OffloadCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters)
     : trace_(trace), micro_batches_(micro_batches) {
-  std::vector<char> fixed(trace.buffers.size(), 0), trained(trace.buffers.size(), 0);
-  for (const NamedView& input : trace.inputs) fixed[input.view.buffer] = 1;
-  for (const NamedView& output : trace.outputs) fixed[output.view.buffer] = 1;
+  std::vector<char> excluded(trace.buffers.size(), 0), trained(trace.buffers.size(), 0);
+  for (const NamedView& input : trace.inputs) excluded[input.view.buffer] = 1;
+  for (const NamedView& output : trace.outputs) excluded[output.view.buffer] = 1;
   std::vector<int32_t> segments(trace.buffers.size(), 0), seen(trace.buffers.size(), -1);
   std::vector<LinkTransfers> transfers(trace.buffers.size());
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
-  std::vector<char> made(trace.buffers.size(), 0);
+  std::vector<char> has_data(trace.buffers.size(), 0);
   for (size_t s = 0; s < trace.segments.size(); ++s) {
     const Segment& segment = trace.segments[s];
     const bool training = is_training(segment.kind);
@@ -37,9 +37,9 @@ OffloadCandidates::OffloadCandidates(const Trace& trace, int64_t micro_batches, 
     };
     std::map<BufferId, Residency> open;
     const auto close = [&](BufferId buffer, const Residency& residency) {
-      const bool wanted = trace.buffers[buffer].persistent || lifetimes[buffer].death > residency.last + 1;
+      const bool needed_later = trace.buffers[buffer].persistent || lifetimes[buffer].death > residency.last + 1;
       transfers[buffer].in[training ? 0 : 1] += residency.fetched ? times : 0;
-      transfers[buffer].out[training ? 0 : 1] += residency.written && wanted ? times : 0;
+      transfers[buffer].out[training ? 0 : 1] += residency.written && needed_later ? times : 0;
     };
     for (int32_t i = segment.begin; i < segment.end; ++i)
       for_each_view(trace.ops[i], [&](const View& view, bool written) {
@@ -47,14 +47,14 @@ OffloadCandidates::OffloadCandidates(const Trace& trace, int64_t micro_batches, 
         if (seen[b] != static_cast<int32_t>(s)) ++segments[b];
         seen[b] = static_cast<int32_t>(s);
         if (segment.kind != SegmentKind::initialize && written) trained[b] = 1;
-        const auto [at, added] = open.try_emplace(b, Residency{i, made[b] || !written, written});
+        const auto [at, added] = open.try_emplace(b, Residency{i, has_data[b] || !written, written});
         if (!added && i - at->second.last > kMaxUseGap) {
           close(b, at->second);
           at->second = {i, true, written};
         }
         at->second.last = i;
         at->second.written = at->second.written || written;
-        made[b] = made[b] || written;
+        has_data[b] = has_data[b] || written;
       });
     for (const auto& [buffer, residency] : open) close(buffer, residency);
   }
@@ -63,7 +63,7 @@ OffloadCandidates::OffloadCandidates(const Trace& trace, int64_t micro_batches, 
   int64_t largest = 0;
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     const Buffer& buffer = trace.buffers[b];
-    if (fixed[b] || buffer.output) continue;
+    if (excluded[b] || buffer.output) continue;
     int kind;
     if (buffer.role == Role::optimizer_state && buffer.persistent)
       kind = 0;
@@ -99,6 +99,7 @@ OffloadAssignment OffloadCandidates::choose(double fraction, int64_t host_room, 
   int64_t bytes = 0;
   for (size_t k = 0; k < kinds_.size(); ++k) {
     const double share = std::clamp(fraction - static_cast<double>(k), 0.0, 1.0);
+    // Bytes still to pick, as in error diffusion: they spread the picked buffers evenly over the model.
     double owed = 0;
     for (const Candidate& each : kinds_[k]) {
       owed += share * static_cast<double>(each.bytes);
@@ -118,7 +119,8 @@ OffloadAssignment OffloadCandidates::choose(double fraction, int64_t host_room, 
     choice.disk += each->bytes;
     over -= each->bytes;
   }
-  // The sizes of buffers may not fit both memories exactly: drop the last candidates until they fit.
+  // Buffers are not split, so both memories may still be too small: the last candidates are dropped until the rest
+  // fits.
   while (over > 0) {
     const Candidate* last = picked.back();
     if (choice.memory[last->buffer] == Memory::disk)
@@ -147,9 +149,9 @@ double OffloadCandidates::min_copy_seconds(const OffloadAssignment& choice, cons
       const Memory memory = choice.memory[each.buffer];
       if (memory == Memory::device) continue;
       const double seconds = copy_seconds(cost, each.bytes, memory);
-      for (int phase : {0, 1}) {
-        in[phase] += seconds * each.transfers.in[phase];
-        out[phase] += seconds * each.transfers.out[phase];
+      for (int part : {0, 1}) {
+        in[part] += seconds * each.transfers.in[part];
+        out[part] += seconds * each.transfers.out[part];
       }
     }
   if (!cost.copies_overlap) return in[0] + in[1] + out[0] + out[1];
@@ -158,7 +160,7 @@ double OffloadCandidates::min_copy_seconds(const OffloadAssignment& choice, cons
     if (const double times = runs_of(trace_, segment.kind, micro_batches_); times > 0)
       ops[is_training(segment.kind) ? 0 : 1] += times * segment_seconds(cost, trace_, segment.kind);
   double least = 0;
-  for (int phase : {0, 1}) least += std::max(std::max(in[phase], out[phase]) - ops[phase], 0.0);
+  for (int part : {0, 1}) least += std::max(std::max(in[part], out[part]) - ops[part], 0.0);
   return least;
 }
 

@@ -1,11 +1,11 @@
-// Declares the choice of persistent buffers and gradients that are offloaded to host memory or disk.
+// Declares the choice of optimizer state, gradients and parameters that are offloaded to host memory or disk.
 //
 // Candidates are grouped by kind: optimizer state, gradients, frozen parameters, trained parameters. The kind with the
 // least link traffic per byte and step is offloaded first. State is copied in and out once a step. A gradient is copied
 // out after each micro batch, and in for the update. A parameter is copied in for forward and backward of each micro
 // batch and for the update, after which it is copied out. `fraction` says how much is offloaded: 1.5 is all of the
-// first kind and half of the second. Part of a kind is spread evenly over the model, so that its copies overlap the
-// layers between.
+// first kind and half of the second. If a part of a kind is offloaded, the offloaded buffers are spread evenly over the
+// model. Their copies then overlap the layers between them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct OffloadAssignment {
   std::vector<Memory> memory;                        ///< memory by buffer; `device`: it is not offloaded
   int64_t host = 0, disk = 0;                        ///< offloaded bytes in each memory, as placed
   int64_t state = 0, gradients = 0, parameters = 0;  ///< offloaded bytes by role, host and disk together
-  bool used_by_micro_batches = false;                ///< true: micro batches, and not only the update, use some of it
+  bool used_by_micro_batches = false;  ///< true: micro batches use offloaded buffers; false: only the update does
 
   int64_t bytes() const { return host + disk; }
 };
@@ -30,7 +30,8 @@ struct OffloadAssignment {
 /// A list of the buffers that may be offloaded, by kind.
 class OffloadCandidates {
  public:
-  /// Keeps a reference to `trace`. `micro_batches` of a step: the traffic of a micro batch counts this often.
+  /// Keeps a reference to `trace`. `micro_batches`: number of micro batches of a step, by which the traffic of one is
+  /// multiplied.
   OffloadCandidates(const Trace& trace, int64_t micro_batches, const OffloadParameters& parameters = {});
 
   /// Returns the number of kinds with at least one candidate: the largest value of `fraction`.
@@ -40,11 +41,12 @@ class OffloadCandidates {
   /// bytes on disk. If host memory is too small, candidates of the kinds with the least traffic go to disk first.
   OffloadAssignment choose(double fraction, int64_t host_room, int64_t disk_room) const;
 
-  /// Returns a lower bound, in seconds per step, of the time that copies of a choice add to the ops of `trace`.
+  /// Returns a lower bound, in seconds per step, of the time that ops wait for the copies of `choice`.
   double min_copy_seconds(const OffloadAssignment& choice, const CostModel& cost) const;
 
  private:
-  // Copies over the link in one step: [0] in the segments of micro batches, [1] in the update.
+  // Number of copies of a buffer over the link in one step. Element 0: in the segments of micro batches; 1: in other
+  // segments.
   struct LinkTransfers {
     double in[2] = {0, 0}, out[2] = {0, 0};
     double all() const { return in[0] + in[1] + out[0] + out[1]; }

@@ -21,7 +21,7 @@ bool needs_less_memory(const OffloadSolution& a, const OffloadSolution& b) {
 
 // Returns a reduced trace for the search, with the same op indices. Ops of training segments keep their operands and
 // their time (in `flops`, for skeleton_cost()). Of all other ops only the first and last use of each buffer is kept.
-// One op may be added after the last.
+// An additional last op may read offloaded buffers.
 Trace skeleton(const Trace& trace, const RecomputeSearch& search, const CostModel& cost) {
   Trace result;
   result.buffers = trace.buffers;
@@ -29,8 +29,8 @@ Trace skeleton(const Trace& trace, const RecomputeSearch& search, const CostMode
   result.alignment = trace.alignment;
   result.constants.reserve(trace.constants.size());
   for (const ConstantData& constant : trace.constants) result.constants.push_back({constant.buffer, {}});
-  // An offloaded buffer that is written before training has its data when training begins. It is listed as a constant
-  // so that its first use is preceded by a copy in.
+  // The skeleton drops the ops that write offloaded buffers before training. These buffers are listed as constants
+  // instead, so that a copy in precedes their first use.
   for (int32_t i = 0; i < search.graphs().front().segment.begin; ++i)
     for_each_view(trace.ops[i], [&](const View& view, bool written) {
       if (written && !trace.buffers[view.buffer].on_device()) result.constants.push_back({view.buffer, {}});
@@ -53,8 +53,8 @@ Trace skeleton(const Trace& trace, const RecomputeSearch& search, const CostMode
     reduced.arguments.push_back({Argument::Kind::tensor_list, true, std::move(written)});
   }
   const std::vector<Lifetime> lifetimes = lifetimes_of(trace);
-  Op beyond;  // Reads offloaded buffers that are used after training. It is in no segment, so it adds no residency
-              // interval.
+  Op beyond;  // Reads the offloaded buffers that are used after training, so that they are copied out. No residency
+              // interval is planned for it, because it is in no segment.
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     if (trace.buffers[b].persistent || lifetimes[b].birth >= lifetimes[b].death) continue;
     const int32_t last = lifetimes[b].death - 1;
@@ -129,9 +129,9 @@ std::vector<char> OffloadSearch::offloadable(const KeptValues& kept, int64_t hos
   return offloaded;
 }
 
-// A value that is offloaded at the peak has crossed the link before the peak. In that time the link copies at most
-// `offloaded` bytes; recomputation must bring the rest under the limit. Bisection finds the smallest additional time
-// that covers the recomputation then needed.
+// A value that is offloaded at the peak was copied over the link before. If a micro batch takes `seconds` longer than
+// with keep-all, the link can copy at most `offloaded` bytes. Recomputation must then bring the other bytes under the
+// limit. Bisection finds the smallest `seconds` that are at least the time of this recomputation.
 double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
   const auto recomputed = [&](double seconds) {
     const double link = cost_.copies_overlap ? micro_seconds_ + seconds : seconds / 2;
@@ -148,9 +148,9 @@ double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
 }
 
 std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed,
-                                                       bool by_value) const {
+                                                       bool per_value) const {
   std::optional<OffloadSolution> best;
-  // Excess bytes by proposal: some proposals are equal.
+  // Bytes over the limit, by proposal. It avoids a second evaluation of equal proposals.
   std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;
   const auto consider = [&](const KeptValues& kept, std::vector<char> offloaded) -> int64_t {
     const auto [at, added] = considered.try_emplace({kept, offloaded});
@@ -224,7 +224,7 @@ std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t ho
       }
     }
   }
-  const OffloadSolution least = by_value ? min_memory_by_value(host_limit) : min_memory_solution(host_limit, fixed);
+  const OffloadSolution least = per_value ? min_memory_per_value(host_limit) : min_memory_solution(host_limit, fixed);
   if (least.peak <= limit) consider(least.kept, least.offloaded);
   return best;
 }
@@ -243,20 +243,20 @@ OffloadSolution OffloadSearch::min_memory_solution_of(const std::vector<KeptValu
   return std::move(*best);
 }
 
-OffloadSolution OffloadSearch::min_memory_by_value(int64_t host_limit) const {
-  if (const auto found = min_memory_by_value_.find(host_limit); found != min_memory_by_value_.end())
+OffloadSolution OffloadSearch::min_memory_per_value(int64_t host_limit) const {
+  if (const auto found = min_memory_per_value_.find(host_limit); found != min_memory_per_value_.end())
     return found->second;
   const double link = 1e12 / cost_.host_link;
   const std::vector<KeptValues> proposals{search_.min_memory_solution().kept, keep_all(search_.graphs().front()),
                                           search_.cheapest_with_offload(search_.regions(), link, 0)};
-  return min_memory_by_value_[host_limit] = min_memory_solution_of(proposals, host_limit);
+  return min_memory_per_value_[host_limit] = min_memory_solution_of(proposals, host_limit);
 }
 
 OffloadSolution OffloadSearch::min_memory_solution(int64_t host_limit, const KeptValues* fixed) const {
   const std::pair key{host_limit, fixed ? *fixed : KeptValues{}};
   if (const auto found = min_memory_solutions_.find(key); found != min_memory_solutions_.end()) return found->second;
   OffloadSolution best = min_memory_solution_of({fixed ? *fixed : search_.checkpoint_blocks().kept}, host_limit);
-  if (!fixed && !needs_less_memory(best, min_memory_by_value(host_limit))) best = min_memory_by_value(host_limit);
+  if (!fixed && !needs_less_memory(best, min_memory_per_value(host_limit))) best = min_memory_per_value(host_limit);
   return min_memory_solutions_[key] = std::move(best);
 }
 

@@ -1,11 +1,12 @@
 // Declares the search that recomputes, keeps or offloads each saved value; offloaded values are in host memory until
 // backward.
 //
-// The time of a copy sets a price for each byte: a value is worth offloading if recomputing it costs more. The first k
-// regions (plan/recompute/recompute_regions) offload what they keep: their values wait longest, and copies of later
-// values would have to return immediately. Several k are tried. For each, the other regions choose only between keeping
-// and recomputing (plan/recompute/recompute_search). Each combination is applied (ApplyChoices), and its bytes and the
-// time that ops wait for copies are read from the result.
+// The price of a byte is the time that its copy takes, or a part of it if copies overlap ops. A value is worth
+// offloading if its recomputation takes longer than its copies. The first k regions (plan/recompute/recompute_regions)
+// offload all values that they keep, because these wait longest for their use in backward. Values of the last regions
+// would have to be copied back immediately. Several k are tried. For each k, the other regions only keep or recompute
+// values (plan/recompute/recompute_search). Each combination is applied (ApplyChoices). Its bytes, and the time that
+// ops wait for copies, are read from the result.
 #pragma once
 
 #include <map>
@@ -24,7 +25,7 @@ struct OffloadSolution {
   std::vector<char> offloaded;  ///< by value: 1 if it is offloaded
   double seconds = 0;           ///< additional seconds of one micro batch, compared with keep-all
   int64_t peak = 0;             ///< largest sum of live bytes within the training segments, without persistent buffers
-  int64_t host = 0;             ///< offloaded bytes
+  int64_t host = 0;             ///< bytes of the offloaded values
 };
 
 /// A search over kept, recomputed and offloaded values of one trace.
@@ -36,15 +37,16 @@ class OffloadSearch {
 
   /// Returns the choice with the least time among those tried, with at most `limit` live bytes on the device and
   /// `host_limit` bytes in host memory; nullopt if none fits. `fixed`: the kept values are fixed, and only offload is
-  /// chosen. `by_value`: do not try block checkpointing.
+  /// chosen. `per_value`: block checkpointing is not tried.
   std::optional<OffloadSolution> cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed = nullptr,
-                                          bool by_value = false) const;
+                                          bool per_value = false) const;
 
-  /// Returns the choice with the least bytes on the device, whatever its time. `fixed` as in cheapest().
+  /// Returns the choice with the fewest live bytes on the device among those tried; the time decides only if two are
+  /// equal. `fixed` as in cheapest().
   OffloadSolution min_memory_solution(int64_t host_limit, const KeptValues* fixed = nullptr) const;
-  /// Returns the choice with the least bytes on the device without block checkpointing: among the choices that
-  /// cheapest() with `by_value` tries.
-  OffloadSolution min_memory_by_value(int64_t host_limit) const;
+  /// Returns the choice with the fewest live bytes on the device without block checkpointing. cheapest() with
+  /// `per_value` tries it as well.
+  OffloadSolution min_memory_per_value(int64_t host_limit) const;
 
   /// Returns a lower bound of the additional seconds of any choice that fits, compared with keep-all.
   double lower_bound(int64_t limit, int64_t host_limit) const;
@@ -61,10 +63,10 @@ class OffloadSearch {
   const OffloadParameters parameters_;
   Trace skeleton_;           // reduced copy of the trace for evaluate(), which copies it often
   CostModel skeleton_cost_;  // cost model for the ops of skeleton_
-  double micro_seconds_;     // seconds with everything kept
+  double micro_seconds_;     // seconds of a micro batch, with all values kept
   // Cached results by host_limit and fixed kept values; empty values: not fixed.
   mutable std::map<std::pair<int64_t, KeptValues>, OffloadSolution> min_memory_solutions_;
-  mutable std::map<int64_t, OffloadSolution> min_memory_by_value_;
+  mutable std::map<int64_t, OffloadSolution> min_memory_per_value_;
 };
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Declares a step with some buffers offloaded, and the searches over the rest: which values to recompute, and which
-// saved values to offload as well.
+// Declares the variants of a step. Each variant offloads some state, gradients and parameters, and has a search that
+// keeps, recomputes or offloads its saved values.
 #pragma once
 
 #include <map>
@@ -19,7 +19,8 @@ struct OffloadVariant {
   Trace trace;                   ///< prepared trace, its buffers marked with their memories
   int64_t persistent_bytes = 0;  ///< bytes of persistent buffers on the device
   const OffloadSearch* offload_search = nullptr;
-  /// Own searches if micro batches use offloaded buffers; otherwise null.
+  /// Searches of this variant alone, if micro batches use its offloaded buffers. Otherwise null: variants share one
+  /// search.
   std::unique_ptr<const RecomputeSearch> own_recompute_search;
   std::unique_ptr<const OffloadSearch> own_offload_search;
 };

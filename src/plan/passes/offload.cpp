@@ -57,7 +57,7 @@ Trace offload(Trace trace, const OffloadChoice& choice, const CostModel& cost, i
       rewriter.insert(copy_op(stage, trace, target, source, near), i);
     };
     segments[s].insert_before(i, insert);
-    rewriter.replace(i, segments[s].renamed(std::move(op), i));
+    rewriter.replace(i, segments[s].with_copies(std::move(op), i));
     if (i + 1 == trace.segments[s].end) segments[s].insert_before(i + 1, insert);
   }
   return rewriter.finish();

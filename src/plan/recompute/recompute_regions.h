@@ -1,4 +1,4 @@
-// Declares the cut of a training graph into consecutive regions, and the efficient choices of each region.
+// Declares the partition of a training graph into consecutive regions, and the efficient choices of each region.
 //
 // A choice costs time (recomputed ops) and holds bytes (kept values). For a given price of a byte, the best choice of
 // a region is a minimum cut:

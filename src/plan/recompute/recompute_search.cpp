@@ -11,19 +11,21 @@
 namespace plimsoll {
 namespace {
 
+// A choice for each of the first regions.
 struct Partial {
-  int64_t held = 0;
-  int64_t cost = 0;
+  int64_t held = 0;    // bytes of the kept values
+  int64_t cost = 0;    // picoseconds of the recomputed ops
   int32_t choice = 0;  // choice of the last region
-  int32_t before = 0;  // index in the front up to the previous region
+  int32_t before = 0;  // index of the partial solution that this one extends, in the front of the previous region
 };
 
 bool holds_less(const Partial& a, const Partial& b) {
   return a.held != b.held ? a.held < b.held : a.cost < b.cost;
 }
 
-// Keeps the partial solutions that no other beats in both bytes and time, by rising bytes, at most `max_partial`.
-// Thinning keeps the cheapest of those with almost the same bytes. `runs`: begins of sorted parts of `list`.
+// Reduces `list` to its Pareto front: the partial solutions that no other beats in both bytes and time, by rising
+// bytes. If more than `max_partial` remain, only the cheapest of those with almost equal bytes stays. `runs`: indices
+// at which the sorted parts of `list` begin.
 void keep_front(std::vector<Partial>& list, std::vector<size_t> runs, size_t max_partial) {
   runs.push_back(list.size());
   while (runs.size() > 2) {
@@ -48,14 +50,14 @@ void keep_front(std::vector<Partial>& list, std::vector<size_t> runs, size_t max
   for (const Partial& partial : list) {
     const auto here = static_cast<int64_t>(static_cast<double>(partial.held - first) / static_cast<double>(span) *
                                            static_cast<double>(max_partial - 1));
-    // The bytes rise, so the last of a bucket is its cheapest.
+    // The bytes rise and the cost falls, so the last of a bucket is its cheapest.
     if (here == bucket)
       thinned.back() = partial;
     else
       thinned.push_back(partial);
     bucket = here;
   }
-  thinned.front() = list.front();  // the fewest bytes decide what fits at all
+  thinned.front() = list.front();  // the solution with the fewest bytes decides whether a limit is feasible
   list = std::move(thinned);
 }
 
@@ -80,10 +82,10 @@ struct RecomputeSearch::Impl {
     const int32_t blocks = count_blocks(trace, graphs.front());
     for (int32_t group : {1, 2, 3, 4, 6, 8})
       if (group == 1 || 2 * group <= blocks) groups.push_back(group);
-    cuts.resize(groups.size());
+    partitions.resize(groups.size());
   }
 
-  // Finds the values over which there is a choice: droppable ones, and temporaries whose keeping saves recomputed ops.
+  // Finds the values to decide over: droppable values, and temporaries that may save recomputed ops if they are kept.
   void find_decisions() {
     const TrainingGraph& graph = graphs.front();
     for (size_t v = 0; v < graph.values.size(); ++v)
@@ -91,15 +93,16 @@ struct RecomputeSearch::Impl {
         decisions.push_back(static_cast<int32_t>(v));
   }
 
-  // Cuts into larger regions are made on demand, because only tight limits need them.
-  const RegionCut& cut(size_t index) {
-    if (!cuts[index]) {
-      cuts[index].emplace();
-      cuts[index]->regions = regions_of(trace, graphs.front(), groups[index]);
-      cuts[index]->choices = choices_of(graphs.front(), cuts[index]->regions, parameters.max_region_choices);
-      evaluate_regions(graphs, bytes, *cuts[index]);
+  // Partitions into larger regions are made on demand, because only tight limits need them.
+  const RegionPartition& partition(size_t index) {
+    if (!partitions[index]) {
+      partitions[index].emplace();
+      partitions[index]->regions = regions_of(trace, graphs.front(), groups[index]);
+      partitions[index]->choices =
+          choices_of(graphs.front(), partitions[index]->regions, parameters.max_region_choices);
+      evaluate_regions(graphs, bytes, *partitions[index]);
     }
-    return *cuts[index];
+    return *partitions[index];
   }
 
   int64_t peak_of(const KeptValues& kept) const {
@@ -139,7 +142,8 @@ struct RecomputeSearch::Impl {
       visit(make_feasible(std::move(kept)));
     }
   }
-  bool few() const { return decisions.size() <= parameters.max_exhaustive_decisions; }
+  // Returns whether all combinations of the decisions are tried.
+  bool is_exhaustive() const { return decisions.size() <= parameters.max_exhaustive_decisions; }
 
   RecomputeSolution solution(KeptValues kept) const {
     RecomputeSolution result;
@@ -149,36 +153,37 @@ struct RecomputeSearch::Impl {
     return result;
   }
 
-  KeptValues kept_by(const RegionCut& cut, const std::vector<int32_t>& picks) const {
+  KeptValues kept_by(const RegionPartition& partition, const std::vector<int32_t>& picks) const {
     KeptValues kept = keep_all(graphs.front());
     for (size_t r = 0; r < picks.size(); ++r)
-      for (int32_t v : cut.regions[r].values) kept[v] = 0;
+      for (int32_t v : partition.regions[r].values) kept[v] = 0;
     for (size_t r = 0; r < picks.size(); ++r) {
-      for (int32_t v : cut.evaluated[r][picks[r]].choice->kept) kept[v] = 1;
-      for (int32_t v : cut.evaluated[r][picks[r]].choice->foreign) kept[v] = 1;
+      for (int32_t v : partition.evaluated[r][picks[r]].choice->kept) kept[v] = 1;
+      for (int32_t v : partition.evaluated[r][picks[r]].choice->foreign) kept[v] = 1;
     }
     return make_feasible(std::move(kept));
   }
 
-  // Returns the cheapest combination of a cut's choices, by their evaluated bytes and time, with at most `limit` bytes.
-  // `made`: choices that are fixed for the first regions.
-  std::optional<KeptValues> best_of(const RegionCut& cut, int64_t limit, const std::vector<int32_t>& made = {}) const {
+  // Returns the cheapest combination of a partition's choices, by their evaluated bytes and time, with at most `limit`
+  // bytes. `made`: the choices of the first regions, which are fixed; these regions offload the values that they keep.
+  std::optional<KeptValues> best_of(const RegionPartition& partition, int64_t limit,
+                                    const std::vector<int32_t>& made = {}) const {
     std::vector<std::vector<Partial>> fronts{{Partial{}}};
-    for (size_t r = 0; r < cut.regions.size(); ++r) {
+    for (size_t r = 0; r < partition.regions.size(); ++r) {
       std::vector<Partial> next;
-      if (r < made.size()) {  // the values that it keeps are offloaded
-        const RegionCut::EvaluatedChoice& evaluated = cut.evaluated[r][made[r]];
+      if (r < made.size()) {  // it holds no bytes, because its kept values are offloaded
+        const RegionPartition::EvaluatedChoice& evaluated = partition.evaluated[r][made[r]];
         const Partial& partial = fronts.back().front();
         fronts.push_back({{partial.held, partial.cost + evaluated.cost, made[r], 0}});
         continue;
       }
       std::vector<size_t> runs;
-      for (size_t c = 0; c < cut.evaluated[r].size(); ++c) {
-        const RegionCut::EvaluatedChoice& evaluated = cut.evaluated[r][c];
+      for (size_t c = 0; c < partition.evaluated[r].size(); ++c) {
+        const RegionPartition::EvaluatedChoice& evaluated = partition.evaluated[r][c];
         runs.push_back(next.size());
         for (size_t p = 0; p < fronts.back().size(); ++p) {
           const Partial& partial = fronts.back()[p];
-          if (partial.held + evaluated.peak > limit) break;  // the following ones hold more
+          if (partial.held + evaluated.peak > limit) break;  // the partial solutions after it hold more
           next.push_back({partial.held + evaluated.held, partial.cost + evaluated.cost, static_cast<int32_t>(c),
                           static_cast<int32_t>(p)});
         }
@@ -187,56 +192,57 @@ struct RecomputeSearch::Impl {
       if (next.empty()) return std::nullopt;
       fronts.push_back(std::move(next));
     }
-    std::vector<int32_t> picks(cut.regions.size());
+    std::vector<int32_t> picks(partition.regions.size());
     int32_t at = static_cast<int32_t>(fronts.back().size()) - 1;  // the most bytes, and the least time
-    for (size_t r = cut.regions.size(); r-- > 0;) {
+    for (size_t r = partition.regions.size(); r-- > 0;) {
       const Partial& partial = fronts[r + 1][at];
       picks[r] = partial.choice;
       at = partial.before;
     }
-    return kept_by(cut, picks);
+    return kept_by(partition, picks);
   }
 
-  // Returns a choice in which the first `offloaded_regions` regions are solved at `price`. The others are solved under
-  // the limit or, if nothing fits, with the fewest bytes.
+  // Returns a choice in which each of the first `offloaded_regions` regions minimizes its time plus `price` x its
+  // bytes. The others minimize time under the limit or, if nothing fits, bytes.
   KeptValues with_offload(int32_t offloaded_regions, double price, int64_t limit) {
-    const RegionCut& whole = cut(0);
+    const RegionPartition& one_block = partition(0);
     std::vector<int32_t> made;
     for (int32_t r = 0; r < offloaded_regions; ++r) {
-      const auto& evaluated = whole.evaluated[r];
-      const auto worth = [&](const RegionCut::EvaluatedChoice& each) {
+      const auto& evaluated = one_block.evaluated[r];
+      const auto priced = [&](const RegionPartition::EvaluatedChoice& each) {
         return static_cast<double>(each.cost) + price * static_cast<double>(each.held);
       };
       const auto best = std::min_element(evaluated.begin(), evaluated.end(),
-                                         [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
+                                         [&](const auto& a, const auto& b) { return priced(a) < priced(b); });
       made.push_back(static_cast<int32_t>(best - evaluated.begin()));
     }
-    // The evaluated peaks count values shared by several regions as kept on the device. Those that the offloaded
-    // regions make are offloaded, so the limit is raised by their bytes.
+    // A value that several regions share belongs to none, and every evaluated peak counts it as kept on the device. If
+    // an offloaded region makes it, it is offloaded. The limit is raised by the bytes of these values.
     const TrainingGraph& graph = graphs.front();
-    const auto first_that_stays = offloaded_regions < static_cast<int32_t>(whole.regions.size())
-                                      ? whole.regions[offloaded_regions].begin
+    const auto first_that_stays = offloaded_regions < static_cast<int32_t>(one_block.regions.size())
+                                      ? one_block.regions[offloaded_regions].begin
                                       : graph.steps.size();
     for (const ForwardValue& value : graph.values)
       if (value.needed() && value.makers.front() < static_cast<int32_t>(first_that_stays)) limit += value.bytes;
     for (int32_t r = 0; r < offloaded_regions; ++r)
-      for (int32_t v : whole.regions[r].values)
+      for (int32_t v : one_block.regions[r].values)
         if (graph.values[v].needed()) limit -= graph.values[v].bytes;
-    if (auto kept = best_of(whole, limit, made)) return *kept;
-    for (size_t r = made.size(); r < whole.regions.size(); ++r) {
-      const auto& evaluated = whole.evaluated[r];
+    if (auto kept = best_of(one_block, limit, made)) return *kept;
+    for (size_t r = made.size(); r < one_block.regions.size(); ++r) {
+      const auto& evaluated = one_block.evaluated[r];
       const auto least = std::min_element(evaluated.begin(), evaluated.end(),
                                           [](const auto& a, const auto& b) { return a.held < b.held; });
       made.push_back(static_cast<int32_t>(least - evaluated.begin()));
     }
-    return kept_by(whole, made);
+    return kept_by(one_block, made);
   }
 
-  // Returns the choice of a cut that holds the fewest bytes under a limit, region by region; nullopt: no choice fits.
-  std::optional<KeptValues> min_memory_choice_of(const RegionCut& cut, int64_t limit) const {
+  // Returns the choice of a partition that holds the fewest bytes under a limit, region by region; nullopt: no choice
+  // fits.
+  std::optional<KeptValues> min_memory_choice_of(const RegionPartition& partition, int64_t limit) const {
     int64_t held = 0;
     std::vector<int32_t> picks;
-    for (const auto& evaluated : cut.evaluated) {
+    for (const auto& evaluated : partition.evaluated) {
       int32_t best = -1;
       for (size_t c = 0; c < evaluated.size(); ++c) {
         if (held + evaluated[c].peak > limit) continue;
@@ -246,11 +252,11 @@ struct RecomputeSearch::Impl {
       held += evaluated[best].held;
       picks.push_back(best);
     }
-    return kept_by(cut, picks);
+    return kept_by(partition, picks);
   }
 
-  // Uses the bytes that a combination of regions' choices leaves below the limit. Values are kept one by one if that
-  // fits and saves time, those first whose recomputation costs most for their bytes.
+  // Returns `kept` with more values kept, up to the limit. Values are tried one by one, those first that save the most
+  // recomputation time per byte. A value is kept if that saves time and fits.
   KeptValues refined(KeptValues kept, int64_t limit) const {
     const TrainingGraph& graph = graphs.front();
     std::vector<std::pair<double, int32_t>> order;
@@ -263,7 +269,7 @@ struct RecomputeSearch::Impl {
     const size_t most = parameters.refinement_work / (graph.values.size() + graph.steps.size() + 1) + 1;
     if (order.size() > most) order.resize(most);
     RecomputeCost cost(graph, kept);
-    size_t tightest = 0;  // the last graph that exceeded the limit, which is often the next one to exceed it
+    size_t tightest = 0;  // the last graph that exceeded the limit; it is tested first, because it often does so again
     const auto fits = [&] {
       for (size_t i = 0; i < bytes.size(); ++i)
         if (const size_t g = (tightest + i) % bytes.size(); bytes[g].peak(kept) > limit) {
@@ -282,15 +288,15 @@ struct RecomputeSearch::Impl {
     return kept;
   }
 
-  // Returns the ops at which most bytes are live under a choice, one for each graph.
+  // Returns for each graph the op with the most live bytes under a choice.
   std::vector<int32_t> peak_ops(const KeptValues& kept) const {
     std::vector<int32_t> ops;
     for (size_t g = 0; g < graphs.size(); ++g) ops.push_back(bytes[g].peak_op(kept));
     return ops;
   }
 
-  // Returns the best of the lower bounds at the ops with the most live bytes: the beginning of backward, the peak of
-  // keep-all, and the peak of the solution.
+  // Returns a lower bound of the cost under `limit`: the largest of the bounds at three ops of each graph. They are the
+  // first op of backward, the op at the peak of keep-all, and the op at the peak of `kept`.
   int64_t lower_bound(int64_t limit, const KeptValues& kept) const {
     int64_t best = 0;
     const std::vector<int32_t> all = peak_ops(keep_all(graphs.front())), chosen = peak_ops(kept);
@@ -304,7 +310,7 @@ struct RecomputeSearch::Impl {
     return best;
   }
 
-  // Returns the solution with the smallest peak over all cuts.
+  // Returns the solution with the smallest peak over all partitions.
   const RecomputeSolution& min_memory_solution() {
     if (min_memory_solution_) return *min_memory_solution_;
     const auto consider = [&](const KeptValues& kept) {
@@ -314,7 +320,7 @@ struct RecomputeSearch::Impl {
         min_memory_solution_ = std::move(candidate);
     };
     consider(keep_all(graphs.front()));
-    if (few()) {
+    if (is_exhaustive()) {
       for_every_choice(consider);
       return *min_memory_solution_;
     }
@@ -322,7 +328,7 @@ struct RecomputeSearch::Impl {
       std::optional<KeptValues> min_memory;
       for (int64_t low = 0, high = min_memory_solution_->peak; low < high;) {
         const int64_t middle = low + (high - low) / 2;
-        if (auto kept = min_memory_choice_of(cut(index), middle)) {
+        if (auto kept = min_memory_choice_of(partition(index), middle)) {
           min_memory = std::move(kept);
           high = middle;
         } else {
@@ -331,15 +337,15 @@ struct RecomputeSearch::Impl {
       }
       if (min_memory) consider(*min_memory);
     }
-    // Bytes evaluated region by region may be too high: a choice with a higher evaluated peak may have a lower real
-    // one.
+    // Bytes that are evaluated region by region may be too high. Choices whose evaluated peak is above the best real
+    // peak are therefore tried as well.
     const int rounds =
         graphs.front().values.size() <= parameters.max_values_improved ? parameters.improvement_rounds : 0;
     for (int round = 0; round < rounds; ++round) {
       const int64_t before = min_memory_solution_->peak;
       for (size_t index = 0; index < groups.size(); ++index)
         for (int percent : {100, 105, 110, 120})
-          if (const auto kept = best_of(cut(index), before / 100 * percent)) {
+          if (const auto kept = best_of(partition(index), before / 100 * percent)) {
             consider(*kept);
             // Keeping more values can also lower the peak, because fewer values are recomputed together.
             consider(refined(*kept, before));
@@ -354,8 +360,8 @@ struct RecomputeSearch::Impl {
   std::vector<TrainingGraph> graphs;
   std::vector<ChoiceBytes> bytes;
   int64_t fixed_peak = 0;       // peak of training segments without a choice
-  std::vector<int32_t> groups;  // blocks in a region
-  std::vector<std::optional<RegionCut>> cuts;
+  std::vector<int32_t> groups;  // number of blocks in a region, by partition
+  std::vector<std::optional<RegionPartition>> partitions;
   std::vector<int32_t> decisions;
   std::optional<RecomputeSolution> min_memory_solution_;
 };
@@ -398,7 +404,7 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
       best = std::move(candidate);
     return true;
   };
-  if (impl_->few()) {
+  if (impl_->is_exhaustive()) {
     impl_->for_every_choice(consider);
     if (best) {
       best->exact = true;
@@ -408,11 +414,11 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
   }
   int64_t lower_bound = impl_->lower_bound(limit, all.kept);
   for (size_t index = 0; index < impl_->groups.size(); ++index) {
-    // Bytes evaluated region by region may be too low for values that live longer than their region: lower the limit by
-    // the excess.
+    // Bytes that are evaluated region by region may be too low, because values may live longer than their region. The
+    // limit is then lowered by the excess.
     int64_t aim = limit;
     for (int attempt = 0; attempt < impl_->parameters.max_limit_attempts; ++attempt) {
-      const auto kept = impl_->best_of(impl_->cut(index), aim);
+      const auto kept = impl_->best_of(impl_->partition(index), aim);
       if (!kept) break;
       if (consider(*kept)) {
         consider(impl_->refined(*kept, limit));
@@ -432,12 +438,12 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
 }
 
 int32_t RecomputeSearch::regions() const {
-  return static_cast<int32_t>(impl_->cut(0).regions.size());
+  return static_cast<int32_t>(impl_->partition(0).regions.size());
 }
 
 std::vector<int32_t> RecomputeSearch::region_of_values() const {
   const TrainingGraph& graph = graphs().front();
-  const std::vector<Region>& regions = impl_->cut(0).regions;
+  const std::vector<Region>& regions = impl_->partition(0).regions;
   std::vector<int32_t> result;
   for (const ForwardValue& value : graph.values) {
     const auto after = std::upper_bound(regions.begin(), regions.end(), value.makers.front(),

@@ -1,8 +1,8 @@
-// Declares the search for the values of forward to keep: the choice with the least recomputation time under a limit of
+// Declares the search for the forward values to keep: the choice with the least recomputation time under a limit of
 // live bytes.
 //
-// Regions are decided one after the other, in forward order. While region i runs backward, the values that regions 0 ..
-// i - 1 keep are live below it:
+// Regions are decided one after the other, in forward order. The picture shows live bytes while region i runs forward
+// (i) and backward (i'). During i' the values that regions 0 .. i - 1 keep are live as well:
 //
 //     bytes
 //       |          ____            peak of region i = kept by 0 .. i-1, plus what i itself needs while it
@@ -10,8 +10,8 @@
 //       |  ___|            |___
 //       +--0---1---2----2'--1'--0'--> time
 //
-// The best choices of the first i regions are a front of (bytes kept, time). Dynamic programming over regions finds the
-// best of all combinations. If the graph is small, every set of kept values is tried instead.
+// The best choices of the first i regions form a Pareto front of (bytes kept, time). Dynamic programming over regions
+// finds the best combination. If the graph is small, every set of kept values is tried instead.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct RecomputeSolution {
   int64_t cost = 0;         ///< picoseconds of the recomputed ops in one micro batch
   int64_t lower_bound = 0;  ///< lower bound of the cost of every choice that fits
   int64_t peak = 0;         ///< largest sum of live bytes within the training segments, without persistent buffers
-  bool exact = false;       ///< true: every choice was tried
+  bool exact = false;       ///< true: it is optimal: every choice was tried, or nothing is recomputed
 };
 
 /// A search over the kept values of a trace.
@@ -53,7 +53,7 @@ class RecomputeSearch {
   int64_t min_feasible_limit() const;
   RecomputeSolution min_memory_solution() const;
 
-  /// Returns the number of regions of one block each.
+  /// Returns the number of regions if each consists of one block.
   int32_t regions() const;
 
   /// Returns for each value of the graph the region that makes it.
@@ -61,8 +61,8 @@ class RecomputeSearch {
 
   /// Returns the cheapest choice in which the first `offloaded_regions` regions offload all values they keep, at
   /// `price` picoseconds a byte. Only the other regions count against `limit`: the values they keep, and the bytes that
-  /// each needs while it runs. If no choice fits, returns the one that holds least. It is a proposal: its real bytes
-  /// and time depend on the copies.
+  /// each needs while it runs. If no choice fits, the other regions hold the fewest bytes instead. It is a proposal:
+  /// its real bytes and time depend on the copies.
   KeptValues cheapest_with_offload(int32_t offloaded_regions, double price, int64_t limit) const;
 
   /// Returns a lower bound, in picoseconds, of the cost of any choice with at most `limit` live bytes.

@@ -7,10 +7,11 @@
 namespace plimsoll {
 namespace {
 
-class CutEvaluator {
+class PartitionEvaluator {
  public:
-  CutEvaluator(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut)
-      : graphs_(graphs), bytes_(bytes), cut_(cut) {
+  PartitionEvaluator(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes,
+                     RegionPartition& partition)
+      : graphs_(graphs), bytes_(bytes), partition_(partition) {
     for (size_t g = 0; g < graphs.size(); ++g) find_base(g);
     const size_t values = graphs.front().values.size();
     needed_ = there_ = keep_all(graphs.front());
@@ -21,9 +22,9 @@ class CutEvaluator {
   }
 
   void run() {
-    cut_.evaluated.resize(cut_.regions.size());
-    for (size_t r = 0; r < cut_.regions.size(); ++r)
-      for (const RegionChoice& choice : cut_.choices[r]) cut_.evaluated[r].push_back(evaluate(r, choice));
+    partition_.evaluated.resize(partition_.regions.size());
+    for (size_t r = 0; r < partition_.regions.size(); ++r)
+      for (const RegionChoice& choice : partition_.choices[r]) partition_.evaluated[r].push_back(evaluate(r, choice));
   }
 
  private:
@@ -33,7 +34,7 @@ class CutEvaluator {
   void find_base(size_t g) {
     const TrainingGraph& graph = graphs_[g];
     std::vector<char> shared(graph.values.size(), 1);
-    for (const Region& region : cut_.regions)
+    for (const Region& region : partition_.regions)
       for (int32_t v : region.values) shared[v] = 0;
     const auto line = bytes_[g].timeline(keep_all(graph), shared);
     Base& base = bases_.emplace_back();
@@ -45,33 +46,33 @@ class CutEvaluator {
     }
     const int32_t begin = graph.segment.begin;
     base.region.assign(graph.segment.end - begin, 0);
-    for (size_t r = 0; r < cut_.regions.size(); ++r)
-      for (int32_t s = cut_.regions[r].begin; s < cut_.regions[r].end; ++s)
+    for (size_t r = 0; r < partition_.regions.size(); ++r)
+      for (int32_t s = partition_.regions[r].begin; s < partition_.regions[r].end; ++s)
         base.region[graph.steps[s].op - begin] = static_cast<int32_t>(r);
     int32_t active = -1;
-    std::vector<int32_t> last_use(cut_.regions.size(), -1);
-    for (size_t r = 0; r < cut_.regions.size(); ++r)
-      for (int32_t v : cut_.regions[r].values)
+    std::vector<int32_t> last_use(partition_.regions.size(), -1);
+    for (size_t r = 0; r < partition_.regions.size(); ++r)
+      for (int32_t v : partition_.regions[r].values)
         if (graph.values[v].needed()) last_use[r] = std::max(last_use[r], graph.values[v].uses.back());
     for (int32_t op = graph.segment.end; op-- > graph.first_backward;) {
       for (size_t r = 0; r < last_use.size(); ++r)
         if (last_use[r] >= op) active = std::max(active, static_cast<int32_t>(r));
       base.region[op - begin] = active;
     }
-    base.ops.resize(cut_.regions.size());
+    base.ops.resize(partition_.regions.size());
     for (size_t at = 0; at < base.region.size(); ++at)
       if (base.region[at] >= 0) base.ops[base.region[at]].push_back(static_cast<int32_t>(at));
   }
 
-  // Returns the bytes and time of one choice, as a timeline of the whole segment would count them. It examines only
-  // what the choice changes, because a timeline for each choice of each region would visit every op each time.
-  RegionCut::EvaluatedChoice evaluate(size_t r, const RegionChoice& choice) {
-    RegionCut::EvaluatedChoice result{&choice};
+  // Returns the bytes and time of one choice, counted as in a ChoiceBytes::timeline() of the segment. A timeline
+  // visits every op of the segment; this function examines only the ops and values that the choice changes.
+  RegionPartition::EvaluatedChoice evaluate(size_t r, const RegionChoice& choice) {
+    RegionPartition::EvaluatedChoice result{&choice};
     for (size_t g = 0; g < graphs_.size(); ++g) {
       const TrainingGraph& graph = graphs_[g];
-      const Recomputed recomputed = recomputed_by(graph, cut_.regions[r], choice);
+      const Recomputed recomputed = recomputed_by(graph, partition_.regions[r], choice);
       result.peak = std::max(result.peak, peak_of(g, r, choice, recomputed));
-      if (g == 0)  // as for solutions
+      if (g == 0)  // the cost of a RecomputeSolution is that of the first graph as well
         for (const int32_t step : recomputed.steps) result.cost += graph.steps[step].cost;
       int64_t held = 0;
       for (int32_t v : choice.kept) held += graph.values[v].bytes;
@@ -86,8 +87,7 @@ class CutEvaluator {
     std::vector<int32_t> steps, before;
   };
 
-  // Returns the recomputed ops as recompute_points() does, if only this region's values that the choice does not keep
-  // are recomputed.
+  // Returns the recomputed ops in the order of recompute_points(), if the other regions keep all their values.
   Recomputed recomputed_by(const TrainingGraph& graph, const Region& region, const RegionChoice& choice) {
     for (int32_t v : region.values) there_[v] = 0;
     for (int32_t v : choice.kept) there_[v] = 1;
@@ -138,7 +138,8 @@ class CutEvaluator {
     changed_.push_back(value);
   }
 
-  // Returns the peak of the region. Time runs over the segment's ops and, before some of them, the recomputed ops.
+  // Returns the largest number of live bytes while ops of the region run. A tick is an op of the segment, or an op that
+  // is recomputed before it.
   int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const Recomputed& recomputed) {
     const TrainingGraph& graph = graphs_[g];
     const Base& base = bases_[g];
@@ -150,7 +151,7 @@ class CutEvaluator {
     };
     const auto tick_of_step = [&](size_t i) { return recomputed.before[i] - begin + static_cast<int32_t>(i); };
 
-    for (int32_t v : cut_.regions[r].values) own_[v] = kDropped;
+    for (int32_t v : partition_.regions[r].values) own_[v] = kDropped;
     for (int32_t v : choice.kept) own_[v] = kKept;
     const auto is_kept = [&](int32_t v) {
       if (own_[v] != kOthers) return own_[v] == kKept;
@@ -163,7 +164,7 @@ class CutEvaluator {
       for (int32_t v : step.writes) {
         touched.push_back(v);
         if (written_again_[v] < 0) written_again_[v] = tick;
-        if (!is_kept(v)) read_again_[v] = tick;  // a new buffer is live at least while it is made
+        if (!is_kept(v)) read_again_[v] = tick;  // a recomputed value is live at least while its op runs
       }
       for (int32_t v : step.reads) {
         touched.push_back(v);
@@ -189,7 +190,7 @@ class CutEvaluator {
       if (read_again_[v] > use_end && written_again_[v] < 0) live(use_end + 1, read_again_[v], graph.values[v].bytes);
       read_again_[v] = -1;  // counts each value once
     }
-    for (int32_t v : cut_.regions[r].values) {
+    for (int32_t v : partition_.regions[r].values) {
       const ForwardValue& value = graph.values[v];
       const int32_t made = tick_of(graph.steps[value.makers.front()].op);
       const auto [forward_end, use_end] = ends_of(value);
@@ -227,34 +228,36 @@ class CutEvaluator {
     }
 
     for (int32_t v : touched) written_again_[v] = read_again_[v] = -1;
-    for (int32_t v : cut_.regions[r].values) own_[v] = kOthers;
+    for (int32_t v : partition_.regions[r].values) own_[v] = kOthers;
     return peak;
   }
 
   struct Base {
-    std::vector<int64_t> at, before;        // live bytes by op of the segment, and in the gap before it
+    std::vector<int64_t> at, before;        // live bytes by op of the segment, and while ops are recomputed before it
     std::vector<int32_t> region;            // by op; -1: in no region
     std::vector<std::vector<int32_t>> ops;  // by region: its ops of the segment, ascending
   };
   const std::vector<TrainingGraph>& graphs_;
   const std::vector<ChoiceBytes>& bytes_;
-  RegionCut& cut_;
+  RegionPartition& partition_;
   std::vector<Base> bases_;
 
   // Scratch of one choice; it is reset between choices. All graphs have the same values and forward ops.
   enum Own : char { kOthers, kDropped, kKept };
-  KeptValues needed_, there_;                        // by value
-  std::vector<char> again_;                          // by forward op
-  std::vector<int32_t> changed_;                     // values whose there_ was changed
-  std::vector<char> own_;                            // by value: its place in the current region and choice
-  std::vector<int32_t> written_again_, read_again_;  // ticks by value
+  KeptValues needed_, there_;     // by value: kept by keep-all; in memory or already recomputed
+  std::vector<char> again_;       // by forward op: it is recomputed
+  std::vector<int32_t> changed_;  // values whose there_ was changed
+  std::vector<char> own_;         // by value: of another region (kOthers), or dropped or kept by the choice
+  // By value: ticks of its first recomputation, and of its last read by a recomputed op; -1: none.
+  std::vector<int32_t> written_again_, read_again_;
   std::vector<std::pair<int32_t, int64_t>> events_;  // (tick, change of live bytes)
 };
 
 }  // namespace
 
-void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut) {
-  CutEvaluator(graphs, bytes, cut).run();
+void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes,
+                      RegionPartition& partition) {
+  PartitionEvaluator(graphs, bytes, partition).run();
 }
 
 }  // namespace plimsoll

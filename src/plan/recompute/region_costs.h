@@ -9,11 +9,12 @@
 
 namespace plimsoll {
 
-/// A cut of the graph into regions of whole blocks, with the choices of each region and their bytes and time.
-struct RegionCut {
+/// A partition of the graph into regions of whole blocks, with the choices of each region and their bytes and time. It
+/// is not a minimum cut.
+struct RegionPartition {
   struct EvaluatedChoice {
     const RegionChoice* choice;
-    int64_t held = 0;  ///< bytes between the region's forward and its backward
+    int64_t held = 0;  ///< bytes that it holds between its forward and its backward
     int64_t peak = 0;  ///< peak bytes while it runs forward or backward, with the bytes that no choice changes
     int64_t cost = 0;  ///< picoseconds of the recomputed ops
   };
@@ -22,8 +23,9 @@ struct RegionCut {
   std::vector<std::vector<EvaluatedChoice>> evaluated;  ///< by region
 };
 
-/// Sets `cut.evaluated`. With several graphs, `held` and `peak` are the largest over the graphs; `cost` is that of the
-/// first graph.
-void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes, RegionCut& cut);
+/// Sets `partition.evaluated`. With several graphs, `held` and `peak` are the largest over the graphs; `cost` is that
+/// of the first graph.
+void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes,
+                      RegionPartition& partition);
 
 }  // namespace plimsoll

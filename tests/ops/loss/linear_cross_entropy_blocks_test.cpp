@@ -213,7 +213,7 @@ TEST(LossBlocks, LargeLogitsStayFiniteAndNanShows) {
 
 // A vocabulary may be masked by logits of minus infinity, whole blocks and stretches of it.
 TEST(LossTiles, LogitsOfMinusInfinityCountNothing) {
-  constexpr int64_t kRows = 5, kLanes = 16;
+  constexpr int64_t kRows = 5, kLanes = 16, kStride = 24;
   constexpr float kMinus = -std::numeric_limits<float>::infinity();
   std::vector<float> greatest(2 * kLanes, kMinus), sums(2 * kLanes, 0.f), numbers(kLanes);
   for (int64_t part = 0; part < 2; ++part)
@@ -233,7 +233,7 @@ TEST(LossTiles, LogitsOfMinusInfinityCountNothing) {
   logarithm_of_sums(greatest.data(), sums.data(), 2, kLanes, numbers.data());
   for (const float number : numbers) EXPECT_FLOAT_EQ(number, 3.f + std::log(2.f));
 
-  std::vector<float> logits(kRows * kLanes, kMinus), counts(kLanes, 1.f), gradients(kRows * kLanes, NAN);
+  std::vector<float> logits(kRows * kLanes, kMinus), counts(kLanes, 1.f), gradients(kRows * kStride, NAN);
   std::fill_n(logits.begin(), 2 * kLanes, 3.f);
   const LogitGradients args{.logits = logits.data(),
                             .dtype = DType::float32,
@@ -243,12 +243,13 @@ TEST(LossTiles, LogitsOfMinusInfinityCountNothing) {
                             .log_sum = numbers.data(),
                             .counts = counts.data(),
                             .gradients = gradients.data(),
-                            .pairs = nullptr};
+                            .pairs = nullptr,
+                            .stride = kStride};
   logit_gradients(args);
   target_gradient(args, 1, 2);
   for (int64_t row = 0; row < kRows; ++row)
     for (int64_t lane = 0; lane < kLanes; ++lane)
-      EXPECT_NEAR(gradients[static_cast<size_t>(row * kLanes + lane)],
+      EXPECT_NEAR(gradients[static_cast<size_t>(row * kStride + lane)],
                   row > 1                 ? 0
                   : row == 1 && lane == 2 ? -0.5
                                           : 0.5,

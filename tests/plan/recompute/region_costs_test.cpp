@@ -33,14 +33,14 @@ std::vector<int32_t> regions_of_ops(const TrainingGraph& graph, const std::vecto
   return region;
 }
 
-Naive weigh(const TrainingGraph& graph, const ChoiceBytes& bytes, const RegionCut& cut, size_t r,
+Naive weigh(const TrainingGraph& graph, const ChoiceBytes& bytes, const RegionPartition& partition, size_t r,
             const RegionChoice& choice) {
   std::vector<char> shared(graph.values.size(), 1), chosen(graph.values.size(), 0);
-  for (const Region& region : cut.regions)
+  for (const Region& region : partition.regions)
     for (int32_t v : region.values) shared[v] = 0;
   const auto base = bytes.timeline(keep_all(graph), shared);
   KeptValues kept = keep_all(graph);
-  for (int32_t v : cut.regions[r].values) {
+  for (int32_t v : partition.regions[r].values) {
     kept[v] = 0;
     chosen[v] = 1;
   }
@@ -50,7 +50,7 @@ Naive weigh(const TrainingGraph& graph, const ChoiceBytes& bytes, const RegionCu
       kept[v] = 1;
       result.held += graph.values[v].bytes;
     }
-  const std::vector<int32_t> region = regions_of_ops(graph, cut.regions);
+  const std::vector<int32_t> region = regions_of_ops(graph, partition.regions);
   const auto line = bytes.timeline(kept, chosen);
   result.cost = line.cost;
   for (const auto& tick : line.ticks) {
@@ -83,21 +83,21 @@ TEST(RegionCosts, AreThoseOfATimelineEach) {
     std::vector<ChoiceBytes> bytes;
     for (const TrainingGraph& graph : graphs) bytes.emplace_back(text.trace, graph);
     for (const int32_t blocks : {1, 2}) {
-      RegionCut cut;
-      cut.regions = regions_of(text.trace, graphs.front(), blocks);
-      cut.choices = choices_of(graphs.front(), cut.regions);
-      evaluate_regions(graphs, bytes, cut);
-      ASSERT_EQ(cut.evaluated.size(), cut.regions.size());
-      for (size_t r = 0; r < cut.regions.size(); ++r)
-        for (size_t c = 0; c < cut.choices[r].size(); ++c) {
+      RegionPartition partition;
+      partition.regions = regions_of(text.trace, graphs.front(), blocks);
+      partition.choices = choices_of(graphs.front(), partition.regions);
+      evaluate_regions(graphs, bytes, partition);
+      ASSERT_EQ(partition.evaluated.size(), partition.regions.size());
+      for (size_t r = 0; r < partition.regions.size(); ++r)
+        for (size_t c = 0; c < partition.choices[r].size(); ++c) {
           Naive most;
           for (size_t g = 0; g < graphs.size(); ++g) {
-            const Naive each = weigh(graphs[g], bytes[g], cut, r, cut.choices[r][c]);
+            const Naive each = weigh(graphs[g], bytes[g], partition, r, partition.choices[r][c]);
             most.peak = std::max(most.peak, each.peak);
             most.held = std::max(most.held, each.held);
             if (g == 0) most.cost = each.cost;
           }
-          const RegionCut::EvaluatedChoice& found = cut.evaluated[r][c];
+          const RegionPartition::EvaluatedChoice& found = partition.evaluated[r][c];
           EXPECT_EQ(found.peak, most.peak) << "region " << r << ", choice " << c;
           EXPECT_EQ(found.held, most.held);
           EXPECT_EQ(found.cost, most.cost);
