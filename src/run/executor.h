@@ -16,7 +16,7 @@
 #include "plimsoll/plan.h"
 #include "run/captures.h"
 #include "run/exchange_lane.h"
-#include "run/op_observer.h"
+#include "run/profile/op_observer.h"
 
 namespace plimsoll {
 

@@ -1,6 +1,10 @@
 #include "run/measured.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+
+#include "plimsoll/bytes.h"
 
 namespace plimsoll {
 
@@ -16,6 +20,12 @@ Breakdown measured_breakdown(const Breakdown& planned, const MemoryUse& use) {
   }
   measured.workspace -= unused;  // `unused` negative: scratch that was not planned
   return measured;
+}
+
+int64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * KiB;  // Linux counts in KiB
 }
 
 }  // namespace plimsoll

@@ -64,6 +64,19 @@ TEST(Operators, EachRowHasAnOperator) {
   }
 }
 
+TEST(Operators, EachRowOfScratchHasARowOfFacts) {
+  std::set<std::string_view> seen;
+  for (const std::span<const ops::ScratchRow> group : ops::scratch_groups())
+    for (const ops::ScratchRow& row : group) {
+      EXPECT_TRUE(seen.insert(row.name).second) << row.name << " has two rows";
+      EXPECT_TRUE(registered().contains(std::string(row.name))) << row.name;
+      const OperatorRow* facts = operator_row(row.name);
+      ASSERT_TRUE(facts) << row.name << " has no row in src/cost/operators.cpp";
+      EXPECT_EQ(facts->name, row.name);
+    }
+  EXPECT_TRUE(seen.contains("plimsoll::rope"));
+}
+
 TEST(Operators, AGradientIsOfTheKindOfItsOperator) {
   for (const OperatorRow& row : operator_rows()) {
     if (row.gradient.empty()) continue;

@@ -19,13 +19,9 @@
 
 namespace plimsoll::testing {
 
-/// Two blocks, each with a wide intermediate that backward needs, and an update.
-constexpr const char* kTwoBlocks = R"(
-buffer x 64 persistent
-buffer w0 64 persistent
-buffer w1 64 persistent
-buffer h0 1024
-buffer h1 1024
+/// The ops of two blocks, each with a wide intermediate that backward needs, and an update. Ops 0-3 are forward, 4-7
+/// backward, 8-9 update. Buffers are declared before.
+inline const std::string kTwoBlockOps = R"(
 micro
 f layers.0 h0 = x w0
 f layers.0 y0 = h0
@@ -39,6 +35,15 @@ update
 u - w1 <- g1
 u - w0 <- g0
 )";
+
+/// Those blocks with their buffers.
+inline const std::string kTwoBlocks = R"(
+buffer x 64 persistent
+buffer w0 64 persistent
+buffer w1 64 persistent
+buffer h0 1024
+buffer h1 1024
+)" + kTwoBlockOps;
 
 class TraceText {
  public:

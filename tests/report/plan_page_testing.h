@@ -13,9 +13,8 @@
 
 namespace plimsoll::testing {
 
-// Two blocks, each with a wide intermediate that backward needs, and an update. Ops 0-3 are forward, 4-7 backward, 8-9
-// update; the peak is at op 4.
-constexpr const char* kPageTrace = R"(
+/// The two blocks with large buffers. The peak is at op 4.
+inline const std::string kPageTrace = R"(
 buffer x 640 persistent
 buffer w0 4096 persistent
 buffer w1 4096 persistent
@@ -23,19 +22,7 @@ buffer h0 20480
 buffer h1 20480
 buffer g0 4096
 buffer g1 4096
-micro
-f layers.0 h0 = x w0
-f layers.0 y0 = h0
-f layers.1 h1 = y0 w1
-f layers.1 y1 = h1
-b layers.1 d1 = y1 h1
-b layers.1 g1 = d1 y0
-b layers.0 d0 = d1 h0
-b layers.0 g0 = d0 x
-update
-u - w1 <- g1
-u - w0 <- g0
-)";
+)" + kTwoBlockOps;
 
 inline Plan page_plan(int64_t context_bytes = 0) {
   TraceText text(kPageTrace);

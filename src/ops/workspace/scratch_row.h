@@ -71,4 +71,7 @@ std::span<const ScratchRow> quantized_scratch();
 std::span<const ScratchRow> scan_scratch();
 std::span<const ScratchRow> update_scratch();
 
+/// Returns the rows of all groups, and those of libtorch's operators.
+std::vector<std::span<const ScratchRow>> scratch_groups();
+
 }  // namespace plimsoll::ops

@@ -33,9 +33,7 @@ constexpr ScratchRow kLibtorchScratch[] = {
 const std::map<std::string_view, const ScratchRow*>& scratch_rows() {
   static const std::map<std::string_view, const ScratchRow*> rows = [] {
     std::map<std::string_view, const ScratchRow*> by_name;
-    for (const std::span<const ScratchRow> group :
-         {std::span<const ScratchRow>(kLibtorchScratch), attention_scratch(), layer_scratch(), loss_scratch(),
-          quantized_scratch(), scan_scratch(), update_scratch()})
+    for (const std::span<const ScratchRow> group : scratch_groups())
       for (const ScratchRow& row : group) by_name[row.name] = &row;
     return by_name;
   }();
@@ -43,6 +41,11 @@ const std::map<std::string_view, const ScratchRow*>& scratch_rows() {
 }
 
 }  // namespace
+
+std::vector<std::span<const ScratchRow>> scratch_groups() {
+  return {kLibtorchScratch,    attention_scratch(), layer_scratch(), loss_scratch(),
+          quantized_scratch(), scan_scratch(),      update_scratch()};
+}
 
 const ScratchRow* scratch_row(std::string_view name) {
   const OperatorRow* row = operator_row(name);

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "collectives/exchange.h"
+#include "plimsoll/options.h"
 #include "plimsoll/plan.h"
-#include "plimsoll/training.h"
-#include "run/op_observer.h"
-#include "run/profile_file.h"
+#include "run/profile/op_observer.h"
+#include "run/profile/profile_file.h"
 
 namespace plimsoll {
 

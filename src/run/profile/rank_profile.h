@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collectives/exchange.h"
-#include "run/profile_file.h"
+#include "run/profile/profile_file.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "run/profile_file.h"
+#include "run/profile/profile_file.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "run/rank_profile.h"
+#include "run/profile/rank_profile.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

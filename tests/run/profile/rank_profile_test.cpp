@@ -1,5 +1,5 @@
 // Tests profiles of ranks, which are threads of this process, so that all have one clock.
-#include "run/rank_profile.h"
+#include "run/profile/rank_profile.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,10 +1,10 @@
-#include "run/step_profile.h"
+#include "run/profile/step_profile.h"
 
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "plimsoll/error.h"
-#include "run/rank_profile.h"
+#include "run/profile/rank_profile.h"
 
 namespace plimsoll {
 namespace {
