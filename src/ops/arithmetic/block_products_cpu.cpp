@@ -58,10 +58,10 @@ struct EachPair {
   }
 };
 
-/// Lines of memory that a tile requests, one at every second step of its depth.
+/// Cache lines that a tile requests, one at every second step of its depth.
 struct PrefetchRun {
   const char* line;
-  int64_t step, count;
+  int64_t step, count;  ///< bytes from a line to the next; lines
   bool written;
 
   PLIMSOLL_INLINE void next() {

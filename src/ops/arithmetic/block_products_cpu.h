@@ -24,7 +24,7 @@ constexpr int64_t kBlockLanes = 16;
 struct ReadAhead {
   const char* data = nullptr;
   int64_t rows = 0, stride = 0, bytes = 0;
-  bool written = false;  ///< true: the caller writes to it, so no other core keeps a copy
+  bool written = false;  ///< true: the caller writes to it, and other cores lose their copies
 };
 
 /// Computes c [rows, columns] = a b, or c + a b with `add`; a [rows, depth], b [depth, columns]. `c_row` and `b_row`

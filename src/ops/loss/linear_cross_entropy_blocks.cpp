@@ -238,7 +238,7 @@ class Chunk {
         .stride = places_.stride};
     logit_gradients(args);
     for (int64_t token = 0; token < tokens_; ++token)
-      if (const int64_t its = target(token); its >= row && its < row + rows && counts()[token] != 0)
+      if (const int64_t its = target(token); its >= row && its < row + block.count && counts()[token] != 0)
         target_gradient(args, its - row, token);
     if (!p_.grad_weight.data) return;
     const char* const logits = at<char>(places_.logits) + (next.panel + next.begin) * lanes_ * bytes();
