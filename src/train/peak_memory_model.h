@@ -16,7 +16,7 @@ struct PeakMemoryModel {
   double frozen_wide = 0, frozen_half = 0;
   double trained_wide = 0, trained_half = 0;
   double gradients = 0, state = 0, activations = 0, inputs = 0;
-  double rest = 0;  ///< quantized blocks, context, scratch, idle memory
+  double rest = 0;  ///< quantized blocks, context, scratch, fragmentation
   /// true: weights of the decoder's linear layers are trained directly, not through adapters.
   bool trains_linear = false;
 
@@ -36,7 +36,8 @@ struct PeakMemoryModel {
   }
 };
 
-/// Returns the model of `planned`; `linear_layers` is the module path of the decoder's layers ("llm.layers").
+/// Returns the split of the peak of `planned`; `linear_layers` is the module path of the decoder's layers
+/// ("llm.layers").
 PeakMemoryModel peak_memory_of(const PlannedJob& planned, const std::string& linear_layers);
 
 }  // namespace plimsoll

@@ -82,7 +82,7 @@ void SegmentCopies::plan_saved_value(const Context& context, TraceRewriter& rewr
       longest = idle;
     }
   }
-  if (best == 0) return;  // no idle time between uses
+  if (best == 0) return;  // no op runs between two consecutive uses
   int32_t last_write = list.front().op;
   for (size_t i = 0; i < best; ++i)
     if (list[i].written) last_write = list[i].op;
