@@ -309,7 +309,7 @@ TEST(OffloadSearch, TheBoundHoldsForWhatIsFound) {
         const auto found = moving.cheapest(limit, host);
         ASSERT_TRUE(found);
         EXPECT_LE(found->peak, limit);
-        EXPECT_LE(found->host, host);
+        EXPECT_LE(found->host_bytes, host);
         const double bound = moving.lower_bound(limit, host);
         EXPECT_LE(bound, found->seconds + 1e-15);
         above_nothing += bound > 0;
