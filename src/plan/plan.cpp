@@ -307,9 +307,9 @@ struct Planner::Impl {
     const int64_t minimum = std::min(keep_all_peak(), min_memory_plan->peak_bytes);
     // True if keep-all fits, or if it has the smallest peak. keep_all_peak() may be a lower bound. If the bound rules
     // keep-all out, the keep-all plan is not placed.
-    const bool keep_all_fits = (!budget || keep_all_peak() <= *budget || keep_all_peak() == minimum) &&
-                               (builder.fits(keep_all_plan(), budget) || keep_all_plan().peak_bytes == minimum);
-    Plan best = keep_all_fits ? keep_all_plan() : *min_memory_plan;
+    const bool use_keep_all = (!budget || keep_all_peak() <= *budget || keep_all_peak() == minimum) &&
+                              (builder.fits(keep_all_plan(), budget) || keep_all_plan().peak_bytes == minimum);
+    Plan best = use_keep_all ? keep_all_plan() : *min_memory_plan;
     if (builder.fits(best, budget) && best.checkpointed) {
       const auto consider = [&](std::optional<Plan> plan) {
         if (!plan || plan->time.recompute >= best.time.recompute) return;

@@ -50,7 +50,7 @@ class Steps {
       const Effect mixed = [=](PeakMemoryModel& memory) {
         memory.activations *= 0.55;  // values that need precision stay in 32 bits
         // fine_tune() holds frozen linear weights in 16 bits then, unless the job sets their dtype.
-        if (!typed) memory.halve(&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half);
+        if (!typed) memory.halve(&PeakMemoryModel::frozen_linear_wide, &PeakMemoryModel::frozen_linear_half);
       };
       if (target_.bfloat16)
         add({"precision=bf16-mixed"}, "arithmetic in bfloat16, sums and weights in float32", 0.6, mixed);
@@ -62,8 +62,8 @@ class Steps {
     add({"precision=bf16-true"}, "weights, gradients and optimizer state in bfloat16 as well", 2.5,
         [=](PeakMemoryModel& memory) {
           if (wide) memory.activations *= 0.5;
-          memory.halve(&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half);
-          memory.halve(&PeakMemoryModel::frozen_wide, &PeakMemoryModel::frozen_half);
+          memory.halve(&PeakMemoryModel::frozen_linear_wide, &PeakMemoryModel::frozen_linear_half);
+          memory.halve(&PeakMemoryModel::frozen_other_wide, &PeakMemoryModel::frozen_other_half);
           memory.halve(&PeakMemoryModel::trained_wide, &PeakMemoryModel::trained_half);
           memory.gradients /= 2;
           memory.state /= 2;
@@ -75,10 +75,10 @@ class Steps {
     ++family_;
     if (!target_.bfloat16 || memory_.parameters() <= 0) return;
     const auto half = [](PeakMemoryModel& memory) {
-      memory.halve(&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half);
-      memory.halve(&PeakMemoryModel::frozen_wide, &PeakMemoryModel::frozen_half);
+      memory.halve(&PeakMemoryModel::frozen_linear_wide, &PeakMemoryModel::frozen_linear_half);
+      memory.halve(&PeakMemoryModel::frozen_other_wide, &PeakMemoryModel::frozen_other_half);
     };
-    const bool wide = memory_.linear_wide + memory_.frozen_wide + memory_.trained_wide > 0;
+    const bool wide = memory_.frozen_linear_wide + memory_.frozen_other_wide + memory_.trained_wide > 0;
     if (!wide) return;
     if (const auto& part = job::model_kind(job_.model.type).part_dtype;
         part && part->value(job_) != DType::bfloat16 && !job_.model.dtype) {
@@ -164,7 +164,7 @@ class Steps {
       return;
     }
     const std::string layers = decoder_layers_of(job_);
-    if (layers.empty() || memory_.trains_linear || memory_.linear_wide + memory_.linear_half <= 0) return;
+    if (layers.empty() || memory_.trains_linear || memory_.frozen_linear_wide + memory_.frozen_linear_half <= 0) return;
     const std::string modules = "quantize.modules=" + layers;
     const std::string whose = layers == "layers" ? "frozen weights" : "the language model's frozen weights";
     add({modules, "quantize.format=int8"}, whose + " in 8 bits", 1.6,
@@ -258,9 +258,9 @@ class Steps {
             fmt::format("{}: {} instead of {}", reducible.meaning, value, now), quality_cost,
             [=](PeakMemoryModel& memory) {
               for (double PeakMemoryModel::*each :
-                   {&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half, &PeakMemoryModel::trained_wide,
-                    &PeakMemoryModel::trained_half, &PeakMemoryModel::gradients, &PeakMemoryModel::state,
-                    &PeakMemoryModel::activations})
+                   {&PeakMemoryModel::frozen_linear_wide, &PeakMemoryModel::frozen_linear_half,
+                    &PeakMemoryModel::trained_wide, &PeakMemoryModel::trained_half, &PeakMemoryModel::gradients,
+                    &PeakMemoryModel::state, &PeakMemoryModel::activations})
                 memory.*each *= share;
             });
         quality_cost += 1.5;

@@ -32,7 +32,7 @@ SegmentCopies::SegmentCopies(const Context& context, const Segment& segment) : s
         if (off_device) host_uses_[view.buffer].push_back(i);
         return;
       }
-      if (!off_device && !is_set(context.saved, view.buffer)) return;
+      if (!off_device && !is_set(context.offloaded_saved, view.buffer)) return;
       auto& list = accesses_[view.buffer];
       if (!list.empty() && list.back().op == i)
         list.back().written = list.back().written || written;
