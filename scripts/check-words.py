@@ -190,6 +190,12 @@ try_unpinned              try_open_choices
 unpinned_                 open_plan_ @ src/train
 unpinned                  opens_choices @ src/train
 unpinning                 opening_steps @ src/train
+linear_wide               frozen_linear_wide
+linear_half               frozen_linear_half
+frozen_wide               frozen_other_wide
+frozen_half               frozen_other_half
+linear_layers             decoder_layers @ src/train
+keep_all_fits             use_keep_all
 without_own_budget        without_job_budget
 try_without_own_budget    try_without_job_budget
 search_under              plan_of_search

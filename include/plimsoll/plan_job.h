@@ -44,7 +44,7 @@ struct ResolvedSettings {
   int64_t prefetched_batch_bytes = 0;
   CostModel cost;                           ///< rates by which times were predicted
   Strategy strategy = Strategy::automatic;  ///< part of the training state that each rank stores; automatic: one rank
-  double whole_part = 0;         ///< for zero3: fraction of the parameters' bytes that every rank stores, not sliced
+  double whole_part = 0;         ///< for zero3: fraction of the parameters' bytes that every rank stores completely
   std::string link;              ///< description of the links between the ranks; empty: one rank
   std::vector<Reason> reasons;   ///< reasons for these settings, also in plan.reasons
   std::string slow_matmul_note;  ///< note that the job sets a precision that is slow on this device; empty: it does not
@@ -90,8 +90,8 @@ struct PlanTarget {
   /// the machine's memory is then measured.
   std::shared_ptr<MeasureAllowance> measuring;
   int64_t rank = 0;  ///< rank whose plan it is, if there are several; ranks differ only in their slices
-  /// Connection with the other ranks. The plan counts the bytes that the connection holds; null: those that a
-  /// connection between CPU ranks of one host would hold.
+  /// Connection with the other ranks. The plan counts the bytes that the connection holds. null: the plan counts the
+  /// bytes that a connection between CPU ranks of one host would hold.
   std::shared_ptr<Exchange> exchange;
   std::string not_modeled;  ///< description of what a plan for this target leaves out; empty: nothing
   /// Number of ranks; it overrides Job::devices. Empty: Job::devices is used. `budget` is that of one rank, and
@@ -132,8 +132,8 @@ std::vector<int64_t> candidate_micro_batches(int64_t batch_size);
 /// Records and plans the job, without its data. If the micro batch is `auto`, the plan has the one of
 /// candidate_micro_batches() with the least predicted time a step among those that fit the budget. If the precision is
 /// `auto`, it has the faster of 32-true and mixed among those that fit. bf16-true changes the result, so it is used
-/// only if neither fits. plan.fits says whether the plan fits; the minimum budget is over every open choice. Throws
-/// UserError as step_of() and record_step() do.
+/// only if neither fits. plan.fits says whether the plan fits. plan.minimum_budget_bytes is the smallest over all open
+/// choices. Throws UserError as step_of() and record_step() do.
 ///
 /// `on_schedule` is called before each candidate schedule is computed: milliseconds each in small jobs, about a second
 /// in large ones. An exception from it ends the planning.
@@ -175,8 +175,8 @@ ModelVariants model_variants(const std::filesystem::path& file, const std::vecto
                              const PlanTarget& target, const PlannedJob& base_plan,
                              const std::function<bool(const ModelVariantsProgress&)>& should_continue = {});
 
-/// Returns step time as a function of memory: the fastest plans under `points` budgets, ascending. The budgets range
-/// from the minimum budget to the smallest budget under which more memory makes no difference.
+/// Returns step time as a function of memory: the fastest plans under `points` budgets (at least 2), ascending. The
+/// budgets are evenly spaced from the minimum budget to the peak of the plan without a budget.
 std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points);
 
 /// Returns the job with its open choices set as in `settings`.
@@ -195,7 +195,8 @@ struct HotOp {
   std::string modules;   ///< common pattern of their modules: "layers.*.attention"; empty: none
   int64_t runs = 0;      ///< runs in a step
   double seconds = 0;    ///< seconds of all runs
-  /// Seconds of all runs by the device's rates alone: the larger of arithmetic and traffic.
+  /// Seconds of all runs by the device's rates alone: of each run, the larger of its seconds of arithmetic and its
+  /// seconds of memory traffic.
   double floor_seconds = 0;
   bool timed = false;  ///< true: all were timed. false: some are predicted, as the floor plus the overhead of an op
 };

@@ -18,6 +18,7 @@ const Plan& FixedStrategy::min_memory_plan() const {
 
 Plan FixedStrategy::plan(std::optional<int64_t> budget) const {
   if (builder_.fits(without_offload_, budget)) return without_offload_;
+  // Without a budget, without_offload_ fits: here the budget has a value.
   if (!offload_planner_ || !offload_planner_->min_memory_plan() || *budget < min_memory_plan().peak_bytes)
     return min_memory_plan();
   return offload_planner_->choose(*budget, without_offload_);

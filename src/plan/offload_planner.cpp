@@ -13,12 +13,14 @@ OffloadPlanner::OffloadPlanner(const ScheduleBuilder& builder, const OffloadVari
     : options_(builder.options()), builder_(builder), variants_(variants), fixed_(fixed) {
   const int kinds = variants_.candidates().kind_count();
   // The live bytes of the device are smallest with all kinds offloaded. Placement may need more than the live bytes, so
-  // fewer kinds may be placed in fewer bytes. Small steps therefore try 1, 2, ... kinds; large steps only try all
-  // kinds.
+  // a plan that offloads fewer kinds may still have the smaller peak. Small steps therefore try 1, 2, ... kinds; large
+  // steps only try all kinds.
   for (int fraction = builder_.is_small() ? std::min(kinds, 1) : kinds; fraction <= kinds; ++fraction)
     for (const bool on_host : {false, true}) {
       if (on_host && options_.cost.host_bytes <= 0) continue;
       for (const bool without_block_checkpointing : {true, false}) {
+        // For fixed kept values only the second pass of this loop runs. Otherwise the second pass is skipped if block
+        // checkpointing saves no memory.
         if (without_block_checkpointing ? fixed_ != nullptr
                                         : !fixed_ && !block_checkpointing_needs_less_memory(fraction))
           continue;
@@ -84,7 +86,8 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
                : each.offload_search->min_memory_solution(options_.budget.host, fixed_).peak;
   };
   // Bytes by which the limit of live bytes was lowered for the last plan that fits, because placement needed more than
-  // the live bytes. The next fraction of a large step begins with the limit lowered by as much.
+  // the live bytes. In a large step, the next fraction begins with a limit that is lower by these bytes, if micro
+  // batches use its offloaded buffers.
   int64_t placement_excess = 0;
   std::set<std::vector<Memory>> tried;
   const auto try_fraction = [&](double fraction) {
@@ -98,6 +101,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
     for (int attempt = 0; attempt < options_.solver.max_placement_attempts; ++attempt) {
       const auto solution =
           variant.offload_search->cheapest(limit, std::max<int64_t>(host_left, 0), fixed_, without_block_checkpointing);
+      // If nothing fits the lowered first limit, the full limit is tried.
       if (!solution && limit == full_limit - placement_excess && limit < full_limit) {
         limit = full_limit;
         continue;
@@ -134,8 +138,9 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
         if (worth_trying(fraction)) try_fraction(fraction);
   } else if (kinds > 1) {
     const int per_kind = options_.solver.offload.steps_per_kind;
-    // Bisection finds the smallest fraction with which the live bytes fit. Larger fractions are tried as well: they
-    // free bytes of the device, so that fewer values are recomputed.
+    // Bisection finds the smallest fraction above 1 with which the live bytes fit; the fractions up to 1 were tried
+    // above. Larger fractions are tried as well: they free bytes of the device, so that fewer values are recomputed.
+    // They are the next whole number of kinds and all kinds, and in small steps two fractions just above the smallest.
     const auto live_bytes_fit = [&](int step) {
       const OffloadVariant& each = variants_.at(static_cast<double>(step) / per_kind, options_.budget.host);
       return min_peak(each) <= builder_.transient_limit(budget, each.persistent_bytes);
@@ -156,6 +161,7 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   consider(*min_memory_plan_);
   if (!fits(best)) return *min_memory_plan_;
   if (fixed_) return best;  // no bound is known for fixed kept values
+  // The bound counts as if host memory held every candidate: max() / 4 is no limit, and sums with it do not overflow.
   const OffloadVariant& all_offloaded = variants_.at(kinds, std::numeric_limits<int64_t>::max() / 4);
   best.time.recompute_lower_bound =
       std::min(best.time.recompute + best.time.offload,

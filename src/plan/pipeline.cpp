@@ -80,7 +80,7 @@ OffloadChoice offload_choice(const Trace& trace, const PassInputs& in) {
   OffloadChoice choice{std::vector<char>(trace.buffers.size(), 0), in.choices.host_updates};
   for (const TrainingGraph& graph : *in.graphs)
     for (size_t v = 0; v < offloaded.size(); ++v)
-      if (offloaded[v]) choice.saved[graph.values[v].buffer] = 1;
+      if (offloaded[v]) choice.offloaded_saved[graph.values[v].buffer] = 1;
   return choice;
 }
 

@@ -147,8 +147,8 @@ struct Planner::Impl {
     if (!search || builder.is_small() || variants || options.gradient_checkpointing != Choice::automatic) return 0;
     if (budget < minimum_budget() || builder.keep_all_peak_lower_bound() <= budget) return 0;
     const int64_t lower_bound = search->lower_bound(builder.transient_limit(budget, min_memory_plan->persistent_bytes));
-    // The bound holds for a full micro batch. A smaller last micro batch may need no recomputation, so none is counted
-    // for it.
+    // The bound holds for a full micro batch before ops are merged, which may shorten recomputation. A smaller last
+    // micro batch may need no recomputation, so none is counted for it.
     const auto full_micro_batches =
         static_cast<double>(options.micro_batches - (builder.trace().segment(SegmentKind::remainder) ? 1 : 0));
     return builder.keep_all_step_seconds() - builder.max_overlap_seconds_saved() +
@@ -179,8 +179,8 @@ struct Planner::Impl {
     if (options.gradient_checkpointing != Choice::automatic)
       return fixed_strategy(options.gradient_checkpointing).min_memory_plan();
     const Plan* least = &min_memory_plan_of_search();
-    // Placing the strategies of a large step takes seconds. They are left out here, because the search has already
-    // minimized live bytes.
+    // Placing the plans of both strategies takes seconds in a large step. These plans are left out there, because the
+    // search has already minimized live bytes.
     if (builder.is_small())
       for (const Choice choice : {Choice::on, Choice::off})
         if (const Plan& each = fixed_strategy(choice).min_memory_plan(); each.peak_bytes < least->peak_bytes)
@@ -222,8 +222,9 @@ struct Planner::Impl {
     return keep_all_plan_ ? keep_all_plan_->peak_bytes : builder.keep_all_peak_lower_bound();
   }
 
-  // Returns the plan of the search, or the plan of a fixed strategy if that is faster. It may be faster because neither
-  // the search nor the placement is exact.
+  // Returns the plan of the search, or the plan of a fixed strategy if only that fits or if it is faster. It may be
+  // faster because neither the search nor the placement is exact. If `budget` is below the minimum budget, returns the
+  // minimum-memory plan.
   Plan choose_automatically(std::optional<int64_t> budget) const {
     if (const Plan& least = min_memory_plan_of_all(); budget && *budget < least.peak_bytes) return least;
     Plan best = plan_of_search(budget);
@@ -242,7 +243,7 @@ struct Planner::Impl {
 
   // Returns whether the strategy `choice` may fit and, if `best` fits, be faster than `best`. Placing a plan of a large
   // step takes seconds, so a large step is first checked without placement:
-  //  - Time: the lower bound of keep-all, plus the time of the strategy's recomputed ops before any is merged.
+  //  - Time: the lower bound of keep-all's step time, plus the time of the strategy's recomputed ops before merging.
   //  - Bytes: the live bytes of the strategy, without offload and with as much offload as possible.
   bool may_be_faster(Choice choice, const Plan& best, std::optional<int64_t> budget) const {
     const bool best_fits = builder.fits(best, budget);
@@ -304,9 +305,11 @@ struct Planner::Impl {
 
   Plan plan_without_offload(std::optional<int64_t> budget) const {
     const int64_t minimum = std::min(keep_all_peak(), min_memory_plan->peak_bytes);
-    const bool keep_all_fits = (!budget || keep_all_peak() <= *budget || keep_all_peak() == minimum) &&
-                               (builder.fits(keep_all_plan(), budget) || keep_all_plan().peak_bytes == minimum);
-    Plan best = keep_all_fits ? keep_all_plan() : *min_memory_plan;
+    // True if keep-all fits, or if it has the smallest peak. keep_all_peak() may be a lower bound. If the bound rules
+    // keep-all out, the keep-all plan is not placed.
+    const bool use_keep_all = (!budget || keep_all_peak() <= *budget || keep_all_peak() == minimum) &&
+                              (builder.fits(keep_all_plan(), budget) || keep_all_plan().peak_bytes == minimum);
+    Plan best = use_keep_all ? keep_all_plan() : *min_memory_plan;
     if (builder.fits(best, budget) && best.checkpointed) {
       const auto consider = [&](std::optional<Plan> plan) {
         if (!plan || plan->time.recompute >= best.time.recompute) return;
@@ -329,8 +332,8 @@ struct Planner::Impl {
   const ScheduleBuilder builder;
   const RecomputeSearch* search = nullptr;  // null: there is no training segment, and nothing to choose
   std::optional<OffloadVariants> variants;  // only if there is host memory or a disk
-  // Plans of the search without offload; the first is made on first use.
-  mutable std::optional<Plan> keep_all_plan_;
+  // Plans of the search without offload.
+  mutable std::optional<Plan> keep_all_plan_;  // made on first use
   std::optional<Plan> min_memory_plan;
   std::optional<OffloadPlanner> offload_planner;  // makes the plans with offload; only if there are variants
   mutable std::unique_ptr<FixedStrategy> block_strategy, keep_all_strategy;  // made on first use
@@ -349,6 +352,7 @@ Planner::Planner(const Trace& trace, const PlanOptions& options) {
     throw UserError("update_in_backward: on is not possible here: " + obstacle);
   const bool possible = wanted && obstacle.empty();
   const bool fixed = options.update_in_backward == Choice::on;
+  // If the job sets `on`, impl_ itself updates in backward, and there is no alternative.
   impl_ = std::make_unique<Impl>(trace, options, fixed);
   if (possible && !fixed) impl_in_backward_ = std::make_unique<Impl>(trace, options, true);
 }

@@ -149,7 +149,7 @@ Plan ScheduleBuilder::build(const OffloadVariant& variant, const OffloadSolution
 Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) const {
   if (!options_.cost.exchanges_overlap || !search_ || !has_exchanges(plan.trace)) return plan;
   // Three limits of live transient bytes are tried. The first is the whole transient limit of the budget. The second is
-  // 97 % of it, because placement may need more than the live bytes. The last is the peak of `plan`.
+  // 97 % of it, because placement may need more than the live bytes. The last is the live transient bytes of `plan`.
   const int64_t live = plan.live_bytes - plan.persistent_bytes;
   const CostModel all_ranks_cost = cost_of_all_ranks(options_.cost);
   const double before = step_seconds(time_of(plan.trace, all_ranks_cost));
@@ -163,7 +163,7 @@ Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) con
     // Every rank compares times of the same cost model, so that all ranks make the same decision.
     if ((fits(plan, budget) && !fits(placed, budget)) || step_seconds(time_of(placed.trace, all_ranks_cost)) >= before)
       continue;
-    const StepTime search_time = plan.time;
+    const StepTime search_time = plan.time;  // has the parts of a step's time that time_of() does not compute
     placed.time = time_of(placed.trace, options_.cost);
     placed.time.recompute = search_time.recompute;
     placed.time.offload = search_time.offload;

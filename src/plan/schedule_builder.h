@@ -40,8 +40,9 @@ class ScheduleBuilder {
   /// Returns the plan that keeps the values chosen in `solution`.
   Plan build(const RecomputeSolution& solution) const;
   /// Returns the plan that keeps and offloads the values chosen in `solution`, and offloads the buffers of `variant`.
-  /// `host_updates`: updates run on the host if they may. `limit`: bound of the live transient bytes of the device.
-  /// Below it, a copy may begin before an op needs it, or end after its value's last use, so that it overlaps ops.
+  /// `host_updates`: updates run on the host if they may. `limit`: copies may hold device bytes longer, so that they
+  /// overlap ops, while the live transient bytes are at most `limit`. A copy in then starts before the op that needs
+  /// its value, and ops run between the last use of a value and the wait for its copy out.
   Plan build(const OffloadVariant& variant, const OffloadSolution& solution, bool host_updates, int64_t limit) const;
 
   /// Returns `plan` with exchanges between ranks overlapping other ops. Returns `plan` unchanged if that saves no time,
@@ -52,6 +53,7 @@ class ScheduleBuilder {
 
   /// Returns `plan` after validation. Throws InternalError if it is unsound.
   Plan validated(Plan plan) const;
+  /// Returns whether `plan` fits `budget` bytes of the device, and the host memory and disk of the options.
   bool fits(const Plan& plan, std::optional<int64_t> budget) const;
   /// Returns the bytes of a budget that remain for transient buffers, after context, libraries and `persistent` bytes.
   int64_t transient_limit(int64_t budget, int64_t persistent) const;

@@ -22,7 +22,7 @@ namespace {
 constexpr double kLikely = 1.05, kPossible = 1.5;
 constexpr size_t kMaxChangeSteps = 3;  // largest number of steps of one change
 // Quality cost (AdviceStep::quality_cost) of host memory, which costs time in every step. It is above the cost of
-// rounding and below that of smaller samples.
+// rounding, except that of bf16-true, and below that of smaller samples.
 constexpr double kHostMemoryCost = 2.2;
 constexpr size_t kMaxUntried = 20;
 
@@ -32,7 +32,8 @@ struct Trial {
   std::vector<std::string> more_overrides;  // other overrides, added to those of the steps
   std::string meaning;                      // meaning of `more_overrides`
   bool opens_choices = false;               // true: `more_overrides` leaves choices of the job to the planner
-  double quality_cost = 0, estimate = 0;    // sum of the steps' costs; estimated bytes
+  // Quality cost of the steps and of the other overrides together; estimated bytes at the peak.
+  double quality_cost = 0, estimate = 0;
   bool tried = false;
 
   std::vector<std::string> overrides() const {
@@ -236,11 +237,11 @@ class Finder {
     all.more_overrides = open_choices_.overrides;
     all.meaning = open_choices_.meaning;
     all.opens_choices = true;
-    // If the job does not fit with all choices open, it does not fit with one of them open.
-    const size_t place = found_.size();
+    const size_t place = found_.size();  // index of `all` in the result, if it fits
     open_plan_ = attempt(all);
     const bool fits = open_plan_ && open_plan_->plan.fits;
     if (!open_plan_) open_plan_ = base_plan_;
+    // If the job does not fit with all choices open, it does not fit with one of them open.
     if (!fits || opening_steps.size() < 2) return fits;
     for (const AdviceStep& step : opening_steps) {
       Trial one;
@@ -278,7 +279,7 @@ class Finder {
       if (opens_choices) {
         trial.more_overrides = open_choices_.overrides;
         trial.meaning = open_choices_.meaning;
-        trial.quality_cost += 0.01;
+        trial.quality_cost += 0.01;  // of two equal trials, the one with fewer overrides comes first
       }
       trials.push_back(std::move(trial));
     };
@@ -297,6 +298,8 @@ class Finder {
     return trials;
   }
 
+  // Returns whether a found change makes `trial` superfluous. Changes of host memory or of the job's budget make no
+  // trial superfluous.
   bool is_covered(const Trial& trial) const {
     return std::ranges::any_of(found_, [&](const Trial& each) {
       return (each.more_overrides.empty() || each.opens_choices) && trial.includes(each);

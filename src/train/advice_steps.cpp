@@ -49,7 +49,8 @@ class Steps {
     if (job_.precision == Precision::fp32_true) {
       const Effect mixed = [=](PeakMemoryModel& memory) {
         memory.activations *= 0.55;  // values that need precision stay in 32 bits
-        if (!typed) memory.halve(&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half);
+        // fine_tune() holds frozen linear weights in 16 bits then, unless the job sets their dtype.
+        if (!typed) memory.halve(&PeakMemoryModel::frozen_linear_wide, &PeakMemoryModel::frozen_linear_half);
       };
       if (target_.bfloat16)
         add({"precision=bf16-mixed"}, "arithmetic in bfloat16, sums and weights in float32", 0.6, mixed);
@@ -61,8 +62,8 @@ class Steps {
     add({"precision=bf16-true"}, "weights, gradients and optimizer state in bfloat16 as well", 2.5,
         [=](PeakMemoryModel& memory) {
           if (wide) memory.activations *= 0.5;
-          memory.halve(&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half);
-          memory.halve(&PeakMemoryModel::frozen_wide, &PeakMemoryModel::frozen_half);
+          memory.halve(&PeakMemoryModel::frozen_linear_wide, &PeakMemoryModel::frozen_linear_half);
+          memory.halve(&PeakMemoryModel::frozen_other_wide, &PeakMemoryModel::frozen_other_half);
           memory.halve(&PeakMemoryModel::trained_wide, &PeakMemoryModel::trained_half);
           memory.gradients /= 2;
           memory.state /= 2;
@@ -74,10 +75,10 @@ class Steps {
     ++family_;
     if (!target_.bfloat16 || memory_.parameters() <= 0) return;
     const auto half = [](PeakMemoryModel& memory) {
-      memory.halve(&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half);
-      memory.halve(&PeakMemoryModel::frozen_wide, &PeakMemoryModel::frozen_half);
+      memory.halve(&PeakMemoryModel::frozen_linear_wide, &PeakMemoryModel::frozen_linear_half);
+      memory.halve(&PeakMemoryModel::frozen_other_wide, &PeakMemoryModel::frozen_other_half);
     };
-    const bool wide = memory_.linear_wide + memory_.frozen_wide + memory_.trained_wide > 0;
+    const bool wide = memory_.frozen_linear_wide + memory_.frozen_other_wide + memory_.trained_wide > 0;
     if (!wide) return;
     if (const auto& part = job::model_kind(job_.model.type).part_dtype;
         part && part->value(job_) != DType::bfloat16 && !job_.model.dtype) {
@@ -94,7 +95,8 @@ class Steps {
         trained ? "weights in bfloat16, trained ones with 16 more bits for updates" : "frozen weights in bfloat16", 0.6,
         [=](PeakMemoryModel& memory) {
           half(memory);
-          memory.gradients /= 2;  // trained weights keep 32 bits, 16 of them for updates
+          memory.gradients /= 2;
+          // Trained weights stay as large: bfloat16, and 16 more bits that only updates use.
         });
     steps_.back().mixed_only = true;
   }
@@ -103,7 +105,8 @@ class Steps {
     ++family_;
     if (memory_.state <= 0) return;
     const StateDtype now = job_.optimizer.state_dtype;
-    double bytes = 4;  // bytes of a value now; 8 and 4 bits have a scale of one byte for 128 and for 64 values
+    // Bytes of a value now. A block of 128 values in 8 bits, or of 64 values in 4 bits, has one more byte: its scale.
+    double bytes = 4;
     switch (now) {
       case StateDtype::automatic:
       case StateDtype::bits4:
@@ -149,6 +152,7 @@ class Steps {
     ++family_;
     const QuantizeConfig& now = job_.fine_tuning.quantize;
     if (!now.modules.empty()) {
+      // The quantized blocks are part of `rest`. The shares are estimates of the part of `rest` that remains.
       const auto scale_rest = [](double share) { return [=](PeakMemoryModel& memory) { memory.rest *= share; }; };
       if (now.format != "nf4")
         add({"quantize.format=nf4"}, "the blocks' weights in 4 bits instead of 8", 0.8, scale_rest(0.6));
@@ -160,7 +164,7 @@ class Steps {
       return;
     }
     const std::string layers = decoder_layers_of(job_);
-    if (layers.empty() || memory_.trains_linear || memory_.linear_wide + memory_.linear_half <= 0) return;
+    if (layers.empty() || memory_.trains_linear || memory_.frozen_linear_wide + memory_.frozen_linear_half <= 0) return;
     const std::string modules = "quantize.modules=" + layers;
     const std::string whose = layers == "layers" ? "frozen weights" : "the language model's frozen weights";
     add({modules, "quantize.format=int8"}, whose + " in 8 bits", 1.6,
@@ -254,9 +258,9 @@ class Steps {
             fmt::format("{}: {} instead of {}", reducible.meaning, value, now), quality_cost,
             [=](PeakMemoryModel& memory) {
               for (double PeakMemoryModel::*each :
-                   {&PeakMemoryModel::linear_wide, &PeakMemoryModel::linear_half, &PeakMemoryModel::trained_wide,
-                    &PeakMemoryModel::trained_half, &PeakMemoryModel::gradients, &PeakMemoryModel::state,
-                    &PeakMemoryModel::activations})
+                   {&PeakMemoryModel::frozen_linear_wide, &PeakMemoryModel::frozen_linear_half,
+                    &PeakMemoryModel::trained_wide, &PeakMemoryModel::trained_half, &PeakMemoryModel::gradients,
+                    &PeakMemoryModel::state, &PeakMemoryModel::activations})
                 memory.*each *= share;
             });
         quality_cost += 1.5;
@@ -275,6 +279,7 @@ class Steps {
 
 std::vector<AdviceStep> open_choice_steps(const Job& job) {
   std::vector<AdviceStep> steps;
+  // Families are negative here: those of advice_steps() begin at 1.
   const auto leave_open = [&](std::vector<std::string> overrides, std::string meaning) {
     steps.push_back({-1 - static_cast<int>(steps.size()), std::move(overrides), std::move(meaning), 0, {}});
   };

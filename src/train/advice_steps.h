@@ -19,7 +19,8 @@ struct AdviceStep {
   /// Loss of quality on a scale without a unit, by which changes are sorted; among steps of equal quality, the slower
   /// one costs more. Examples: 0.6 for rounding that a loss curve rarely shows, 3 for samples of half the size.
   double quality_cost = 0;
-  /// Changes the model as the step changes the peak. The effects of several steps are applied by ascending family.
+  /// Changes the PeakMemoryModel of a job as the step changes the job's peak. The effects of several steps are applied
+  /// by ascending family.
   std::function<void(PeakMemoryModel&)> effect;
   bool mixed_only = false;  ///< true: the step is tried only with mixed precision, because it saves nothing otherwise
 };
@@ -29,8 +30,8 @@ struct AdviceStep {
 /// them open.
 std::vector<AdviceStep> open_choice_steps(const Job& job);
 
-/// Returns the other possible changes of this job, by family and increasing cost. read_job decides whether a value is
-/// allowed.
+/// Returns the other possible steps of this job, by ascending family. read_job() may refuse an override of a step: the
+/// caller checks that.
 std::vector<AdviceStep> advice_steps(const Job& job, const PeakMemoryModel& memory, const PlanTarget& target);
 
 /// Returns the module path of the layers of the job's decoder; empty: it has none.

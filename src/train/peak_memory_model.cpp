@@ -5,7 +5,7 @@
 
 namespace plimsoll {
 
-PeakMemoryModel peak_memory_of(const PlannedJob& planned, const std::string& linear_layers) {
+PeakMemoryModel peak_memory_of(const PlannedJob& planned, const std::string& decoder_layers) {
   const Trace& trace = planned.recorded;
   std::vector<char> updated(trace.buffers.size(), 0);
   for (const Op& op : trace.ops)
@@ -22,14 +22,14 @@ PeakMemoryModel peak_memory_of(const PlannedJob& planned, const std::string& lin
     const bool wide = view.dtype == DType::float32,
                half = view.dtype == DType::bfloat16 || view.dtype == DType::float16;
     if (!wide && !half) continue;  // quantized blocks, counters
-    const bool layers = name.starts_with(linear_layers + ".") && view.sizes.size() == 2;
+    const bool layers = name.starts_with(decoder_layers + ".") && view.sizes.size() == 2;
     memory.trains_linear |= layers && updated[view.buffer] && name.ends_with(".weight");
     if (updated[view.buffer])
       (wide ? memory.trained_wide : memory.trained_half) += bytes;
     else if (layers)
-      (wide ? memory.linear_wide : memory.linear_half) += bytes;
+      (wide ? memory.frozen_linear_wide : memory.frozen_linear_half) += bytes;
     else
-      (wide ? memory.frozen_wide : memory.frozen_half) += bytes;
+      (wide ? memory.frozen_other_wide : memory.frozen_other_half) += bytes;
   }
   const Breakdown& at_peak = planned.plan.breakdown;
   memory.gradients = static_cast<double>(at_peak.gradients);

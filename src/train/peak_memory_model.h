@@ -9,19 +9,20 @@
 namespace plimsoll {
 
 /// A split of the bytes at the peak of a plan. No byte is in two fields. Parameters are split by their use and by their
-/// size: 32 bits (wide) or 16 bits (half). `linear_…` has the frozen weights of a decoder's linear layers, which can be
-/// quantized in blocks; `frozen_…` has all other frozen parameters.
+/// size: 32 bits (wide) or 16 bits (half). `frozen_linear_…` has the frozen weights of a decoder's linear layers, which
+/// can be quantized in blocks; `frozen_other_…` has all other frozen parameters.
 struct PeakMemoryModel {
-  double linear_wide = 0, linear_half = 0;
-  double frozen_wide = 0, frozen_half = 0;
+  double frozen_linear_wide = 0, frozen_linear_half = 0;
+  double frozen_other_wide = 0, frozen_other_half = 0;
   double trained_wide = 0, trained_half = 0;
   double gradients = 0, state = 0, activations = 0, inputs = 0;
-  double rest = 0;  ///< quantized blocks, context, scratch, idle memory
+  double rest = 0;  ///< quantized blocks, context, scratch, fragmentation
   /// true: weights of the decoder's linear layers are trained directly, not through adapters.
   bool trains_linear = false;
 
   double parameters() const {
-    return linear_wide + linear_half + frozen_wide + frozen_half + trained_wide + trained_half;
+    return frozen_linear_wide + frozen_linear_half + frozen_other_wide + frozen_other_half + trained_wide +
+           trained_half;
   }
   double total() const { return parameters() + gradients + state + activations + inputs + rest; }
   /// Converts the parameters in `wide` from 32 to 16 bits, and adds them to `half`.
@@ -29,14 +30,15 @@ struct PeakMemoryModel {
     this->*half += this->*wide / 2;
     this->*wide = 0;
   }
-  /// Quantizes the weights in `linear_wide` and `linear_half` to `bits` bits each, and adds them to `rest`.
+  /// Quantizes the weights in `frozen_linear_wide` and `frozen_linear_half` to `bits` bits each, and adds them to
+  /// `rest`.
   void quantize(double bits) {
-    rest += linear_wide * bits / 32 + linear_half * bits / 16;
-    linear_wide = linear_half = 0;
+    rest += frozen_linear_wide * bits / 32 + frozen_linear_half * bits / 16;
+    frozen_linear_wide = frozen_linear_half = 0;
   }
 };
 
-/// Returns the model of `planned`; `linear_layers` is the module path of the decoder's layers ("llm.layers").
-PeakMemoryModel peak_memory_of(const PlannedJob& planned, const std::string& linear_layers);
+/// Returns the split of the peak of `planned`; `decoder_layers` is the result of decoder_layers_of(): "llm.layers".
+PeakMemoryModel peak_memory_of(const PlannedJob& planned, const std::string& decoder_layers);
 
 }  // namespace plimsoll

@@ -32,7 +32,7 @@ SegmentCopies::SegmentCopies(const Context& context, const Segment& segment) : s
         if (off_device) host_uses_[view.buffer].push_back(i);
         return;
       }
-      if (!off_device && !is_set(context.saved, view.buffer)) return;
+      if (!off_device && !is_set(context.offloaded_saved, view.buffer)) return;
       auto& list = accesses_[view.buffer];
       if (!list.empty() && list.back().op == i)
         list.back().written = list.back().written || written;
@@ -82,7 +82,7 @@ void SegmentCopies::plan_saved_value(const Context& context, TraceRewriter& rewr
       longest = idle;
     }
   }
-  if (best == 0) return;  // no idle time between uses
+  if (best == 0) return;  // no op runs between two consecutive uses
   int32_t last_write = list.front().op;
   for (size_t i = 0; i < best; ++i)
     if (list[i].written) last_write = list[i].op;

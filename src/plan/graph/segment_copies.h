@@ -22,12 +22,13 @@ constexpr int32_t kMaxUseGap = 16;
 class SegmentCopies {
  public:
   /// A context that all segments of a trace share. The buffers of `trace` are marked with their memories, and its ops
-  /// with `on_host`. `saved`, by buffer, marks the saved values to offload; it may be empty. `limit`: bound of the live
-  /// bytes of the device. Below it, a copy may begin before an op needs it, or end after its value's last use, so that
-  /// it overlaps ops.
+  /// with `on_host`. `offloaded_saved`, by buffer, marks the saved values to offload; it may be empty. `limit`: copies
+  /// may hold device bytes longer, so that they overlap ops, while the live transient bytes are at most `limit`. A copy
+  /// in then starts before the op that needs its value, and ops run between the last use of a value and the wait for
+  /// its copy out.
   struct Context {
     const Trace& trace;
-    const std::vector<char>& saved;
+    const std::vector<char>& offloaded_saved;
     const CostModel& cost;
     int64_t limit;
     std::vector<Lifetime> lifetimes;  ///< by buffer
@@ -41,8 +42,8 @@ class SegmentCopies {
   /// runs on the host. plan() is then not needed.
   bool empty() const { return accesses_.empty() && host_ops_.empty(); }
 
-  /// Decides every copy, and adds the buffers of the copies to the trace. `live`: bytes on the device by op of the
-  /// trace, without offloaded buffers.
+  /// Decides every copy, and adds the buffers of the copies to the trace. `live`: live transient bytes on the device,
+  /// by op of the trace, without offloaded buffers.
   void plan(Context& context, TraceRewriter& rewriter, std::vector<int64_t> live);
 
   /// Calls insert(stage, target, source) for each copy start and copy wait that precedes op `index`, in order. The
@@ -80,7 +81,7 @@ class SegmentCopies {
     int32_t copied_back_by = -1;  // the wait for the copy back is before this op; -1: no copy back
   };
   struct CopyEvent {
-    int order;
+    int order;  // events before the same op run in this order
     CopyStage stage;
     BufferId target, source;
   };

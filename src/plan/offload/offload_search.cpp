@@ -132,8 +132,9 @@ std::vector<char> OffloadSearch::offloadable(const KeptValues& kept, int64_t hos
 
 // Suppose that a choice takes `seconds` more than keep-all. The link can then copy at most `offloaded` bytes out:
 // during the whole micro batch if copies overlap ops, otherwise in half of `seconds`, because each byte is also copied
-// back. Recomputation has to bring the other bytes under the limit, and takes at least recomputed(seconds). If that is
-// more than `seconds`, no choice takes only `seconds` more. Bisection finds the largest such time, rounded down.
+// back. The bytes that are not offloaded must fit the limit by recomputation, which takes at least recomputed(seconds).
+// If that is more than `seconds`, no choice takes only `seconds` more, so `seconds` is a lower bound. Bisection
+// approaches the largest such `seconds` from below.
 double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
   const auto recomputed = [&](double seconds) {
     const double link = cost_.copies_overlap ? micro_seconds_ + seconds : seconds / 2;
@@ -209,6 +210,7 @@ std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t ho
     const double link = 1e12 / cost_.host_link;  // picoseconds a byte
     const std::vector<double> prices =
         cost_.copies_overlap ? std::vector<double>{link, link / 8, link / 2} : std::vector<double>{2 * link};
+    // For each price, five values of k are tried, and then values ever closer around the best k so far.
     int32_t best_k = regions;
     for (double price : prices) {
       std::set<int32_t> tried_k;

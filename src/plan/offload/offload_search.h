@@ -2,7 +2,7 @@
 // backward.
 //
 // The price of a byte is the time of its two copies. If copies overlap ops, lower prices are tried: the time of one
-// copy, a half and an eighth of it. A value is worth offloading if its recomputation takes longer than its price.
+// copy, a half and an eighth of it. A value is worth offloading if its recomputation takes longer than its bytes cost.
 //
 // The first k regions (plan/recompute/recompute_regions) offload all values that they keep: backward uses the values of
 // the first regions last, so there is much time for their copies. The other regions only keep or recompute values

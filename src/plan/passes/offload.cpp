@@ -32,8 +32,8 @@ Trace offload(Trace trace, const OffloadChoice& choice, const CostModel& cost, i
     const std::vector<char> on_host = host_updates(trace);
     for (size_t i = 0; i < on_host.size(); ++i) trace.ops[i].on_host = on_host[i];
   }
-  SegmentCopies::Context context{trace, choice.saved,        cost,
-                                 limit, lifetimes_of(trace), std::vector<char>(trace.buffers.size(), 0)};
+  SegmentCopies::Context context{trace, choice.offloaded_saved, cost,
+                                 limit, lifetimes_of(trace),    std::vector<char>(trace.buffers.size(), 0)};
   for (const ConstantData& constant : trace.constants) context.written_before[constant.buffer] = 1;
   std::vector<SegmentCopies> segments;
   for (const Segment& segment : trace.segments) segments.emplace_back(context, segment);

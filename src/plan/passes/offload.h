@@ -23,9 +23,9 @@ namespace plimsoll {
 
 /// A choice of the buffers to offload within a segment, and of the ops that run on the host.
 struct OffloadChoice {
-  std::vector<char> saved;    ///< by buffer: offloaded in the longest time in which no op uses it; not
-                              ///< persistent, of one segment. May be empty: nothing
-  bool host_updates = false;  ///< run those ops on the host that may (plan/graph/host_updates.h)
+  std::vector<char> offloaded_saved;  ///< by buffer: offloaded in the longest time in which no op uses it; not
+                                      ///< persistent, of one segment. May be empty: nothing
+  bool host_updates = false;          ///< run those ops on the host that may (plan/graph/host_updates.h)
 };
 
 /// Returns the trace with the choice applied, and residency intervals for every buffer that `trace` marks with another

@@ -166,8 +166,8 @@ struct RecomputeSearch::Impl {
   }
 
   // Returns the cheapest combination of a partition's choices with at most `limit` bytes, by their evaluated bytes and
-  // time; nullopt: no combination fits. `offloaded_picks`: given choices of the first regions, which offload the values
-  // that they keep.
+  // time; nullopt: no combination fits. `offloaded_picks`: the choice of each of the first regions, which is not
+  // searched. These regions offload the values that they keep.
   std::optional<KeptValues> best_of(const RegionPartition& partition, int64_t limit,
                                     const std::vector<int32_t>& offloaded_picks = {}) const {
     std::vector<std::vector<Partial>> fronts{{Partial{}}};
@@ -220,7 +220,8 @@ struct RecomputeSearch::Impl {
     }
     // A value that several regions make or read belongs to no region, and every evaluated peak counts it as kept on the
     // device. If an offloaded region makes it, it is offloaded too, so the limit is raised by its bytes. The first loop
-    // adds all needed values that offloaded regions make. The second subtracts the regions' own values again.
+    // adds the bytes of all needed values that offloaded regions make. The second subtracts the values that belong to a
+    // region, so that only the bytes of the values that belong to no region remain added.
     const TrainingGraph& graph = graphs.front();
     const auto first_that_stays = offloaded_regions < static_cast<int32_t>(one_block.regions.size())
                                       ? one_block.regions[offloaded_regions].begin
@@ -240,8 +241,8 @@ struct RecomputeSearch::Impl {
     return kept_by(one_block, picks);
   }
 
-  // Returns a choice for a partition with few kept bytes: in each region, in forward order, the choice that keeps the
-  // fewest of those whose peak fits the limit. nullopt: a region has no such choice.
+  // Returns a choice that keeps few bytes. For each region in forward order it takes, of the choices whose peak fits
+  // the limit, the one that keeps the fewest bytes. nullopt: a region has no such choice.
   std::optional<KeptValues> min_memory_choice_of(const RegionPartition& partition, int64_t limit) const {
     int64_t held = 0;
     std::vector<int32_t> picks;
@@ -340,8 +341,8 @@ struct RecomputeSearch::Impl {
       }
       if (min_memory) consider(*min_memory);
     }
-    // The sum over regions may overestimate the peak of a choice. Choices whose sum is up to 20 % above the smallest
-    // real peak so far are therefore tried as well.
+    // best_of() estimates the peak of a choice by a sum over regions, which may be too high. Choices whose estimate is
+    // up to 20 % above the smallest real peak so far are therefore tried as well.
     const int rounds =
         graphs.front().values.size() <= parameters.max_values_improved ? parameters.improvement_rounds : 0;
     for (int round = 0; round < rounds; ++round) {
@@ -417,8 +418,8 @@ std::optional<RecomputeSolution> RecomputeSearch::cheapest(int64_t limit) const 
   }
   int64_t lower_bound = impl_->lower_bound(limit, all.kept);
   for (size_t index = 0; index < impl_->blocks_per_region.size(); ++index) {
-    // The sum over regions may also underestimate the peak of a choice, because values may live longer than their
-    // region. The partition is then searched again, under a limit that is lowered by the excess.
+    // The estimate of best_of() may be too low, because values may live longer than their region. The partition is then
+    // searched again, under a limit that is lowered by the excess.
     int64_t search_limit = limit;
     for (int attempt = 0; attempt < impl_->parameters.max_limit_attempts; ++attempt) {
       const auto kept = impl_->best_of(impl_->partition(index), search_limit);

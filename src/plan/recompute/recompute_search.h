@@ -43,11 +43,12 @@ class RecomputeSearch {
   RecomputeSearch(const Trace& trace, const CostModel& cost, const RecomputeParameters& parameters = {});
   ~RecomputeSearch();
 
-  /// Returns the graphs of the segments that the choice applies to, in the order of the trace. The others are not in
-  /// it.
+  /// Returns the graphs of the segments that the choice applies to, in the order of the trace. Segments that keep
+  /// everything have no graph here.
   const std::vector<TrainingGraph>& graphs() const;
 
-  /// Returns the cheapest choice with at most `limit` live bytes, without persistent buffers; nullopt if none fits.
+  /// Returns the cheapest choice found with at most `limit` live bytes, without persistent buffers; nullopt if none
+  /// fits. It is known to be optimal if RecomputeSolution::exact is set.
   std::optional<RecomputeSolution> cheapest(int64_t limit) const;
 
   /// Returns the smallest limit for which cheapest() has an answer. min_memory_solution() returns that answer.

@@ -29,8 +29,8 @@ class PartitionEvaluator {
 
  private:
   // Computes the live bytes of everything except the regions' own values: during each op of the segment, and in the gap
-  // before it, in which ops may be recomputed. Also finds the region of each op. A backward op belongs to the last
-  // region in forward order that has not ended: the op itself or a later one uses a value of the region.
+  // before it, in which ops may be recomputed. Also finds the region of each op. Backward visits the regions in
+  // reverse order: an op of backward belongs to the last region whose values the op itself or a later op uses.
   void find_base(size_t g) {
     const TrainingGraph& graph = graphs_[g];
     std::vector<char> shared(graph.values.size(), 1);
@@ -196,6 +196,7 @@ class PartitionEvaluator {
       const int32_t made = tick_of(graph.steps[value.makers.front()].op);
       const auto [forward_end, use_end] = ends_of(value);
       if (status_[v] == kKept) {
+        // If its maker is recomputed for another result, the second copy of the value is dead immediately.
         if (first_recompute_tick_[v] >= 0) live(first_recompute_tick_[v], first_recompute_tick_[v], value.bytes);
         live(made, std::max({use_end, forward_end, last_reread_tick_[v]}), value.bytes);
       } else {
@@ -218,6 +219,7 @@ class PartitionEvaluator {
         const int32_t at = recomputed.before[step] - begin;
         if (base.region[at] != static_cast<int32_t>(r)) continue;
         const ForwardOp& again = graph.steps[recomputed.steps[step]];
+        // As in ChoiceBytes::timeline(), scratch counts for the ops that write values of this region.
         const bool counted = std::ranges::any_of(again.writes, [&](int32_t v) { return status_[v] != kOtherRegion; });
         const int64_t scratch = counted ? bytes_[g].scratch_of(again.op) : 0;
         peak = std::max(peak, sum_at(tick_of_step(step)) + scratch + base.gap_bytes[at]);
@@ -251,7 +253,7 @@ class PartitionEvaluator {
   KeptValues needed_, available_;
   std::vector<char> is_recomputed_;  // by forward op: it is recomputed
   std::vector<int32_t> changed_;     // values whose available_ was changed
-  std::vector<char> status_;         // by value: of another region (kOtherRegion), or dropped or kept by the choice
+  std::vector<char> status_;  // by value: of another region or of none (kOtherRegion), or dropped or kept by the choice
   // By value: the tick of its first recomputation, and the tick of the last recomputed op that reads it, or writes it
   // while it is not kept; -1: none.
   std::vector<int32_t> first_recompute_tick_, last_reread_tick_;

@@ -62,7 +62,7 @@ u - w <- g
 TEST(Offload, ASavedValueIsAwayUntilItIsWanted) {
   const TraceText text(kLongWait);
   OffloadChoice choice{std::vector<char>(text.trace.buffers.size(), 0)};
-  choice.saved[text["a"]] = 1;
+  choice.offloaded_saved[text["a"]] = 1;
   const Trace moved = offload(text.trace, choice, test_cost(1000), 1 << 20);
   EXPECT_THAT(names_of(moved),
               ::testing::ElementsAre("make_a", "copy_to_host a", "make_b", "wait_for_copy a", "make_c", "make_d",
