@@ -227,7 +227,7 @@ limit_under               transient_limit
 weigh_regions             evaluate_regions
 Weighed                   EvaluatedChoice
 weighed                   evaluated
-CutWeigher                CutEvaluator
+CutWeigher                PartitionEvaluator
 weigh                     evaluate @ src/plan,src/train
 micro_batches_to_weigh    candidate_micro_batches
 RegionWeights             RegionCosts
