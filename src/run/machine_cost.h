@@ -19,8 +19,9 @@ std::filesystem::path op_times_file(int threads);
 /// 2020 with AVX-512. Only the speed of 16-bit matmuls relative to float32 matmuls is this machine's.
 CostModel typical_cost_model(int threads);
 
-/// Returns the cost model for `threads` CPU threads: measured times for ops that were timed on this machine, typical
-/// rates for others.
+/// Returns the cost model for `threads` CPU threads: measured times for ops that were timed on this machine, rates for
+/// others. Rates are those that inspect_machine() measured. Before it has run they are typical, except that matmuls
+/// have the speed of ops::matmul_throughputs(), which this function measures if it is not known.
 CostModel machine_cost_model(int threads);
 
 }  // namespace plimsoll
