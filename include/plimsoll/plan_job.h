@@ -109,10 +109,12 @@ PlanTarget target_of(const DeviceSpec& device);
 /// UserError as set_peer_link() does.
 PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology);
 
-/// Returns the target that the job states. For the CPU it is this machine, with its measured rates (measure_machine).
-/// If the budget is `auto`, it is the available memory less 10 %; the memory of other devices is not known. All plans
-/// for the target together may measure kernels for at most 3 s. The measurements use at most 256 MiB in addition to the
-/// memory of the program. Values that are not measured are estimated, and a reason says so.
+/// Returns the target that the job states. The CPU is that of this machine, with its measured rates (measure_machine).
+/// A budget of `auto` is replaced by the memory that this machine has available now. For the CPU this is the available
+/// memory less 10 % and less the host budget. For another device of this machine it is the device's free memory less
+/// 2 %, plus its context and libraries. If the memory is not known, the budget stays empty. All plans for the target
+/// together may measure kernels for at most 3 s. The measurements use at most 256 MiB in addition to the memory of the
+/// program. Values that are not measured are estimated, and a reason says so.
 PlanTarget target_of(const Job& job);
 
 /// Returns the job's model and inputs as a step of `micro_batch_size` sequences. The size of a vocabulary that is

@@ -75,10 +75,9 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
   };
   const bool large = !builder_.is_small();
   const int kinds = candidates.kind_count();
-  // Block checkpointing is tried only if no other choice fits (without_block_checkpointing is false). The bisection
-  // below looks for the smallest fraction that fits. With block checkpointing that fraction is smaller, because block
-  // checkpointing needs the fewest bytes. A larger fraction with another choice is often faster, but would then not be
-  // tried.
+  // Block checkpointing is tried only if no other choice fits. The reason is the bisection below, which looks for the
+  // smallest fraction that fits. With block checkpointing, which needs the fewest bytes, it would find a smaller
+  // fraction. A larger fraction with another choice is often faster, but would then not be tried.
   const bool without_block_checkpointing = budget >= min_peak_without_block_checkpointing_;
   const auto min_peak = [&](const OffloadVariant& each) {
     return without_block_checkpointing
@@ -120,8 +119,8 @@ Plan OffloadPlanner::choose(int64_t budget, Plan best) const {
       host_left -= std::max<int64_t>(host_over, 0);
     }
   };
-  // Offload costs at least the time that ops wait for its copies. A fraction is worth trying if `best` spends more time
-  // on recomputation and on waiting for copies.
+  // Offload costs at least the time that ops wait for its copies. A fraction is worth trying if that time is less than
+  // the time that `best` spends on recomputation and on waiting for copies.
   const auto worth_trying = [&](double fraction) {
     const double gain = (best.time.recompute + best.time.offload) * static_cast<double>(options_.micro_batches) +
                         best.time.update_offload;

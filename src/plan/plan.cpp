@@ -147,8 +147,9 @@ struct Planner::Impl {
     if (!search || builder.is_small() || variants || options.gradient_checkpointing != Choice::automatic) return 0;
     if (budget < minimum_budget() || builder.keep_all_peak_lower_bound() <= budget) return 0;
     const int64_t lower_bound = search->lower_bound(builder.transient_limit(budget, min_memory_plan->persistent_bytes));
-    // The bound holds for a full micro batch before ops are merged, which may shorten recomputation. A smaller last
-    // micro batch may need no recomputation, so none is counted for it.
+    // The bound holds for a full micro batch without merged ops. Merging may shorten recomputation, so only
+    // unmerged_recompute_fraction of the bound counts. A smaller last micro batch may need no recomputation, so none is
+    // counted for it.
     const auto full_micro_batches =
         static_cast<double>(options.micro_batches - (builder.trace().segment(SegmentKind::remainder) ? 1 : 0));
     return builder.keep_all_step_seconds() - builder.max_overlap_seconds_saved() +
@@ -244,7 +245,7 @@ struct Planner::Impl {
   // Returns whether the strategy `choice` may fit and, if `best` fits, be faster than `best`. Placing a plan of a large
   // step takes seconds, so a large step is first checked without placement:
   //  - Time: the lower bound of keep-all's step time, plus the time of the strategy's recomputed ops before merging.
-  //  - Bytes: the live bytes of the strategy, without offload and with as much offload as possible.
+  //  - Bytes: the live bytes of the strategy without offload or, if those do not fit, with as much offload as possible.
   bool may_be_faster(Choice choice, const Plan& best, std::optional<int64_t> budget) const {
     const bool best_fits = builder.fits(best, budget);
     if (best_fits && builder.step_seconds(best) <= step_seconds_lower_bound_without_overlap()) return false;

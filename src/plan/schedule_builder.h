@@ -40,9 +40,9 @@ class ScheduleBuilder {
   /// Returns the plan that keeps the values chosen in `solution`.
   Plan build(const RecomputeSolution& solution) const;
   /// Returns the plan that keeps and offloads the values chosen in `solution`, and offloads the buffers of `variant`.
-  /// `host_updates`: updates run on the host if they may. `limit`: copies may hold device bytes longer, so that they
-  /// overlap ops, while the live transient bytes are at most `limit`. A copy in then starts before the op that needs
-  /// its value, and ops run between the last use of a value and the wait for its copy out.
+  /// `host_updates`: updates run on the host if they may. `limit`: bytes up to which the live transient bytes may
+  /// grow so that copies overlap ops. Within it, a copy in may start before the op that needs its value, and ops may
+  /// run between the last use of a value and the wait for its copy out.
   Plan build(const OffloadVariant& variant, const OffloadSolution& solution, bool host_updates, int64_t limit) const;
 
   /// Returns `plan` with exchanges between ranks overlapping other ops. Returns `plan` unchanged if that saves no time,

@@ -63,7 +63,7 @@ class Finder {
          const PlannedJob& base_plan, const AdviceOptions& options)
       : file_(file), overrides_(overrides), target_(target), base_plan_(base_plan), options_(options) {
     target_.minimize_step_time = false;  // the question is only whether a job fits
-    // No time is measured again, and no precision is noted for its speed.
+    // Stale op times are not measured again, and no plan is made only to compare precisions (slow_matmul_note).
     target_.may_have_stale_op_times = false;
     target_.bfloat16_matmul_speed = target_.float16_matmul_speed = 0;
   }
@@ -333,8 +333,8 @@ class Finder {
     }
   }
 
-  // Plans the found changes that leave the micro batch open with all micro batch sizes. Each was planned with one size,
-  // to show that it fits; another size may take less time.
+  // Plans again the found changes that leave the micro batch open, now with all micro batch sizes. Each was planned
+  // with one size, to show that it fits; another size may take less time.
   void refine() {
     for (size_t i = 0; i < found_.size(); ++i) {
       if (!jobs_[i] || jobs_[i]->micro_batch_size) continue;

@@ -207,8 +207,8 @@ void SegmentCopies::schedule_copies(const Context& context, const std::vector<in
   schedule.place(copies_out_);
   std::map<BufferId, int32_t> offloaded_since;
   for (const Swap& swap : swaps_) {
-    // A copy in starts only after the copy out that wrote its source is done. For a saved value that is the swap's own
-    // copy out. For an offloaded buffer it is that of the last residency interval that was copied out.
+    // A copy in starts only after the copy out that wrote its source is done. For a saved value this is the swap's own
+    // copy out. For an offloaded buffer it is the copy out of the nearest earlier residency interval that has one.
     if (swap.copies_out_first)
       copies_in_[swap.in].earliest = copies_out_[swap.out].wait;
     else if (const auto found = offloaded_since.find(swap.buffer); swap.in >= 0 && found != offloaded_since.end())

@@ -22,10 +22,9 @@ constexpr int32_t kMaxUseGap = 16;
 class SegmentCopies {
  public:
   /// A context that all segments of a trace share. The buffers of `trace` are marked with their memories, and its ops
-  /// with `on_host`. `offloaded_saved`, by buffer, marks the saved values to offload; it may be empty. `limit`: copies
-  /// may hold device bytes longer, so that they overlap ops, while the live transient bytes are at most `limit`. A copy
-  /// in then starts before the op that needs its value, and ops run between the last use of a value and the wait for
-  /// its copy out.
+  /// with `on_host`. `offloaded_saved`, by buffer, marks the saved values to offload; it may be empty. `limit`: bytes
+  /// up to which the live transient bytes may grow so that copies overlap ops. Within it, a copy in may start before
+  /// the op that needs its value, and ops may run between the last use of a value and the wait for its copy out.
   struct Context {
     const Trace& trace;
     const std::vector<char>& offloaded_saved;

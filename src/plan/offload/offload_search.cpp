@@ -153,7 +153,7 @@ double OffloadSearch::lower_bound(int64_t limit, int64_t host_limit) const {
 std::optional<OffloadSolution> OffloadSearch::cheapest(int64_t limit, int64_t host_limit, const KeptValues* fixed,
                                                        bool without_block_checkpointing) const {
   std::optional<OffloadSolution> best;
-  // Bytes over the limit of each proposal (kept and offloaded values) so far. A proposal is evaluated only once.
+  // By proposal (kept and offloaded values): its peak less `limit`, in bytes. A proposal is evaluated only once.
   std::map<std::pair<KeptValues, std::vector<char>>, int64_t> considered;
   const auto consider = [&](const KeptValues& kept, std::vector<char> offloaded) -> int64_t {
     const auto [at, added] = considered.try_emplace({kept, offloaded});

@@ -98,7 +98,7 @@ class PartitionEvaluator {
     std::sort(uses.begin(), uses.end());
     Recomputed recomputed;
     std::vector<int32_t> work;
-    size_t begin = 0;  // index of the first op recomputed before the current one
+    size_t begin = 0;  // index into recomputed.steps; the ops recomputed before the current `op` begin there
     const auto in_order = [&] {
       std::sort(recomputed.steps.begin() + static_cast<std::ptrdiff_t>(begin), recomputed.steps.end());
     };
@@ -246,7 +246,7 @@ class PartitionEvaluator {
   RegionPartition& partition_;
   std::vector<Base> bases_;
 
-  // Scratch of one choice; it is reset between choices. All graphs have the same values and forward ops.
+  // Working data for one choice; reset between choices. All graphs have the same values and forward ops.
   enum Status : char { kOtherRegion, kDropped, kKept };
   // By value. needed_: 1 if a backward op needs it, so that keep-all keeps it. available_: 1 if it is kept or already
   // recomputed.
@@ -254,8 +254,8 @@ class PartitionEvaluator {
   std::vector<char> is_recomputed_;  // by forward op: it is recomputed
   std::vector<int32_t> changed_;     // values whose available_ was changed
   std::vector<char> status_;  // by value: of another region or of none (kOtherRegion), or dropped or kept by the choice
-  // By value: the tick of its first recomputation, and the tick of the last recomputed op that reads it, or writes it
-  // while it is not kept; -1: none.
+  // By value; -1: none. first_recompute_tick_: tick of its first recomputation. last_reread_tick_: tick of the last
+  // recomputed op that reads the value or, if the value is not kept, reads or writes it.
   std::vector<int32_t> first_recompute_tick_, last_reread_tick_;
   std::vector<std::pair<int32_t, int64_t>> events_;  // (tick, change of live bytes)
 };
