@@ -133,7 +133,8 @@ CostModel typical_cost_model(int threads) {
 }
 
 CostModel machine_cost_model(int threads) {
-  // A plan measures the speed of matmuls before anything else.
+  // The speed is not rounded as the relative ones are: 19 % would be too coarse for a prediction. `products.json` keeps
+  // it, so that plans of one machine agree.
   CostModel model = model_of(threads, ops::matmul_throughputs().of(DType::float32).libtorch);
   const std::filesystem::path file = op_times_file(threads);
   if (file.empty()) return model;

@@ -1,4 +1,4 @@
-// Declares the cost model of this machine's CPU: typical rates until it has been measured.
+// Declares the cost model of this machine's CPU: measured times and rates, and estimates until they are known.
 #pragma once
 
 #include <filesystem>
@@ -16,12 +16,13 @@ std::filesystem::path measurements_folder();
 std::filesystem::path op_times_file(int threads);
 
 /// Returns typical rates of `threads` CPU threads, for ops that have not been measured: those of server cores of about
-/// 2020 with AVX-512. Only the speed of 16-bit matmuls relative to float32 matmuls is this machine's.
+/// 2020 with AVX-512. Only the speed of 16-bit matmuls relative to float32 matmuls is this machine's. The order in
+/// which ops are timed depends on these rates, so that it does not depend on what was measured before.
 CostModel typical_cost_model(int threads);
 
 /// Returns the cost model for `threads` CPU threads: measured times for ops that were timed on this machine, rates for
-/// others. Rates are those that inspect_machine() measured. Before it has run they are typical, except that matmuls
-/// have the speed of ops::matmul_throughputs(), which this function measures if it is not known.
+/// others. Rates are those that inspect_machine() measured. Before it has run they are estimated from the speed of
+/// float32 matmuls (ops::matmul_throughputs(), measured by the first call) and from a typical memory bandwidth.
 CostModel machine_cost_model(int threads);
 
 }  // namespace plimsoll

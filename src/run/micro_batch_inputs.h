@@ -28,9 +28,9 @@ class MicroBatchInputs {
   bool is_remainder(const MicroBatch& batch) const;
 
   /// Copies a batch to the inputs of the executor's plan. `rows` > 0: to the first `rows` rows of every input. Throws
-  /// UserError for a tensor that is missing or has another size or type than declared. Throws UserError (failure) for
-  /// an index that is too large: a device's kernel would find it later, without a name, and the device would be lost
-  /// for the program.
+  /// UserError for a tensor that is missing or has another size or type than declared. On other devices than
+  /// the CPU throws UserError (failure) for an index that is too large: a device's kernel would find it later, without
+  /// a name, and the device would be lost for the program.
   void bind(Executor& executor, const Trace& trace, const MicroBatch& batch, int64_t rows = 0) const;
 
  private:

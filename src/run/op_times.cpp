@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/atomic_file.h"
+#include "base/clock.h"
 #include "base/stable_timing.h"
 #include "cost/cost.h"
 #include "cost/operators.h"
@@ -44,17 +45,13 @@ struct Candidate {
   StableTiming tries;
 };
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 double try_op(const Trace& trace, const Op& op) {
   SingleOp single(trace, op);
   double best = 0;
   for (int run = 0; run < kRunsOfTry; ++run) {
-    const double start = now();
+    const double start = seconds_now();
     single.run();
-    const double seconds = now() - start;
+    const double seconds = seconds_now() - start;
     if (run > 0 && (run == 1 || seconds < best)) best = seconds;
   }
   return best;
@@ -64,7 +61,8 @@ double try_op(const Trace& trace, const Op& op) {
 
 OpTimer machine_op_timer() {
   kernel_choices();  // keys name kernels, and a choice made within a try would be timed
-  return {try_op, now, [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }};
+  return {try_op, seconds_now,
+          [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }};
 }
 
 int64_t unix_seconds_now() {

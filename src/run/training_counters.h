@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-/// Everything besides tensors that a resumed run needs.
+/// The counters of a training that a checkpoint stores.
 struct TrainingCounters {
   int64_t steps = 0, skipped = 0;  ///< optimizer steps, and those skipped among them
   double loss_scale = 1;

@@ -25,11 +25,12 @@ class TrainingMemory {
   void require(const Plan& plan, int64_t scratch = 0) const;
   /// Allocates the arenas of `plan`.
   void allocate(const Plan& plan);
-  /// Begins to count the allocations outside the arenas.
+  /// Begins to count the allocations outside the arenas, and their peak.
   void start_counting();
   /// Grows the arenas from `before` to `plan` and moves persistent buffers to their new offsets, within the arenas,
   /// because there is no other memory for it. `recorded_buffers`: number of buffers of the recorded step, the first of
-  /// both plans. Throws as require().
+  /// both plans. The peak outside the arenas begins again. Throws as require(), or MemoryUnavailable if an arena cannot
+  /// grow.
   void change_plan(const Plan& before, const Plan& plan, size_t recorded_buffers);
 
   std::unique_ptr<Executor> make_executor(const Plan& plan) const {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/train_job.h"
+#include "plimsoll/plan_job.h"
 #include "train/peak_memory_model.h"
 
 namespace plimsoll {

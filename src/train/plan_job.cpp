@@ -57,6 +57,9 @@ class JobPlanner {
           formats.alternatives.push_back(alternative(chosen, each));
     }
   }
+  // Other parts keep references to members.
+  JobPlanner(const JobPlanner&) = delete;
+  JobPlanner& operator=(const JobPlanner&) = delete;
 
   PlannedJob run() {
     const double start = seconds_now();

@@ -69,8 +69,7 @@ struct PrefetchRun {
       __builtin_prefetch(line, 1);
     else
       __builtin_prefetch(line, 0, 2);
-    line += step;
-    if (--count <= 0) step = 0;  // the last line again, which costs nothing
+    if (--count > 0) line += step;  // a run that is over requests its last line again, which costs nothing
   }
 };
 
@@ -105,7 +104,7 @@ class Prefetcher {
   static constexpr int64_t kLine = 64;
 
   PLIMSOLL_INLINE void skip_empty() {
-    while (!parts_.empty() && parts_.front().rows == 0) parts_ = parts_.subspan(1);
+    while (!parts_.empty() && (parts_.front().rows == 0 || parts_.front().bytes == 0)) parts_ = parts_.subspan(1);
   }
 
   std::span<const ReadAhead> parts_;

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +20,7 @@
 
 #include "base/atomic_file.h"
 #include "base/cache_folder.h"
+#include "base/clock.h"
 #include "base/stable_timing.h"
 #include "ops/processor.h"
 #include "plimsoll/error.h"
@@ -44,10 +44,6 @@ Choices& choices() {
   return all;
 }
 
-double clock_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 /// One thread: no thread waits for another one that the machine's other work delays.
 struct OneThread {
   int before = at::get_num_threads();
@@ -60,7 +56,7 @@ std::array<double, 2> contest(const KernelPair& pair) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const OneThread one_thread;
-  const auto now = [&] { return pair.now ? pair.now() : clock_seconds(); };
+  const auto now = [&] { return pair.now ? pair.now() : seconds_now(); };
   const double start = now();
   std::array<StableTiming, 2> tries;
   for (const bool second : {false, true}) pair.run(second);  // creates kernels and maps pages

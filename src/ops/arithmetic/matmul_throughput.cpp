@@ -24,6 +24,7 @@
 
 #include "base/atomic_file.h"
 #include "base/cache_folder.h"
+#include "base/clock.h"
 #include "base/stable_timing.h"
 #include "ops/arithmetic/products_cpu.h"
 #include "ops/dtypes.h"
@@ -49,10 +50,6 @@ constexpr int kMaxRounds = 60;
 constexpr double kMaxSeconds = 1;
 // Seconds after which speeds whose tries did not agree are measured again: one day.
 constexpr int64_t kSecondsOfUnsure = 24 * 3600;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();

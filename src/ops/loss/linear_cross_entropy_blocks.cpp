@@ -83,8 +83,10 @@ class Chunk {
         const int64_t begin = std::min(rows, block * kLossBlock);
         return PanelRows{panel, begin, std::min(kLossBlock, rows - begin)};
       };
-      parallel_with_next(div_up(rows, kLossBlock),
-                         [&](int64_t block, int64_t next) { gradients(rows_of(block), rows_of(next)); });
+      // The block that the same thread is likely to take next.
+      const int64_t next = at::get_num_threads();
+      parallel(div_up(rows, kLossBlock),
+               [&](int64_t block) { compute_gradients(rows_of(block), rows_of(block + next)); });
       if (!p_.grad_x.data) continue;
       // A thread computes consecutive blocks of tokens of a strip, which share the strip's packed weight.
       const int64_t blocks = div_up(tokens_, kLossBlock), strips = div_up(places_.columns, kLossBlock);
@@ -115,21 +117,13 @@ class Chunk {
   /// Returns the columns of the strip that begins at `column`.
   int64_t strip(int64_t column) const { return std::min(kLossBlock, places_.columns - column); }
 
-  /// Runs task(i, next); `next` is the task that this thread runs afterwards, or at least `count`.
-  template <typename Task>
-  static void parallel_with_next(int64_t count, const Task& task) {
-    // Threads take tasks one by one, so that a delayed thread leaves its tasks to the others.
-    std::atomic<int64_t> free{0};
-    at::parallel_for(0, std::min<int64_t>(count, at::get_num_threads()), 1, [&](int64_t, int64_t) {
-      for (int64_t i = free++, next = 0; i < count; i = next) {
-        next = free++;
-        task(i, next);
-      }
-    });
-  }
   template <typename Task>
   static void parallel(int64_t count, const Task& task) {
-    parallel_with_next(count, [&](int64_t i, int64_t) { task(i); });
+    // Threads take tasks one by one, so that a delayed thread leaves its tasks to the others.
+    std::atomic<int64_t> next{0};
+    at::parallel_for(0, std::min<int64_t>(count, at::get_num_threads()), 1, [&](int64_t, int64_t) {
+      for (int64_t i = next++; i < count; i = next++) task(i);
+    });
   }
 
   /// Packs x for the matmuls, and records which tokens count.
@@ -221,8 +215,8 @@ class Chunk {
   };
 
   /// Computes the gradients of the logits of a block of a panel, and their share of the weight's gradient. `next` is
-  /// the block after this one.
-  void gradients(const PanelRows& block, const PanelRows& next) const {
+  /// the block whose logits are read ahead; it may be empty.
+  void compute_gradients(const PanelRows& block, const PanelRows& next) const {
     const int64_t begin = block.begin, row = block.panel + begin;
     const LogitGradients args{
         .logits = at<char>(places_.logits) + row * lanes_ * bytes(),

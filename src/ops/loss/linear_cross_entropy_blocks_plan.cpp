@@ -27,8 +27,8 @@ LossBlocks loss_blocks(const LossShape& shape, int threads) {
   blocks.stretches = div_up(shape.vocabulary, kLossStretch);
   // Two blocks a thread even out their different durations. Panels for eight threads or fewer have one size.
   blocks.panel = std::min(div_up(shape.vocabulary, kLossBlock), std::max<int64_t>(16, 2 * threads)) * kLossBlock;
-  // A matmul walks down a column of the gradients. An odd number of cache lines from a row to the next lets the rows
-  // use all sets of the first-level cache; a power of two would leave them a few.
+  // A matmul walks down a column of gradients (float32 or pairs). An odd number of cache lines from a row to the next
+  // lets the rows use all sets of the first-level cache; a power of two would leave them a few.
   blocks.stride = (lanes / kLossLanes | 1) * kLossLanes;
   Places places;
   blocks.logits = places.take(wants_any, shape.vocabulary * lanes * bytes);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "checkpoint/sliced_state.h"
 #include "collectives/exchange.h"
@@ -16,12 +17,13 @@
 
 namespace plimsoll {
 
-/// A run's plan, its data and its training. All ranks call the same functions in the same order. plan(), open_data()
-/// and take_memory() throw StoppedEarly on every rank if one is asked to stop.
+/// A run's plan, its data and its training. All ranks call the same functions in the same order. plan() and
+/// open_data() throw StoppedEarly on every rank if one is asked to stop; so does take_memory() while it plans again.
 class PreparedRun {
  public:
-  /// `asked` may change until plan() is called. The plan is written to `report`: all its parts by plan(), and
-  /// `report.job.plan` by take_plan(). `exchange` is null if there is one rank. The arguments must outlive this.
+  /// `asked` may change until plan() is called. plan() writes the plan to `report`, open_data() what the data left
+  /// out, take_memory() whether the job fits, and take_plan() `report.job.plan`. `exchange` is null if there is one
+  /// rank. The arguments must outlive this.
   PreparedRun(const Job& asked, TrainObserver& observer, std::shared_ptr<Exchange> exchange,
               const RankAgreement& agreement, TrainReport& report)
       : asked_(asked),

@@ -3,13 +3,14 @@
 
 namespace plimsoll {
 
-/// Thrown out of planning and out of the tokenization of a text; leaves no half-written token file.
+/// The exception of a run that is asked to stop before its first step: while it is planned or its data are opened. No
+/// half-written token file is left.
 struct StoppedEarly {};
 
 /// Returns true if the run is asked to stop.
 bool is_stop_requested() noexcept;
 
-/// A scope of a stop request: it holds for one run, however that ends.
+/// The scope of a run. The destructor clears the request to stop.
 struct StopRequest {
   ~StopRequest();
 };
