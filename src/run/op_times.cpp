@@ -51,22 +51,31 @@ struct Candidate {
 
 /// Removes the operands of an op from the first- and second-level caches of all cores. In a step other ops run between
 /// an op and those that wrote its inputs; ops of small steps were up to twice as fast with operands of the run before.
-void evict_operands() {
-  static std::vector<int64_t> memory = [] {
-    const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return std::vector<int64_t>(static_cast<size_t>(2 * (bytes > 0 ? bytes : 2 << 20)) / sizeof(int64_t), 1);
-  }();
-  static std::atomic<int64_t> total;  // a result, so that the reads are not optimized away
-  at::parallel_for(0, at::get_num_threads(), 1, [](int64_t begin, int64_t end) {
-    for (int64_t core = begin; core < end; ++core) total += std::accumulate(memory.begin(), memory.end(), int64_t{0});
-  });
-}
+class OperandEviction {
+ public:
+  /// Reads twice the bytes of a second-level cache on each thread.
+  void run() {
+    if (memory_.empty()) {
+      const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+      memory_.assign(static_cast<size_t>(2 * (bytes > 0 ? bytes : 2 << 20)) / sizeof(int64_t), 1);
+    }
+    std::atomic<int64_t> total = 0;
+    at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t core = begin; core < end; ++core)
+        total += std::accumulate(memory_.begin(), memory_.end(), int64_t{0});
+    });
+    check(total > 0, "the memory that evicts operands is not zero");  // uses the sum, so that the reads are not removed
+  }
 
-double try_op(const Trace& trace, const Op& op) {
+ private:
+  std::vector<int64_t> memory_;  // allocated when an op is timed; a timer that times none needs none
+};
+
+double try_op(const Trace& trace, const Op& op, OperandEviction& eviction) {
   SingleOp single(trace, op);
   double best = 0;
   for (int run = 0; run < kRunsOfTry; ++run) {
-    evict_operands();
+    eviction.run();
     const double start = seconds_now();
     single.run();
     const double seconds = seconds_now() - start;
@@ -79,8 +88,9 @@ double try_op(const Trace& trace, const Op& op) {
 
 OpTimer machine_op_timer() {
   kernel_choices();  // keys name kernels, and a choice made within a try would be timed
-  return {try_op, seconds_now,
-          [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }};
+  return {
+      [eviction = OperandEviction()](const Trace& trace, const Op& op) mutable { return try_op(trace, op, eviction); },
+      seconds_now, [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }};
 }
 
 int64_t unix_seconds_now() {

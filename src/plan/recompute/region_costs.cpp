@@ -219,7 +219,7 @@ class PartitionEvaluator {
         const int32_t at = recomputed.before[step] - begin;
         if (base.region[at] != static_cast<int32_t>(r)) continue;
         const ForwardOp& again = graph.steps[recomputed.steps[step]];
-        // As in ChoiceBytes::timeline(), scratch counts for the ops that write values of this region.
+        // Scratch counts for the ops that write values of this region, as in ChoiceBytes::timeline().
         const bool counted = std::ranges::any_of(again.writes, [&](int32_t v) { return status_[v] != kOtherRegion; });
         const int64_t scratch = counted ? bytes_[g].scratch_of(again.op) : 0;
         peak = std::max(peak, sum_at(tick_of_step(step)) + scratch + base.gap_bytes[at]);

@@ -118,7 +118,7 @@ TEST_F(KernelChoices, ARunKeepsTheKernelItBeganWith) {
   keep_kernels("");
 }
 
-// What doctor shows may be set by PLIMSOLL_KERNELS.
+// PLIMSOLL_KERNELS may set what doctor shows.
 TEST(KernelSites, EveryChoiceHasItsSite) {
   for (const KernelChoice& choice : kernel_choices()) {
     if (choice.op.starts_with("test.")) continue;
