@@ -33,26 +33,6 @@ constexpr NiftiType kTypes[] = {NiftiType::uint8,   NiftiType::int16, NiftiType:
                                 NiftiType::float64, NiftiType::int8,  NiftiType::uint16, NiftiType::uint32,
                                 NiftiType::int64,   NiftiType::uint64};
 
-size_t bytes_of(NiftiType type) {
-  switch (type) {
-    case NiftiType::uint8:
-    case NiftiType::int8:
-      return 1;
-    case NiftiType::int16:
-    case NiftiType::uint16:
-      return 2;
-    case NiftiType::int32:
-    case NiftiType::uint32:
-    case NiftiType::float32:
-      return 4;
-    case NiftiType::float64:
-    case NiftiType::int64:
-    case NiftiType::uint64:
-      return 8;
-  }
-  return 1;
-}
-
 static_assert(std::endian::native == std::endian::little, "files are turned to this machine's order");
 
 void reverse_each(std::span<std::byte> bytes, size_t element) {
@@ -159,13 +139,6 @@ void read_geometry(const Header& header, NiftiVolume& volume) {
   }
 }
 
-template <typename Number>
-double as_double(const std::byte* bytes) {
-  Number number;
-  std::memcpy(&number, bytes, sizeof(Number));
-  return static_cast<double>(number);
-}
-
 /// Throws if a value is not finite; `volume.bytes` are `count` voxels from voxel `first` on.
 void check_finite(const NiftiVolume& volume, int64_t first, int64_t count, const std::filesystem::path& file) {
   if (!is_floating(volume.type)) return;
@@ -239,33 +212,6 @@ std::string_view name_of(NiftiType type) {
 
 bool is_floating(NiftiType type) {
   return type == NiftiType::float32 || type == NiftiType::float64;
-}
-
-double NiftiVolume::number(int64_t index) const {
-  const std::byte* at = bytes.data() + static_cast<size_t>(index) * bytes_of(type);
-  switch (type) {
-    case NiftiType::uint8:
-      return as_double<uint8_t>(at);
-    case NiftiType::int16:
-      return as_double<int16_t>(at);
-    case NiftiType::int32:
-      return as_double<int32_t>(at);
-    case NiftiType::float32:
-      return as_double<float>(at);
-    case NiftiType::float64:
-      return as_double<double>(at);
-    case NiftiType::int8:
-      return as_double<int8_t>(at);
-    case NiftiType::uint16:
-      return as_double<uint16_t>(at);
-    case NiftiType::uint32:
-      return as_double<uint32_t>(at);
-    case NiftiType::int64:
-      return as_double<int64_t>(at);
-    case NiftiType::uint64:
-      return as_double<uint64_t>(at);
-  }
-  return 0;
 }
 
 std::string NiftiVolume::describe_sizes() const {

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -38,6 +39,38 @@ enum class NiftiType : int16_t {
 std::string_view name_of(NiftiType type);
 bool is_floating(NiftiType type);
 
+/// Returns visit(Number{}) with the C++ type of the voxels.
+template <typename Visit>
+constexpr decltype(auto) visit_type(NiftiType type, const Visit& visit) {
+  switch (type) {
+    case NiftiType::int8:
+      return visit(int8_t{});
+    case NiftiType::uint16:
+      return visit(uint16_t{});
+    case NiftiType::int16:
+      return visit(int16_t{});
+    case NiftiType::uint32:
+      return visit(uint32_t{});
+    case NiftiType::int32:
+      return visit(int32_t{});
+    case NiftiType::uint64:
+      return visit(uint64_t{});
+    case NiftiType::int64:
+      return visit(int64_t{});
+    case NiftiType::float32:
+      return visit(float{});
+    case NiftiType::float64:
+      return visit(double{});
+    case NiftiType::uint8:
+      break;
+  }
+  return visit(uint8_t{});
+}
+
+constexpr size_t bytes_of(NiftiType type) {
+  return visit_type(type, [](auto number) { return sizeof number; });
+}
+
 /// A volume as stored in the file, 1 to 8 bytes a voxel, with the meaning of its numbers.
 struct NiftiVolume {
   std::array<int64_t, 3> sizes = {};     ///< voxels along x, y, z; x is the fastest
@@ -52,8 +85,23 @@ struct NiftiVolume {
   /// Returns the value of voxel `index`.
   double at(int64_t index) const { return slope * number(index) + intercept; }
   /// Returns the stored number of voxel `index`, without slope and intercept.
-  double number(int64_t index) const;
+  double number(int64_t index) const {
+    return visit_type(type, [&](auto number) { return static_cast<double>(stored<decltype(number)>(index)); });
+  }
+  /// Does the same for a known type: at() in a loop over many voxels would look up the type each time.
+  template <typename Number>
+  double at(int64_t index) const {
+    return slope * static_cast<double>(stored<Number>(index)) + intercept;
+  }
   std::string describe_sizes() const;  ///< returns "181 x 217 x 181"
+
+ private:
+  template <typename Number>
+  Number stored(int64_t index) const {
+    Number number;
+    std::memcpy(&number, bytes.data() + static_cast<size_t>(index) * sizeof(Number), sizeof(Number));
+    return number;
+  }
 };
 
 /// Reads one volume; a fourth dimension must be 1. Allocates the volume's bytes and a buffer of 16 MiB. Throws

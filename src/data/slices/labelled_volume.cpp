@@ -26,6 +26,12 @@ bool nearest_inside(double at, int64_t last) {
   return at > -0.5 && at < static_cast<double>(last) + 0.5;
 }
 
+/// Returns the nearest voxel of a position above -1, as std::llround() does, without its call for each pixel.
+int64_t nearest_voxel(double at) {
+  const auto whole = static_cast<int64_t>(at);
+  return whole + (at - static_cast<double>(whole) >= 0.5 ? 1 : 0);
+}
+
 void check_same_grid(const NiftiVolume& image, const std::filesystem::path& image_file, const NiftiVolume& labels,
                      const std::filesystem::path& label_file) {
   if (const std::string difference = grid_difference(image, labels); !difference.empty())
@@ -113,7 +119,7 @@ LabelledVolume::Line LabelledVolume::line(size_t axis, double scale, int64_t siz
     line.lower.push_back(lower);
     line.upper.push_back(std::min(lower + 1, image_.sizes[axis] - 1));
     line.part.push_back(static_cast<float>(inside - static_cast<double>(lower)));
-    line.nearest.push_back(at < -0.5 || at >= voxels - 0.5 ? -1 : std::llround(inside));
+    line.nearest.push_back(at < -0.5 || at >= voxels - 0.5 ? -1 : nearest_voxel(inside));
   }
   return line;
 }
@@ -149,45 +155,56 @@ void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, std::s
 }
 
 template <typename Visit>
-void LabelledVolume::each_place(int64_t size, const SliceView& view, const Visit& visit) const {
+void LabelledVolume::each_row(int64_t size, const SliceView& view, const Visit& visit) const {
   const double scale = this->scale(size), side = static_cast<double>(size);
   const double cosine = std::cos(view.turn) / view.scale, sine = std::sin(view.turn) / view.scale;
   const auto in_voxels = [&](double pixels, size_t axis) {
     return pixels * scale / image_.spacing[axis] + static_cast<double>(image_.sizes[axis]) / 2 - 0.5;
   };
-  for (int64_t r = 0; r < size; ++r)
-    for (int64_t c = 0; c < size; ++c) {
+  std::vector<double> columns(static_cast<size_t>(size)), rows(columns.size());
+  for (int64_t r = 0; r < size; ++r) {
+    const double y = static_cast<double>(r) + 0.5 - side / 2 - view.down * side;
+    for (size_t c = 0; c < columns.size(); ++c) {
       const double x = static_cast<double>(c) + 0.5 - side / 2 - view.across * side;
-      const double y = static_cast<double>(r) + 0.5 - side / 2 - view.down * side;
-      visit(r * size + c, in_voxels(cosine * x + sine * y, columns_), in_voxels(cosine * y - sine * x, rows_));
+      columns[c] = in_voxels(cosine * x + sine * y, columns_);
+      rows[c] = in_voxels(cosine * y - sine * x, rows_);
     }
+    visit(r, columns, rows);
+  }
 }
 
 void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, const SliceView& view,
                            std::span<float> to) const {
   check(std::ssize(to) == size * size * channels, "an image of another size");
   const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
+  const int64_t column_step = steps[columns_], row_step = steps[rows_];
   const int64_t last_column = image_.sizes[columns_] - 1, last_row = image_.sizes[rows_] - 1;
-  const auto outside = static_cast<float>((least_ - mean_) / deviation_);
-  each_place(size, view, [&](int64_t pixel, double column, double row) {
-    const bool inside = nearest_inside(column, last_column) && nearest_inside(row, last_row);
-    const double left = std::clamp(column, 0.0, static_cast<double>(last_column));
-    const double above = std::clamp(row, 0.0, static_cast<double>(last_row));
-    const auto c = static_cast<int64_t>(left), r = static_cast<int64_t>(above);
-    const double right_part = left - static_cast<double>(c), below_part = above - static_cast<double>(r);
-    for (int64_t channel = 0; channel < channels; ++channel) {
-      float& value = to[static_cast<size_t>(pixel * channels + channel)];
-      value = outside;
-      if (!inside) continue;
-      const int64_t at = std::clamp<int64_t>(slice + channel - channels / 2, 0, slices() - 1);
-      const auto voxel = [&](int64_t i, int64_t j) {
-        return image_.at(at * steps[static_cast<size_t>(axis_)] + std::min(i, last_column) * steps[columns_] +
-                         std::min(j, last_row) * steps[rows_]);
-      };
-      const double upper = voxel(c, r) + right_part * (voxel(c + 1, r) - voxel(c, r));
-      const double lower = voxel(c, r + 1) + right_part * (voxel(c + 1, r + 1) - voxel(c, r + 1));
-      value = static_cast<float>((upper + below_part * (lower - upper) - mean_) / deviation_);
-    }
+  const auto last_left = static_cast<double>(last_column), last_above = static_cast<double>(last_row);
+  std::vector<double> values(static_cast<size_t>(size));
+  visit_type(image_.type, [&](auto number) {
+    each_row(size, view, [&](int64_t row, std::span<const double> columns, std::span<const double> rows) {
+      for (int64_t channel = 0; channel < channels; ++channel) {
+        const int64_t at = std::clamp<int64_t>(slice + channel - channels / 2, 0, slices() - 1);
+        const int64_t base = at * steps[static_cast<size_t>(axis_)];
+        const auto voxel = [&](int64_t index) { return image_.at<decltype(number)>(index); };
+        for (size_t i = 0; i < values.size(); ++i) {
+          values[i] = least_;
+          if (!nearest_inside(columns[i], last_column) || !nearest_inside(rows[i], last_row)) continue;
+          const double left = std::clamp(columns[i], 0.0, last_left), above = std::clamp(rows[i], 0.0, last_above);
+          const auto c = static_cast<int64_t>(left), r = static_cast<int64_t>(above);
+          const double right_part = left - static_cast<double>(c), below_part = above - static_cast<double>(r);
+          const int64_t first = base + c * column_step + r * row_step;
+          const int64_t right = c < last_column ? column_step : 0, below = r < last_row ? row_step : 0;
+          const double upper = voxel(first) + right_part * (voxel(first + right) - voxel(first));
+          const double lower =
+              voxel(first + below) + right_part * (voxel(first + below + right) - voxel(first + below));
+          values[i] = upper + below_part * (lower - upper);
+        }
+        float* const pixels = to.data() + row * size * channels + channel;
+        for (size_t i = 0; i < values.size(); ++i)
+          pixels[static_cast<int64_t>(i) * channels] = static_cast<float>((values[i] - mean_) / deviation_);
+      }
+    });
   });
 }
 
@@ -195,15 +212,16 @@ void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, const 
                           std::span<uint8_t> to) const {
   check(std::ssize(to) == size * size, "a mask of another size");
   const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
-  const int64_t base = slice * steps[static_cast<size_t>(axis_)];
-  each_place(size, view, [&](int64_t pixel, double column, double row) {
-    const bool inside =
-        nearest_inside(column, image_.sizes[columns_] - 1) && nearest_inside(row, image_.sizes[rows_] - 1);
-    to[static_cast<size_t>(pixel)] =
-        inside && structure_[static_cast<size_t>(base + std::llround(column) * steps[columns_] +
-                                                 std::llround(row) * steps[rows_])] == structure + 1
-            ? 1
-            : 0;
+  const int64_t column_step = steps[columns_], row_step = steps[rows_];
+  const int64_t last_column = image_.sizes[columns_] - 1, last_row = image_.sizes[rows_] - 1;
+  const uint16_t* const structures = structure_.data() + slice * steps[static_cast<size_t>(axis_)];
+  each_row(size, view, [&](int64_t row, std::span<const double> columns, std::span<const double> rows) {
+    uint8_t* const pixels = to.data() + row * size;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const bool inside = nearest_inside(columns[i], last_column) && nearest_inside(rows[i], last_row);
+      pixels[i] = inside && structures[nearest_voxel(columns[i]) * column_step + nearest_voxel(rows[i]) * row_step] ==
+                                structure + 1;
+    }
   });
 }
 

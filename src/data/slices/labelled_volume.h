@@ -52,10 +52,10 @@ class LabelledVolume {
   struct Line;  // pixels of an output row or column, and their positions
   Line line(size_t axis, double scale, int64_t size) const;
   double scale(int64_t size) const;  // millimeters of a pixel
-  /// Calls visit(pixel, column, row) with positions in voxels relative to the middle of the first voxel. Positions may
-  /// be outside.
+  /// Calls visit(row, columns, rows) for each row of pixels with their positions in voxels relative to the middle of
+  /// the first voxel. Positions may be outside.
   template <typename Visit>
-  void each_place(int64_t size, const SliceView& view, const Visit& visit) const;
+  void each_row(int64_t size, const SliceView& view, const Visit& visit) const;
   template <typename Visit>
   void each_pixel(int64_t slice, int64_t size, const Visit& visit) const;
 
