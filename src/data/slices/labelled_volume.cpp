@@ -15,6 +15,7 @@ namespace plimsoll {
 namespace {
 
 // Structures take 16 bits a voxel; one value means "none".
+constexpr size_t kCacheLine = 64;
 constexpr size_t kMaxStructures = std::numeric_limits<uint16_t>::max() - 1;
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -154,6 +155,17 @@ void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, std::s
   }
 }
 
+// Lines of a slice are far apart in memory, so the processor does not read them ahead by itself.
+void LabelledVolume::read_ahead(int64_t slice, const void* voxels, size_t voxel_bytes) const {
+  if (axis_ == 0) return;  // each voxel has a line of its own
+  const auto line = static_cast<size_t>(image_.sizes[0]) * voxel_bytes, lines = static_cast<size_t>(image_.sizes[1]);
+  const size_t step = axis_ == 1 ? line * lines : line;
+  const auto* row =
+      static_cast<const std::byte*>(voxels) + static_cast<size_t>(slice) * (axis_ == 1 ? line : line * lines);
+  for (int64_t i = 0; i < image_.sizes[rows_]; ++i, row += step)
+    for (size_t at = 0; at < line; at += kCacheLine) __builtin_prefetch(row + at);
+}
+
 template <typename Visit>
 void LabelledVolume::each_row(int64_t size, const SliceView& view, const Visit& visit) const {
   const double scale = this->scale(size), side = static_cast<double>(size);
@@ -186,6 +198,7 @@ void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, const 
       for (int64_t channel = 0; channel < channels; ++channel) {
         const int64_t at = std::clamp<int64_t>(slice + channel - channels / 2, 0, slices() - 1);
         const int64_t base = at * steps[static_cast<size_t>(axis_)];
+        if (row == 0) read_ahead(at, image_.bytes.data(), sizeof number);
         const auto voxel = [&](int64_t index) { return image_.at<decltype(number)>(index); };
         for (size_t i = 0; i < values.size(); ++i) {
           values[i] = least_;
@@ -214,6 +227,7 @@ void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, const 
   const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
   const int64_t column_step = steps[columns_], row_step = steps[rows_];
   const int64_t last_column = image_.sizes[columns_] - 1, last_row = image_.sizes[rows_] - 1;
+  read_ahead(slice, structure_.data(), sizeof structure_[0]);
   const uint16_t* const structures = structure_.data() + slice * steps[static_cast<size_t>(axis_)];
   each_row(size, view, [&](int64_t row, std::span<const double> columns, std::span<const double> rows) {
     uint8_t* const pixels = to.data() + row * size;
