@@ -12,7 +12,7 @@
 #include "device/cpu_backend.h"
 #include "ops/op_call.h"
 #include "plimsoll/trace.h"
-#include "run/executor.h"
+#include "run/executor/executor.h"
 
 namespace {
 

@@ -33,6 +33,19 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
+/// A folder that is the user's cache (XDG_CACHE_HOME) while it exists.
+class CacheFolder : public TempFolder {
+ public:
+  CacheFolder() {
+    if (const char* before = ::getenv("XDG_CACHE_HOME")) before_ = before;
+    ::setenv("XDG_CACHE_HOME", path().c_str(), 1);
+  }
+  ~CacheFolder() { before_.empty() ? ::unsetenv("XDG_CACHE_HOME") : ::setenv("XDG_CACHE_HOME", before_.c_str(), 1); }
+
+ private:
+  std::string before_;
+};
+
 inline std::filesystem::path put_file(const std::filesystem::path& file, std::string_view text) {
   std::ofstream(file, std::ios::binary | std::ios::trunc).write(text.data(), std::ssize(text));
   return file;

@@ -82,14 +82,16 @@ struct TrainReport {
   /// Peak of the process in bytes until the end of the training, as counted by the operating system. Baselines are
   /// computed after it, when the training's memory is released.
   int64_t resident_bytes = 0;
-  int64_t steps = 0;             ///< steps done in total, those before a resume included
-  int64_t steps_skipped = 0;     ///< number of skipped steps among these
-  int64_t resumed_step = 0;      ///< steps done before this run; 0: it was not resumed
-  int64_t steps_profiled = 0;    ///< steps in the profile; 0 although one was requested: the run ended before the first
-                                 ///< of them, and there is no file
-  double step_seconds = 0;       ///< median over this run's steps without the first two, which measure scratch
-  double tokens_per_second = 0;  ///< throughput over the same steps
-  std::vector<double> losses;    ///< loss of every step of this run
+  int64_t steps = 0;           ///< steps done in total, those before a resume included
+  int64_t steps_skipped = 0;   ///< number of skipped steps among these
+  int64_t resumed_step = 0;    ///< steps done before this run; 0: it was not resumed
+  int64_t steps_profiled = 0;  ///< steps in the profile; 0 although one was requested: the run ended before the first
+                               ///< of them, and there is no file
+  double step_seconds = 0;     ///< median over this run's steps without the first two, which measure scratch
+  double predicted_step_seconds = 0;  ///< median over the same steps of what the plan predicted; steps differ if
+                                      ///< gradient_accumulation_steps does
+  double tokens_per_second = 0;       ///< throughput over the same steps
+  std::vector<double> losses;         ///< loss of every step of this run
   std::optional<double> first_evaluation, last_evaluation;
   std::vector<std::pair<std::string, double>> metrics;  ///< metrics of the last evaluation; empty: the model has none
   /// A metric's value without learning.

@@ -25,14 +25,14 @@
 #include "ops/workspace/matmul_estimate.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "trace/byte_range.h"
 
 namespace plimsoll {
 namespace {
 
 int64_t storage_bytes(const View& view) {
-  int64_t last = 0;
-  for (size_t d = 0; d < view.sizes.size(); ++d) last += (view.sizes[d] - 1) * view.strides[d];
-  return (last + 1) * element_bytes(view.dtype);
+  const ByteRange range = byte_range(view);
+  return range.end - range.begin;
 }
 
 /// A tensor of zeros that uses memory only for pages that are written.

@@ -9,7 +9,7 @@
 
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"
-#include "run/single_op.h"
+#include "run/executor/single_op.h"
 
 namespace plimsoll {
 

@@ -9,7 +9,7 @@
 
 #include "plimsoll/trace.h"
 #include "plimsoll/training.h"
-#include "run/executor.h"
+#include "run/executor/executor.h"
 
 namespace plimsoll {
 

@@ -2,17 +2,16 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -25,7 +24,9 @@
 #include "ops/arithmetic/kernel_choice.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
-#include "run/single_op.h"
+#include "run/executor/single_op.h"
+#include "run/operand_caches.h"
+#include "run/operand_distances.h"
 
 namespace plimsoll {
 namespace {
@@ -46,36 +47,16 @@ struct Candidate {
   std::string key;
   const Op* op;
   double expected;
-  StableTiming tries;
+  std::vector<const std::vector<int64_t>*> distances = {};  // of the operands, of each occurrence
+  StableTiming tries = {};
 };
 
-/// Removes the operands of an op from the first- and second-level caches of all cores. In a step other ops run between
-/// an op and those that wrote its inputs; ops of small steps were up to twice as fast with operands of the run before.
-class OperandEviction {
- public:
-  /// Reads twice the bytes of a second-level cache on each thread.
-  void run() {
-    if (memory_.empty()) {
-      const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
-      memory_.assign(static_cast<size_t>(2 * (bytes > 0 ? bytes : 2 << 20)) / sizeof(int64_t), 1);
-    }
-    std::atomic<int64_t> total = 0;
-    at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t core = begin; core < end; ++core)
-        total += std::accumulate(memory_.begin(), memory_.end(), int64_t{0});
-    });
-    check(total > 0, "the memory that evicts operands is not zero");  // uses the sum, so that the reads are not removed
-  }
-
- private:
-  std::vector<int64_t> memory_;  // allocated when an op is timed; a timer that times none needs none
-};
-
-double try_op(const Trace& trace, const Op& op, OperandEviction& eviction) {
+double try_op(const Trace& trace, const Op& op, std::span<const int64_t> distances, OperandCaches& caches) {
   SingleOp single(trace, op);
+  const std::vector<std::span<const std::byte>> operands = single.operands();
   double best = 0;
   for (int run = 0; run < kRunsOfTry; ++run) {
-    eviction.run();
+    caches.prepare(operands, distances);
     const double start = seconds_now();
     single.run();
     const double seconds = seconds_now() - start;
@@ -88,9 +69,10 @@ double try_op(const Trace& trace, const Op& op, OperandEviction& eviction) {
 
 OpTimer machine_op_timer() {
   kernel_choices();  // keys name kernels, and a choice made within a try would be timed
-  return {
-      [eviction = OperandEviction()](const Trace& trace, const Op& op) mutable { return try_op(trace, op, eviction); },
-      seconds_now, [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }};
+  return {[caches = OperandCaches()](const Trace& trace, const Op& op, std::span<const int64_t> distances) mutable {
+            return try_op(trace, op, distances, caches);
+          },
+          seconds_now, [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }};
 }
 
 int64_t unix_seconds_now() {
@@ -108,19 +90,27 @@ std::string timing_key(const Op& op) {
   return key;
 }
 
-int OpTimes::measure(const Trace& trace, const CostModel& estimate, double seconds, int64_t bytes, int64_t since) {
+int OpTimes::measure(const Plan& plan, const CostModel& estimate, double seconds, int64_t bytes, int64_t since) {
+  const Trace& trace = plan.trace;
+  const std::vector<std::vector<int64_t>> distances = operand_distances(plan);
   std::map<std::string, Candidate> unknown;
-  for (const Op& op : trace.ops) {
+  for (size_t i = 0; i < trace.ops.size(); ++i) {
+    const Op& op = trace.ops[i];
     if (op.phase == Phase::initialize || !op.call || op.link_bytes > 0) continue;
     std::string key = timing_key(op);
     const auto known = times_.find(key);
     if (known != times_.end() && known->second.state == Timing::State::agreed && known->second.when >= since) continue;
     const double expected = seconds_of(estimate, op);
     if (expected * (kRunsOfTry + 1) > seconds / 10 || operand_bytes(trace, op) > bytes) continue;
-    unknown.try_emplace(key, Candidate{key, &op, expected, {}});
+    unknown.try_emplace(key, Candidate{key, &op, expected}).first->second.distances.push_back(&distances[i]);
   }
   std::vector<Candidate> order;
-  for (auto& [key, candidate] : unknown) order.push_back(std::move(candidate));
+  for (auto& [key, candidate] : unknown) {
+    // An op is timed as its median occurrence.
+    std::ranges::sort(candidate.distances, {},
+                      [](const auto* distances) { return std::accumulate(distances->begin(), distances->end(), 0.0); });
+    order.push_back(std::move(candidate));
+  }
   std::ranges::stable_sort(order, {}, &Candidate::expected);
   at::set_num_threads(threads_);
   const double start = timer_.now();
@@ -130,7 +120,7 @@ int OpTimes::measure(const Trace& trace, const CostModel& estimate, double secon
       if (timer_.now() - start > seconds) break;
       if (each.tries.converged()) continue;
       try {
-        each.tries.add(timer_.try_op(trace, *each.op));
+        each.tries.add(timer_.try_op(trace, *each.op, *each.distances[each.distances.size() / 2]));
       } catch (const UserError&) {  // refuses zeros: its time stays an estimate
         each.op = nullptr;
       }

@@ -4,12 +4,13 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 
 #include "ops/processor.h"
 #include "plimsoll/cost_model.h"
-#include "plimsoll/trace.h"
+#include "plimsoll/plan.h"
 
 namespace plimsoll {
 
@@ -20,8 +21,9 @@ std::string timing_key(const Op& op);
 
 /// The clock and kernels that time ops: the machine's own, or a test's.
 struct OpTimer {
-  std::function<double(const Trace&, const Op&)>
-      try_op;                        ///< seconds of one run; throws UserError if the op refuses zeros
+  /// Returns the seconds of one run of an op whose operands were touched at these distances (operand_distances.h).
+  /// Throws UserError if the op refuses zeros.
+  std::function<double(const Trace&, const Op&, std::span<const int64_t> distances)> try_op;
   std::function<double()> now;       ///< seconds of a steady clock
   std::function<void(double)> wait;  ///< waits for this many seconds
 };
@@ -32,13 +34,13 @@ class OpTimes {
   /// Times for `threads` CPU threads. Other thread counts and other processors have other times.
   explicit OpTimes(int threads, OpTimer timer = machine_op_timer()) : threads_(threads), timer_(std::move(timer)) {}
 
-  /// Times the distinct ops of `trace` that are not known, were contradicted, or were timed before `since` (Unix time,
+  /// Times the distinct ops of a plan that are not known, were contradicted, or were timed before `since` (Unix time,
   /// seconds). Ops run cheapest first by `estimate`, until `seconds` are spent; an op that is estimated at more than a
   /// tenth of `seconds` is skipped. Tries are made in rounds through all ops, so that the tries of one op are spread
   /// over time, until two agree (base/stable_timing.h). On a busy machine a try may be ten times too long, and so may
   /// those right after it. If time runs out before two tries agree, the smallest one holds until the next call, which
   /// tries again. Allocates the operands of one op at a time, at most `bytes`. Returns the number of ops that it timed.
-  int measure(const Trace& trace, const CostModel& estimate, double seconds, int64_t bytes, int64_t since = 0);
+  int measure(const Plan& plan, const CostModel& estimate, double seconds, int64_t bytes, int64_t since = 0);
 
   /// Returns the seconds of one run; nullopt if the op is not known or its time was contradicted.
   std::optional<double> find(const Op& op) const;

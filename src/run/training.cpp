@@ -14,7 +14,7 @@
 #include "plimsoll/machine.h"
 #include "plimsoll/trace.h"
 #include "run/evaluation_sums.h"
-#include "run/executor.h"
+#include "run/executor/executor.h"
 #include "run/measured_workspace.h"
 #include "run/micro_batch_inputs.h"
 #include "run/op_times.h"

@@ -10,7 +10,7 @@
 #include "device/disk_arena.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/training.h"
-#include "run/executor.h"
+#include "run/executor/executor.h"
 
 namespace plimsoll {
 

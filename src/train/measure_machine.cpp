@@ -1,6 +1,9 @@
 // Implements measure_machine(): times the ops of a job's planned step on this machine.
+#include <algorithm>
 #include <filesystem>
+#include <vector>
 
+#include "base/clock.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/plan_job.h"
@@ -21,17 +24,30 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
     }
     return count;
   }
-  const TrainingOptions options = options_of(job);
-  const int threads = threads_of(options);
-  PlanTarget target = target_of(job);
-  target.measuring = nullptr;  // the caller requested measurements
-  const PlannedJob planned = plan_job(job, target);
-  OpTimes times(threads);
-  times.load(op_times_file(threads));
-  // An op's time includes scratch: the planned trace has it, and recomputed ops are the same as recorded ones.
-  const int64_t bytes = planned.settings.budget.device.value_or(current_host_memory().value_or(GiB) / 2);
-  const int count = times.measure(planned.plan.trace, typical_cost_model(threads), seconds, bytes, since);
-  if (const std::filesystem::path file = op_times_file(threads); count > 0 && !file.empty()) times.save(file);
+  const int threads = threads_of(options_of(job));
+  const std::filesystem::path file = op_times_file(threads);
+  const double end = seconds_now() + seconds;
+  int count = 0;
+  std::vector<int64_t> micro_batches;
+  for (double left = seconds; left > 0; left = end - seconds_now()) {
+    PlanTarget target = target_of(job);
+    target.measuring = nullptr;  // the caller requested measurements
+    const PlannedJob planned = plan_job(job, target);
+    const int64_t micro_batch = planned.settings.micro_batch_size;
+    if (std::ranges::find(micro_batches, micro_batch) != micro_batches.end()) break;
+    micro_batches.push_back(micro_batch);
+    OpTimes times(threads);
+    times.load(file);
+    // An op's time includes scratch: the planned trace has it, and recomputed ops are the same as recorded ones.
+    const int64_t bytes = planned.settings.budget.device.value_or(current_host_memory().value_or(GiB) / 2);
+    // Ops that were timed for another micro batch keep their time.
+    const int timed = times.measure(planned.plan, typical_cost_model(threads), left, bytes, since);
+    count += timed;
+    if (file.empty() || timed == 0) break;
+    times.save(file);
+    // With these times another micro batch may be predicted to be faster, by the typical rates of its ops.
+    if (job.micro_batch_size) break;
+  }
   return count;
 }
 

@@ -27,8 +27,9 @@ bool prediction_failed(double predicted_seconds, double measured_seconds) {
          (measured_seconds >= 1.5 * predicted_seconds || measured_seconds <= 0.5 * predicted_seconds);
 }
 
-std::string invalidate_op_times(const PlannedJob& planned, int threads, double measured_seconds) {
-  if (!planned.settings.cost.measured_seconds || !prediction_failed(planned.step_seconds, measured_seconds)) return "";
+std::string invalidate_op_times(const PlannedJob& planned, int threads, double predicted_seconds,
+                                double measured_seconds) {
+  if (!planned.settings.cost.measured_seconds || !prediction_failed(predicted_seconds, measured_seconds)) return "";
   const std::filesystem::path file = op_times_file(threads);
   if (file.empty()) return "";
   OpTimes times(threads);
@@ -38,7 +39,7 @@ std::string invalidate_op_times(const PlannedJob& planned, int threads, double m
   times.save(file);
   return fmt::format(
       "a step took {:.3g} s; {:.3g} s were predicted from timed operators; the next plan times {} operators again",
-      measured_seconds, planned.step_seconds, count);
+      measured_seconds, predicted_seconds, count);
 }
 
 std::string shared_cores_cause(double predicted_seconds, double measured_seconds, double load, int cores,
@@ -59,9 +60,10 @@ bool retime_stale_ops(PlannedJob& planned, const Job& job, const PlanTarget& tar
   const int threads = threads_of(options_of(job));
   const std::filesystem::path file = op_times_file(threads);
   OpTimer timer = machine_op_timer();
-  timer.try_op = [&on_schedule, try_op = timer.try_op](const Trace& trace, const Op& op) {
+  timer.try_op = [&on_schedule, try_op = timer.try_op](const Trace& trace, const Op& op,
+                                                       std::span<const int64_t> distances) {
     if (on_schedule) on_schedule();
-    return try_op(trace, op);
+    return try_op(trace, op, distances);
   };
   OpTimes times(threads, std::move(timer));
   times.load(file);
@@ -78,7 +80,7 @@ bool retime_stale_ops(PlannedJob& planned, const Job& job, const PlanTarget& tar
   if (seconds > 0) {
     const MeasureAllowance::Charge charge(allowance);
     const ScratchLimit scratch(allowance ? bytes : std::numeric_limits<int64_t>::max());
-    timed = times.measure(planned.plan.trace, target.cost, seconds, bytes);
+    timed = times.measure(planned.plan, target.cost, seconds, bytes);
   }
   if (timed > 0) times.save(file);
   const int left = times.invalidated(planned.plan.trace);

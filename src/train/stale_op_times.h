@@ -13,10 +13,11 @@ namespace plimsoll {
 /// long.
 bool prediction_failed(double predicted_seconds, double measured_seconds);
 
-/// Marks op times as wrong after a run on the CPU whose steps took `measured_seconds`. If its prediction used timed ops
-/// and is contradicted, the cache folder keeps the times of the plan's ops as contradicted. Returns a line that says
-/// so; otherwise an empty text.
-std::string invalidate_op_times(const PlannedJob& planned, int threads, double measured_seconds);
+/// Marks op times as wrong after a run on the CPU whose steps were predicted to take `predicted_seconds` and took
+/// `measured_seconds`. If the prediction used timed ops and is contradicted, the cache folder keeps the times of the
+/// plan's ops as contradicted. Returns a line that says so; otherwise an empty text.
+std::string invalidate_op_times(const PlannedJob& planned, int threads, double predicted_seconds,
+                                double measured_seconds);
 
 /// Returns the probable cause that other processes use the same cores, for a message. It holds if the steps took at
 /// least 1.5 times as long as predicted, and the load average (runnable threads, over the last minute) exceeds both the

@@ -22,7 +22,7 @@
 #include "rounds.h"
 #include "run/batches.h"
 #include "run/equality.h"
-#include "run/executor.h"
+#include "run/executor/executor.h"
 #include "run/training_runs.h"
 #include "test_files.h"
 

@@ -18,14 +18,14 @@
 namespace plimsoll {
 namespace {
 
-Trace small_trace() {
+Plan small_plan() {
   DecoderConfig config;
   config.vocab_size = 64;
   config.hidden_size = 32;
   config.num_layers = 3;
   config.num_heads = 2;
   config.norm = "layernorm";
-  return record_step(decoder_step(config, 2, 16), {});
+  return make_plan(record_step(decoder_step(config, 2, 16), {}));
 }
 
 // A machine whose every op takes a millisecond, and on which `spike` sets the time of a try. Its arguments are the
@@ -36,7 +36,7 @@ struct FakeTimedMachine {
   int tries = 0;
 
   OpTimer timer() {
-    return {[this](const Trace&, const Op&) {
+    return {[this](const Trace&, const Op&, std::span<const int64_t>) {
               const double seconds = 1e-3 * (spike ? spike(tries, clock) : 1);
               ++tries;
               clock += seconds;
@@ -47,10 +47,11 @@ struct FakeTimedMachine {
 };
 
 TEST(OpTimes, EachDistinctOpHasATimeOnce) {
-  const Trace trace = small_trace();
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
   FakeTimedMachine machine;
   OpTimes times(1, machine.timer());
-  const int count = times.measure(trace, generic_cost_model(), 10, 1 << 30);
+  const int count = times.measure(plan, generic_cost_model(), 10, 1 << 30);
   EXPECT_GT(count, 10);
   EXPECT_LT(static_cast<size_t>(count), trace.ops.size());  // three layers alike
   for (const Op& op : trace.ops) {
@@ -58,15 +59,16 @@ TEST(OpTimes, EachDistinctOpHasATimeOnce) {
     ASSERT_TRUE(times.find(op)) << op.name;
     EXPECT_GT(*times.find(op), 0);
   }
-  EXPECT_EQ(times.measure(trace, generic_cost_model(), 10, 1 << 30), 0);
+  EXPECT_EQ(times.measure(plan, generic_cost_model(), 10, 1 << 30), 0);
   // A newer limit makes them be timed again.
-  EXPECT_EQ(times.measure(trace, generic_cost_model(), 10, 1 << 30, unix_seconds_now() + 1000), count);
+  EXPECT_EQ(times.measure(plan, generic_cost_model(), 10, 1 << 30, unix_seconds_now() + 1000), count);
 }
 
 TEST(OpTimes, TheMachinesOwnAreOfItsKernels) {
-  const Trace trace = small_trace();
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
   OpTimes times(1);
-  EXPECT_GT(times.measure(trace, generic_cost_model(), 10, 1 << 30), 10);
+  EXPECT_GT(times.measure(plan, generic_cost_model(), 10, 1 << 30), 10);
   for (const Op& op : trace.ops) {
     if (op.phase == Phase::initialize) continue;
     ASSERT_TRUE(times.find(op)) << op.name;
@@ -77,14 +79,15 @@ TEST(OpTimes, TheMachinesOwnAreOfItsKernels) {
 
 // Ten times as slow in a first stretch of time, or at every third try: what is kept is the op's own time.
 TEST(OpTimes, ASpikeDoesNotStick) {
-  const Trace trace = small_trace();
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
   for (const auto& spike :
        {std::function([](int, double clock) { return clock < 0.3 ? 10.0 + clock * 9 : 1.0; }),
         std::function([](int tries, double) { return tries * 2654435761u % 3000 < 1000 ? 9.0 + tries * 0.31 : 1.0; }),
         std::function([](int tries, double) { return tries < 40 ? 3.0 + tries : 1.0; })}) {
     FakeTimedMachine machine{spike};
     OpTimes times(1, machine.timer());
-    const int count = times.measure(trace, generic_cost_model(), 100, 1 << 30);
+    const int count = times.measure(plan, generic_cost_model(), 100, 1 << 30);
     EXPECT_GT(machine.tries, count);
     for (const Op& op : trace.ops)
       if (op.phase != Phase::initialize) {
@@ -95,29 +98,31 @@ TEST(OpTimes, ASpikeDoesNotStick) {
 
 // If tries never agree, the next call tries again.
 TEST(OpTimes, WhatDidNotAgreeIsTriedAgain) {
-  const Trace trace = small_trace();
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
   FakeTimedMachine machine;
   double factor = 1;
   machine.spike = [&](int, double) { return factor *= 0.8; };  // each shorter than any before
   OpTimes times(1, machine.timer());
-  const int count = times.measure(trace, generic_cost_model(), 100, 1 << 30);
+  const int count = times.measure(plan, generic_cost_model(), 100, 1 << 30);
   EXPECT_GE(machine.tries, 12 * count);
   machine.spike = nullptr;
-  EXPECT_EQ(times.measure(trace, generic_cost_model(), 100, 1 << 30), count);
+  EXPECT_EQ(times.measure(plan, generic_cost_model(), 100, 1 << 30), count);
   EXPECT_DOUBLE_EQ(*times.find(trace.ops.back()), 1e-3);
-  EXPECT_EQ(times.measure(trace, generic_cost_model(), 100, 1 << 30), 0);
+  EXPECT_EQ(times.measure(plan, generic_cost_model(), 100, 1 << 30), 0);
 }
 
 // Time runs out after one try of each, twice: the shorter time is kept, from either call.
 TEST(OpTimes, ALongerTryDoesNotReplaceAShorterOne) {
-  const Trace trace = small_trace();
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
   for (const bool longer_last : {false, true}) {
     FakeTimedMachine machine;
     double factor = longer_last ? 1 : 7;
     machine.spike = [&](int, double) { return factor; };
     OpTimes times(1, machine.timer());
     const Op* op = nullptr;
-    const auto one_round = [&] { times.measure(trace, generic_cost_model(), 1e-9 + 0.005 * factor, 1 << 30); };
+    const auto one_round = [&] { times.measure(plan, generic_cost_model(), 1e-9 + 0.005 * factor, 1 << 30); };
     one_round();
     for (const Op& each : trace.ops)
       if (each.phase != Phase::initialize && times.find(each)) op = op ? op : &each;
@@ -129,32 +134,34 @@ TEST(OpTimes, ALongerTryDoesNotReplaceAShorterOne) {
 }
 
 TEST(OpTimes, ContradictedOnesAreMadeAgain) {
-  const Trace trace = small_trace();
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
   FakeTimedMachine machine{[](int, double) { return 10; }};
   OpTimes times(1, machine.timer());
-  const int count = times.measure(trace, generic_cost_model(), 100, 1 << 30);
+  const int count = times.measure(plan, generic_cost_model(), 100, 1 << 30);
   EXPECT_EQ(times.invalidated(trace), 0);
   EXPECT_EQ(times.invalidate(trace), count);
   EXPECT_EQ(times.invalidated(trace), count);
   EXPECT_FALSE(times.find(trace.ops.back()));
   machine.spike = nullptr;
-  EXPECT_EQ(times.measure(trace, generic_cost_model(), 100, 1 << 30), count);
+  EXPECT_EQ(times.measure(plan, generic_cost_model(), 100, 1 << 30), count);
   EXPECT_EQ(times.invalidated(trace), 0);
   EXPECT_DOUBLE_EQ(*times.find(trace.ops.back()), 1e-3);
 }
 
 TEST(OpTimes, WhatIsTooLargeIsLeftOut) {
   OpTimes times(1);
-  EXPECT_EQ(times.measure(small_trace(), generic_cost_model(), 10, 0), 0);
-  EXPECT_EQ(times.measure(small_trace(), generic_cost_model(), 1e-6, 1 << 30), 0);
+  EXPECT_EQ(times.measure(small_plan(), generic_cost_model(), 10, 0), 0);
+  EXPECT_EQ(times.measure(small_plan(), generic_cost_model(), 1e-6, 1 << 30), 0);
 }
 
 TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
   const TempFolder folder;
   const std::filesystem::path file = folder / "made" / "times.json";
   OpTimes times(1), read(1), others(2);
-  const Trace trace = small_trace();
-  times.measure(trace, generic_cost_model(), 10, 1 << 30);
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
+  times.measure(plan, generic_cost_model(), 10, 1 << 30);
   times.invalidate(trace);
   times.save(file);
   read.load(file);
@@ -172,7 +179,8 @@ TEST(OpTimes, AFileIsReadBackAndADamagedOneIsNothingKnown) {
 }
 
 TEST(OpTimes, PredictionsGoByThem) {
-  const Trace trace = small_trace();
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
   CostModel model = generic_cost_model();
   model.measured_seconds = [](const Op& op) { return op.phase == Phase::forward ? std::optional(0.5) : std::nullopt; };
   const Op& forward = trace.ops[trace.segment(SegmentKind::micro)->begin];
@@ -197,7 +205,8 @@ TEST(MeasuredWorkspace, LearnsOnlyWhatIsMoreThanWasKnown) {
 }
 
 TEST(MeasuredWorkspace, ProbingFindsWhatKernelsTake) {
-  const Trace trace = small_trace();
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
   MeasuredWorkspace workspace([](const Op&) { return std::nullopt; });
   workspace.probe(trace, 1 << 30, cpu_backend());
   const WorkspaceModel model = workspace.model();
@@ -210,7 +219,8 @@ TEST(MeasuredWorkspace, ProbingFindsWhatKernelsTake) {
 }
 
 TEST(MeasuredWorkspace, CountsTheOpsThatDidNotRun) {
-  const Trace trace = small_trace();
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
   const WorkspaceModel no_rule = [](const Op&) { return std::nullopt; };
   MeasuredWorkspace refusing(no_rule);
   const auto refused = refusing.probe(trace, 1 << 30, cpu_backend(), [&](const Op&, int64_t bytes, const auto&) {
@@ -225,7 +235,8 @@ TEST(MeasuredWorkspace, CountsTheOpsThatDidNotRun) {
 }
 
 TEST(MeasuredWorkspace, AnOpThatExceedsALimitOfScratchIsRefused) {
-  const Trace trace = small_trace();
+  const Plan plan = small_plan();
+  const Trace& trace = plan.trace;
   MeasuredWorkspace workspace([](const Op&) { return std::nullopt; });
   int exceeded = 0;
   const auto probed = workspace.probe(trace, 1 << 30, cpu_backend(), [&](const Op&, int64_t, const auto& run_op) {

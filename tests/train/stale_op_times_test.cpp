@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include "base/measure_allowance.h"
 #include "plan/search_count.h"
@@ -20,23 +19,16 @@ using ::testing::HasSubstr;
 class StaleOpTimes : public ::testing::Test {
  protected:
   StaleOpTimes() {
-    if (const char* before = ::getenv("XDG_CACHE_HOME")) before_ = before;
-    ::setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
     job_ = tiny_job(folder_);
     job_.precision = Precision::fp32_true;
-  }
-  ~StaleOpTimes() override {
-    if (before_.empty())
-      ::unsetenv("XDG_CACHE_HOME");
-    else
-      ::setenv("XDG_CACHE_HOME", before_.c_str(), 1);
   }
 
   /// Writes times as if every op of the job had been timed while the machine did other work.
   void poison() {
-    const OpTimer slow{[](const Trace&, const Op&) { return 0.5; }, [] { return 0.0; }, [](double) {}};
+    const OpTimer slow{[](const Trace&, const Op&, std::span<const int64_t>) { return 0.5; }, [] { return 0.0; },
+                       [](double) {}};
     OpTimes times(1, slow);
-    times.measure(plan_job(job_).plan.trace, machine_cost_model(1), 1000, 1 << 30);
+    times.measure(plan_job(job_).plan, machine_cost_model(1), 1000, 1 << 30);
     ASSERT_GT(times.size(), 10u);
     times.save(op_times_file(1));
   }
@@ -47,9 +39,8 @@ class StaleOpTimes : public ::testing::Test {
     return text;
   }
 
-  TempFolder folder_;
+  CacheFolder folder_;
   Job job_;
-  std::string before_;
 };
 
 TEST(Contradicts, ByHalfEitherWay) {
@@ -93,7 +84,7 @@ TEST_F(StaleOpTimes, ARunHasThemMadeAgainAndThePlanSaysIt) {
 TEST_F(StaleOpTimes, APlanTimesAgainWithinItsAllowance) {
   poison();
   const PlannedJob poisoned = plan_job(job_);
-  ASSERT_NE(invalidate_op_times(poisoned, 1, poisoned.step_seconds / 3), "");
+  ASSERT_NE(invalidate_op_times(poisoned, 1, poisoned.step_seconds, poisoned.step_seconds / 3), "");
   PlanTarget target = target_of(job_);
   target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 0});
   PlanTarget unaware = target;
@@ -111,11 +102,11 @@ TEST_F(StaleOpTimes, APlanTimesAgainWithinItsAllowance) {
 
 TEST_F(StaleOpTimes, WithoutTimedOpsNothingIsSaid) {
   PlannedJob planned = plan_job(job_);
-  EXPECT_EQ(invalidate_op_times(planned, 1, 100 * planned.step_seconds), "");
+  EXPECT_EQ(invalidate_op_times(planned, 1, planned.step_seconds, 100 * planned.step_seconds), "");
   poison();
   planned = plan_job(job_);
-  EXPECT_EQ(invalidate_op_times(planned, 1, planned.step_seconds), "");
-  EXPECT_NE(invalidate_op_times(planned, 1, planned.step_seconds / 3), "");
+  EXPECT_EQ(invalidate_op_times(planned, 1, planned.step_seconds, planned.step_seconds), "");
+  EXPECT_NE(invalidate_op_times(planned, 1, planned.step_seconds, planned.step_seconds / 3), "");
 }
 
 }  // namespace

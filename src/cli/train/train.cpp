@@ -110,6 +110,7 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"breakdown", {{"planned", json_of(report.planned)}, {"measured", json_of(report.measured)}}},
           {"steps", report.steps},
           {"step_seconds", report.step_seconds},
+          {"predicted_step_seconds", report.predicted_step_seconds},
           {"units_per_second", report.tokens_per_second},
           {"unit", unit_of(job)},
           {"losses", report.losses},
@@ -180,6 +181,7 @@ std::string run_table(const Job& job, const TrainReport& report, const Screen& s
   if (report.steps_skipped > 0) table.add_row({"steps skipped", std::to_string(report.steps_skipped)});
   if (report.step_seconds > 0) {
     table.add_row({"median step", short_seconds(report.step_seconds)});
+    if (report.predicted_step_seconds > 0) table.add_row({"  predicted", short_seconds(report.predicted_step_seconds)});
     table.add_row({"throughput", short_count(report.tokens_per_second) + " " + unit_of(job) + "/s"});
   }
   if (!report.losses.empty()) table.add_row({"loss", course(report.losses.front(), report.losses.back())});

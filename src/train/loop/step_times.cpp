@@ -25,8 +25,9 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-void StepTimes::add(double seconds, int64_t tokens) {
+void StepTimes::add(double seconds, int64_t tokens, double predicted_seconds) {
   seconds_.push_back(seconds);
+  predicted_seconds_.push_back(predicted_seconds);
   tokens_.push_back(tokens);
 }
 
@@ -42,6 +43,10 @@ double StepTimes::median_seconds() const {
   return median({seconds_.begin() + static_cast<std::ptrdiff_t>(skipped()), seconds_.end()});
 }
 
+double StepTimes::median_predicted_seconds() const {
+  return median({predicted_seconds_.begin() + static_cast<std::ptrdiff_t>(skipped()), predicted_seconds_.end()});
+}
+
 double StepTimes::tokens_per_second() const {
   double seconds = 0, tokens = 0;
   for (size_t i = skipped(); i < seconds_.size(); ++i) {
@@ -51,19 +56,19 @@ double StepTimes::tokens_per_second() const {
   return seconds > 0 ? tokens / seconds : 0;
 }
 
-std::string prediction_notes(const Job& job, const PlannedJob& planned, double measured_seconds) {
+std::string prediction_notes(const Job& job, const PlannedJob& planned, double predicted_seconds,
+                             double measured_seconds) {
   const int threads = threads_of(options_of(job));
-  std::string note = invalidate_op_times(planned, threads, measured_seconds);
+  std::string note = invalidate_op_times(planned, threads, predicted_seconds, measured_seconds);
   double load = 0;
   if (::getloadavg(&load, 1) != 1) load = 0;
   const bool offloads = planned.plan.host_bytes + planned.plan.disk_bytes > 0;
   const int own_threads = threads + static_cast<int>(job.data.num_workers) + (offloads ? 1 : 0);
-  const std::string cause = shared_cores_cause(planned.step_seconds, measured_seconds, load,
+  const std::string cause = shared_cores_cause(predicted_seconds, measured_seconds, load,
                                                static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)), own_threads);
   if (cause.empty()) return note;
   if (!note.empty()) return note + "; " + cause;
-  return fmt::format("a step took {:.3g} s; {:.3g} s were predicted: {}", measured_seconds, planned.step_seconds,
-                     cause);
+  return fmt::format("a step took {:.3g} s; {:.3g} s were predicted: {}", measured_seconds, predicted_seconds, cause);
 }
 
 }  // namespace plimsoll

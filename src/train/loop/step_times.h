@@ -13,22 +13,26 @@ namespace plimsoll {
 /// second is the first with the new offsets. They count only if there are no others.
 class StepTimes {
  public:
-  void add(double seconds, int64_t tokens);
+  /// `predicted_seconds`: the plan's prediction for a step of as many micro batches.
+  void add(double seconds, int64_t tokens, double predicted_seconds);
 
   /// Returns true if other steps than the first two are known.
   bool representative() const;
-  double median_seconds() const;     ///< 0: no step
-  double tokens_per_second() const;  ///< 0: no step
+  double median_seconds() const;            ///< 0: no step
+  double median_predicted_seconds() const;  ///< median prediction of the same steps
+  double tokens_per_second() const;         ///< 0: no step
 
  private:
   size_t skipped() const;
 
   std::vector<double> seconds_;
   std::vector<int64_t> tokens_;
+  std::vector<double> predicted_seconds_;
 };
 
-/// Returns notes on a wrong prediction after a run on the CPU whose steps took `measured_seconds`, with their probable
-/// cause; empty: the prediction holds. Marks the op times that the run contradicts.
-std::string prediction_notes(const Job& job, const PlannedJob& planned, double measured_seconds);
+/// Returns notes on a wrong prediction after a run on the CPU, with their probable cause; empty: the prediction holds.
+/// Marks the op times that the run contradicts. Both times are medians of the same steps.
+std::string prediction_notes(const Job& job, const PlannedJob& planned, double predicted_seconds,
+                             double measured_seconds);
 
 }  // namespace plimsoll

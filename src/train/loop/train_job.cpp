@@ -205,7 +205,7 @@ class Run {
     progress.ranks = ranks_;
     skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
     report_.losses.push_back(result.loss);
-    step_times_.add(progress.step_seconds, tokens);
+    step_times_.add(progress.step_seconds, tokens, report_.job.plan.time.step(count, settings().last_micro_batch > 0));
     metrics_.log(job(), progress, tokens, position_);
     observer_.stepped(progress);
   }
@@ -281,10 +281,12 @@ class Run {
     prepared_.release_memory();  // the report has its figures; baselines have the memory of the arena
     compute_baselines();
     report_.step_seconds = step_times_.median_seconds();
+    report_.predicted_step_seconds = step_times_.median_predicted_seconds();
     report_.tokens_per_second = step_times_.tokens_per_second();
     // Step times of ranks that share a machine's cores say nothing about its ops.
     if (job().device == "cpu" && step_times_.representative() && profile_.file.empty() && !exchange_)
-      report_.prediction_notes = prediction_notes(job(), report_.job, report_.step_seconds);
+      report_.prediction_notes =
+          prediction_notes(job(), report_.job, report_.predicted_step_seconds, report_.step_seconds);
   }
 
   // Computes the baselines on the rank that reports them. The training is done and saved by now, so an error is a line

@@ -8,7 +8,7 @@ namespace {
 
 StepTimes times_of(const std::vector<double>& seconds) {
   StepTimes times;
-  for (const double each : seconds) times.add(each, 12);
+  for (const double each : seconds) times.add(each, 12, 2 * each);
   return times;
 }
 
@@ -29,6 +29,7 @@ TEST(StepTimes, LaterOnesCountAlone) {
   EXPECT_TRUE(times_of({9, 9, 2}).representative());
   EXPECT_EQ(times_of({9, 9, 2}).median_seconds(), 2);
   EXPECT_EQ(times_of({9, 9, 1, 2, 6}).median_seconds(), 2);
+  EXPECT_EQ(times_of({9, 9, 1, 2, 6}).median_predicted_seconds(), 4);
   EXPECT_EQ(times_of({9, 9, 2, 4}).tokens_per_second(), 4);
 }
 

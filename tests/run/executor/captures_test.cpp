@@ -1,5 +1,5 @@
 // Tests sequences of ops that are handed over to a device.
-#include "run/captures.h"
+#include "run/executor/captures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "run/exchange_lane.h"
+#include "run/executor/exchange_lane.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,13 @@
 // Declares a runner of one op of a trace, separate from the rest of the plan, to measure its memory and time.
 #pragma once
 
+#include <memory>
+#include <span>
+#include <vector>
+
 #include "device/cpu_backend.h"
 #include "plimsoll/plan.h"
-#include "run/executor.h"
+#include "run/executor/executor.h"
 
 namespace plimsoll {
 
@@ -17,6 +21,9 @@ class SingleOp {
 
   /// Throws UserError if the kernel refuses zeros.
   void run() { executor_.run(plan_.trace.segments[0], {}); }
+
+  /// Returns the memory of its operands, in the order of for_each_view(); empty for a backend without addresses.
+  std::vector<std::span<const std::byte>> operands() const;
 
   /// Returns when the device has done all submitted work.
   void synchronize() { backend_.synchronize(); }

@@ -1,4 +1,4 @@
-#include "run/executor.h"
+#include "run/executor/executor.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "collectives/exchange.h"
 #include "plimsoll/error.h"
-#include "run/bound_op.h"
+#include "run/executor/bound_op.h"
 
 namespace plimsoll {
 namespace {

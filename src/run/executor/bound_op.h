@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "plimsoll/error.h"
-#include "run/executor.h"
+#include "run/executor/executor.h"
 
 namespace plimsoll {
 

@@ -14,8 +14,8 @@
 #include "device/backend.h"
 #include "device/disk_arena.h"
 #include "plimsoll/plan.h"
-#include "run/captures.h"
-#include "run/exchange_lane.h"
+#include "run/executor/captures.h"
+#include "run/executor/exchange_lane.h"
 #include "run/profile/op_observer.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "run/captures.h"
+#include "run/executor/captures.h"
 
 #include "cost/operators.h"
 

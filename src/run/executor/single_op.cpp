@@ -1,8 +1,9 @@
-#include "run/single_op.h"
+#include "run/executor/single_op.h"
 
 #include <map>
 
 #include "plimsoll/trace.h"
+#include "trace/byte_range.h"
 
 namespace plimsoll {
 namespace {
@@ -55,6 +56,16 @@ SingleOp::SingleOp(const Trace& trace, const Op& op, Backend& backend)
       arena_(backend.allocate_arena(std::max<int64_t>(plan_.arena_bytes, trace.alignment))),
       executor_(plan_, backend, *arena_) {
   backend.zero(*arena_);
+}
+
+std::vector<std::span<const std::byte>> SingleOp::operands() const {
+  std::vector<std::span<const std::byte>> operands;
+  for_each_view(plan_.trace.ops[0], [&](const View& view, bool) {
+    const auto [begin, end] = byte_range(view);
+    const std::byte* const first = arena_->data() + plan_.offsets[view.buffer];
+    operands.emplace_back(first + begin, first + end);
+  });
+  return operands;
 }
 
 int64_t SingleOp::unplanned_bytes() const {

@@ -10,7 +10,7 @@
 #include "plan/placement/free_gaps.h"
 #include "plimsoll/trace.h"
 #include "record/plan_device.h"
-#include "run/bound_op.h"
+#include "run/executor/bound_op.h"
 
 namespace plimsoll {
 namespace {
