@@ -20,13 +20,13 @@ struct CompareRow {
   int64_t budget_bytes = 0;
   int64_t planned_peak_bytes = 0;
   int64_t measured_peak_bytes = 0;
-  int64_t planned_host_bytes = 0;   ///< planned bytes in host memory, in addition to the peak on the device
-  int64_t measured_host_bytes = 0;  ///< measured bytes in host memory
-  int64_t planned_disk_bytes = 0;   ///< planned bytes on disk
-  int64_t measured_disk_bytes = 0;  ///< measured bytes on disk
-  double predicted_step_seconds = 0;
-  double measured_step_seconds = 0;  ///< median without the first two steps
-  double final_loss = 0;             ///< loss of the last step; all rows have seen the same data
+  int64_t planned_host_bytes = 0;     ///< planned bytes in host memory, in addition to the peak on the device
+  int64_t measured_host_bytes = 0;    ///< measured bytes in host memory
+  int64_t planned_disk_bytes = 0;     ///< planned bytes on disk
+  int64_t measured_disk_bytes = 0;    ///< measured bytes on disk
+  double predicted_step_seconds = 0;  ///< median prediction of the timed steps; if the row was not trained: the plan's
+  double measured_step_seconds = 0;   ///< median without the first two steps
+  double final_loss = 0;              ///< loss of the last step; all rows have seen the same data
 };
 
 /// Options of a comparison.

@@ -88,7 +88,7 @@ struct NiftiVolume {
   double number(int64_t index) const {
     return visit_type(type, [&](auto number) { return static_cast<double>(stored<decltype(number)>(index)); });
   }
-  /// Does the same for a known type: at() in a loop over many voxels would look up the type each time.
+  /// Returns the value of voxel `index` of a volume of `Number`. For loops: at() looks up the type for each voxel.
   template <typename Number>
   double at(int64_t index) const {
     return slope * static_cast<double>(stored<Number>(index)) + intercept;

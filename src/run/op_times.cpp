@@ -26,7 +26,7 @@
 #include "plimsoll/machine.h"
 #include "run/executor/single_op.h"
 #include "run/operand_caches.h"
-#include "run/operand_distances.h"
+#include "run/reuse_distances.h"
 
 namespace plimsoll {
 namespace {
@@ -40,6 +40,11 @@ constexpr int kMaxRounds = 12;
 // Time between rounds: other work on a busy machine runs for some milliseconds at a time.
 constexpr double kSecondsBetweenRounds = 0.02;
 
+// Part of the time of a call, at most, that the first try of an op is estimated to take.
+constexpr double kMaxShareOfOp = 0.25;
+// Number of the way in which ops are timed. Times of another way are not used. 2: operands at their reuse distances.
+constexpr int kMethod = 2;
+
 // Names of Timing::State, in its order.
 constexpr std::array<std::string_view, 3> kStates{"agreed", "single", "contradicted"};
 
@@ -47,7 +52,7 @@ struct Candidate {
   std::string key;
   const Op* op;
   double expected;
-  std::vector<const std::vector<int64_t>*> distances = {};  // of the operands, of each occurrence
+  std::vector<size_t> occurrences = {};  // indices of ops
   StableTiming tries = {};
 };
 
@@ -91,8 +96,8 @@ std::string timing_key(const Op& op) {
 }
 
 int OpTimes::measure(const Plan& plan, const CostModel& estimate, double seconds, int64_t bytes, int64_t since) {
+  const double start = timer_.now();
   const Trace& trace = plan.trace;
-  const std::vector<std::vector<int64_t>> distances = operand_distances(plan);
   std::map<std::string, Candidate> unknown;
   for (size_t i = 0; i < trace.ops.size(); ++i) {
     const Op& op = trace.ops[i];
@@ -101,26 +106,27 @@ int OpTimes::measure(const Plan& plan, const CostModel& estimate, double seconds
     const auto known = times_.find(key);
     if (known != times_.end() && known->second.state == Timing::State::agreed && known->second.when >= since) continue;
     const double expected = seconds_of(estimate, op);
-    if (expected * (kRunsOfTry + 1) > seconds / 10 || operand_bytes(trace, op) > bytes) continue;
-    unknown.try_emplace(key, Candidate{key, &op, expected}).first->second.distances.push_back(&distances[i]);
+    if (expected * (kRunsOfTry + 1) > seconds * kMaxShareOfOp || operand_bytes(trace, op) > bytes) continue;
+    unknown.try_emplace(key, Candidate{key, &op, expected}).first->second.occurrences.push_back(i);
   }
+  if (unknown.empty()) return 0;
+  const std::vector<std::vector<int64_t>> distances = reuse_distances(plan);
   std::vector<Candidate> order;
   for (auto& [key, candidate] : unknown) {
     // An op is timed as its median occurrence.
-    std::ranges::sort(candidate.distances, {},
-                      [](const auto* distances) { return std::accumulate(distances->begin(), distances->end(), 0.0); });
+    std::ranges::sort(candidate.occurrences, {},
+                      [&](size_t i) { return std::accumulate(distances[i].begin(), distances[i].end(), 0.0); });
     order.push_back(std::move(candidate));
   }
   std::ranges::stable_sort(order, {}, &Candidate::expected);
   at::set_num_threads(threads_);
-  const double start = timer_.now();
   for (int round = 0; round < kMaxRounds && !order.empty(); ++round) {
     const double begin = timer_.now();
     for (Candidate& each : order) {
       if (timer_.now() - start > seconds) break;
       if (each.tries.converged()) continue;
       try {
-        each.tries.add(timer_.try_op(trace, *each.op, *each.distances[each.distances.size() / 2]));
+        each.tries.add(timer_.try_op(trace, *each.op, distances[each.occurrences[each.occurrences.size() / 2]]));
       } catch (const UserError&) {  // refuses zeros: its time stays an estimate
         each.op = nullptr;
       }
@@ -182,7 +188,7 @@ void OpTimes::load(const std::filesystem::path& file) {
   const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
   // Compared as JSON: a field of another type means another machine.
   if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name() ||
-      json.value("threads", nlohmann::json()) != threads_)
+      json.value("threads", nlohmann::json()) != threads_ || json.value("method", nlohmann::json()) != kMethod)
     return;
   if (!json.contains("times") || !json["times"].is_object()) return;
   for (const auto& [key, value] : json["times"].items()) {
@@ -196,7 +202,8 @@ void OpTimes::load(const std::filesystem::path& file) {
 }
 
 void OpTimes::save(const std::filesystem::path& file) const {
-  nlohmann::json json = {{"machine", machine_name()}, {"threads", threads_}, {"times", nlohmann::json::object()}};
+  nlohmann::json json = {
+      {"machine", machine_name()}, {"threads", threads_}, {"method", kMethod}, {"times", nlohmann::json::object()}};
   for (const auto& [key, timing] : times_)
     json["times"][key] = {timing.seconds, timing.when, kStates[static_cast<size_t>(timing.state)]};
   try {

@@ -21,7 +21,7 @@ std::string timing_key(const Op& op);
 
 /// The clock and kernels that time ops: the machine's own, or a test's.
 struct OpTimer {
-  /// Returns the seconds of one run of an op whose operands were touched at these distances (operand_distances.h).
+  /// Returns the seconds of one run of an op whose operands were touched at these distances (run/reuse_distances.h).
   /// Throws UserError if the op refuses zeros.
   std::function<double(const Trace&, const Op&, std::span<const int64_t> distances)> try_op;
   std::function<double()> now;       ///< seconds of a steady clock
@@ -36,7 +36,7 @@ class OpTimes {
 
   /// Times the distinct ops of a plan that are not known, were contradicted, or were timed before `since` (Unix time,
   /// seconds). Ops run cheapest first by `estimate`, until `seconds` are spent; an op that is estimated at more than a
-  /// tenth of `seconds` is skipped. Tries are made in rounds through all ops, so that the tries of one op are spread
+  /// quarter of `seconds` is skipped. Tries are made in rounds through all ops, so that the tries of one op are spread
   /// over time, until two agree (base/stable_timing.h). On a busy machine a try may be ten times too long, and so may
   /// those right after it. If time runs out before two tries agree, the smallest one holds until the next call, which
   /// tries again. Allocates the operands of one op at a time, at most `bytes`. Returns the number of ops that it timed.

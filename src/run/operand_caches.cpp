@@ -1,11 +1,12 @@
 #include "run/operand_caches.h"
 
 #include <ATen/Parallel.h>
-#include <immintrin.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 
 #include "plimsoll/error.h"
@@ -13,60 +14,80 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kLine = 64;
-constexpr int64_t kLinesOfTask = 64;
+constexpr int64_t kCacheLineBytes = 64;
+constexpr int64_t kBytesOfTask = 64 * kCacheLineBytes;
 // Bytes of a shared cache that hold operands, for each thread. The size that a virtual machine reports is that of a
 // cache it shares with its neighbors. With 4 to 16 MiB, predicted and measured steps differed least.
-constexpr int64_t kSharedBytesOfThread = int64_t{8} << 20;
+constexpr int64_t kSharedCacheBytesPerThread = int64_t{8} << 20;
 
 int64_t cache_bytes(int name, int64_t if_unknown) {
   const long bytes = ::sysconf(name);
   return bytes > 0 ? bytes : if_unknown;
 }
 
-// Reads a range, each thread its part.
 void read(std::span<const std::byte> range) {
-  std::atomic<int64_t> total = 0;
-  at::parallel_for(0, std::ssize(range), kLine * kLinesOfTask, [&](int64_t begin, int64_t end) {
-    int64_t sum = 0;
-    for (int64_t i = begin; i < end; i += kLine) sum += static_cast<int64_t>(range[static_cast<size_t>(i)]);
-    total += sum;  // uses the sum, so that the reads are not removed
-  });
+  int64_t sum = 0;
+  for (int64_t i = 0; i < std::ssize(range); i += kCacheLineBytes)
+    sum += static_cast<int64_t>(range[static_cast<size_t>(i)]);
+  if (!range.empty()) sum += static_cast<int64_t>(range.back());
+  asm volatile("" : : "r"(sum));  // a use of the sum, so that the reads are not removed
 }
 
-// Removes a range from all caches.
+// Removes a range from all caches. On processors other than x86-64 it stays in a shared cache.
 void flush(std::span<const std::byte> range) {
-  for (int64_t i = 0; i < std::ssize(range); i += kLine) _mm_clflush(&range[static_cast<size_t>(i)]);
+#if defined(__x86_64__)
+  for (int64_t i = 0; i < std::ssize(range); i += kCacheLineBytes) _mm_clflush(&range[static_cast<size_t>(i)]);
+  if (!range.empty()) _mm_clflush(&range.back());
   _mm_mfence();
+#endif
+}
+
+// Calls visit(part) for parts of a range, on all threads.
+void in_parts(std::span<const std::byte> range, void (*visit)(std::span<const std::byte>)) {
+  at::parallel_for(0, std::ssize(range), kBytesOfTask, [&](int64_t begin, int64_t end) {
+    visit(range.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+  });
 }
 
 }  // namespace
 
+CacheLevel cache_level_of(int64_t distance, const CacheSizes& sizes, int64_t threads) {
+  if (distance <= threads * sizes.core) return CacheLevel::core;
+  return distance <= std::min(sizes.shared, threads * kSharedCacheBytesPerThread) ? CacheLevel::shared
+                                                                                  : CacheLevel::memory;
+}
+
 OperandCaches::OperandCaches()
-    : core_bytes_(cache_bytes(_SC_LEVEL2_CACHE_SIZE, int64_t{2} << 20)),
-      shared_bytes_(cache_bytes(_SC_LEVEL3_CACHE_SIZE, int64_t{256} << 20)) {}
+    : sizes_{cache_bytes(_SC_LEVEL2_CACHE_SIZE, int64_t{2} << 20),
+             cache_bytes(_SC_LEVEL3_CACHE_SIZE, int64_t{256} << 20)} {}
 
 void OperandCaches::prepare(std::span<const std::span<const std::byte>> operands, std::span<const int64_t> distances) {
   check(operands.size() == distances.size(), "each operand has a distance");
-  const int64_t threads = at::get_num_threads();
   std::vector<size_t> near;
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (distances[i] <= threads * core_bytes_)
-      near.push_back(i);
-    else if (distances[i] <= std::min(shared_bytes_, threads * kSharedBytesOfThread))
-      read(operands[i]);
-    else
-      flush(operands[i]);
+    switch (cache_level_of(distances[i], sizes_, at::get_num_threads())) {
+      case CacheLevel::core:
+        near.push_back(i);
+        break;
+      case CacheLevel::shared:
+        in_parts(operands[i], read);
+        break;
+      case CacheLevel::memory:
+        in_parts(operands[i], flush);
+        break;
+    }
   }
-  evict();
+  evict_from_cores();
+  // The operand that was touched last is read last.
   std::ranges::stable_sort(near, std::greater(), [&](size_t i) { return distances[i]; });
-  for (const size_t i : near) read(operands[i]);
+  for (const size_t i : near) in_parts(operands[i], read);
 }
 
-void OperandCaches::evict() {
-  const int64_t bytes = at::get_num_threads() * 2 * core_bytes_;
-  if (std::ssize(memory_) < bytes) memory_.assign(static_cast<size_t>(bytes), std::byte{1});
-  read(memory_);
+void OperandCaches::evict_from_cores() {
+  if (memory_.empty()) memory_.assign(static_cast<size_t>(2 * sizes_.core), std::byte{1});
+  at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t thread = begin; thread < end; ++thread) read(memory_);
+  });
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Declares OperandCaches, which gives the operands of an op that is timed alone the place in the caches that a step
-// gives them.
+// Declares OperandCaches, which moves the operands of an op to the cache that they have in a step, before the op is
+// timed by itself.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,39 @@
 
 namespace plimsoll {
 
-/// Brings the operands of an op to where a step has them: in the caches of a core, in a shared cache, or in memory. In
-/// a step other ops run between an op and those that touched its operands before. With operands of the run before, ops
-/// of small steps were up to twice as fast, and with all operands in a shared cache, ops of larger steps too.
+/// Kinds of places of an operand.
+enum class CacheLevel : uint8_t {
+  core,    ///< second-level caches of the cores
+  shared,  ///< last level, shared by cores
+  memory,  ///< no cache
+};
+
+/// A machine's caches that hold data, in bytes.
+struct CacheSizes {
+  int64_t core = 0;    ///< bytes of a second-level cache
+  int64_t shared = 0;  ///< bytes of the last level
+};
+
+/// Returns the cache that holds an operand at this reuse distance (run/reuse_distances.h) in a step on `threads` cores.
+CacheLevel cache_level_of(int64_t distance, const CacheSizes& sizes, int64_t threads);
+
+/// Moves the operands of an op to the caches that they have in a step, in which other ops run between two uses of an
+/// operand. If operands stayed in the caches from the run before, ops of small steps were timed up to twice as fast as
+/// in a step. If all operands were in a shared cache, ops of larger steps were too.
 class OperandCaches {
  public:
   OperandCaches();
 
-  /// Moves each range of memory according to its distance (run/operand_distances.h, bytes). `distances` has as many
-  /// entries as `operands`. Uses all CPU threads; changes no byte.
+  /// Moves each range of memory according to its reuse distance; there are as many of the one as of the other. Uses all
+  /// CPU threads; changes no byte. The first call allocates twice the bytes of a second-level cache.
   void prepare(std::span<const std::span<const std::byte>> operands, std::span<const int64_t> distances);
 
  private:
   /// Reads twice the bytes of a second-level cache on each thread.
-  void evict();
+  void evict_from_cores();
 
-  int64_t core_bytes_;             // of a second-level cache
-  int64_t shared_bytes_;           // of the last level
-  std::vector<std::byte> memory_;  // read to evict; allocated by the first op that is timed
+  CacheSizes sizes_;
+  std::vector<std::byte> memory_;  // memory that each thread reads to evict other lines
 };
 
 }  // namespace plimsoll

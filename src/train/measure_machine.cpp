@@ -45,7 +45,7 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
     count += timed;
     if (file.empty() || timed == 0) break;
     times.save(file);
-    // With these times another micro batch may be predicted to be faster, by the typical rates of its ops.
+    // The new times may make another micro batch the fastest by prediction, because its ops still have estimated times.
     if (job.micro_batch_size) break;
   }
   return count;

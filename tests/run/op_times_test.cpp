@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
+#include <map>
+#include <numeric>
+#include <span>
 
 #include "cost/cost.h"
 #include "device/allocation_frame.h"
@@ -13,19 +17,24 @@
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/measured_workspace.h"
+#include "run/reuse_distances.h"
 #include "test_files.h"
 
 namespace plimsoll {
 namespace {
 
-Plan small_plan() {
+Trace small_trace() {
   DecoderConfig config;
   config.vocab_size = 64;
   config.hidden_size = 32;
   config.num_layers = 3;
   config.num_heads = 2;
   config.norm = "layernorm";
-  return make_plan(record_step(decoder_step(config, 2, 16), {}));
+  return record_step(decoder_step(config, 2, 16), {});
+}
+
+Plan small_plan() {
+  return make_plan(small_trace());
 }
 
 // A machine whose every op takes a millisecond, and on which `spike` sets the time of a try. Its arguments are the
@@ -149,6 +158,45 @@ TEST(OpTimes, ContradictedOnesAreMadeAgain) {
   EXPECT_DOUBLE_EQ(*times.find(trace.ops.back()), 1e-3);
 }
 
+TEST(OpTimes, AnOpIsTimedAtTheReuseDistancesOfItsMedianOccurrence) {
+  const Plan plan = small_plan();
+  const std::vector<std::vector<int64_t>> all = reuse_distances(plan);
+  std::map<std::string, std::vector<std::vector<int64_t>>> occurrences;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (plan.trace.ops[i].phase != Phase::initialize) occurrences[timing_key(plan.trace.ops[i])].push_back(all[i]);
+  int different = 0;
+  FakeTimedMachine machine;
+  OpTimer timer = machine.timer();
+  timer.try_op = [&, try_op = timer.try_op](const Trace& trace, const Op& op, std::span<const int64_t> distances) {
+    std::vector<std::vector<int64_t>>& each = occurrences.at(timing_key(op));
+    std::ranges::stable_sort(each, {},
+                             [](const auto& of_op) { return std::accumulate(of_op.begin(), of_op.end(), 0.0); });
+    const std::vector<int64_t>& median = each[each.size() / 2];
+    EXPECT_TRUE(std::ranges::equal(distances, median)) << op.name;
+    different += each.front() != median && each.back() != median;
+    return try_op(trace, op, distances);
+  };
+  OpTimes(1, timer).measure(plan, generic_cost_model(), 10, 1 << 30);
+  EXPECT_GT(different, 0);  // occurrences differ, so that the test can fail
+}
+
+// Times of another way of timing are not comparable.
+TEST(OpTimes, OfAnEarlierMethodAreNotRead) {
+  const TempFolder folder;
+  FakeTimedMachine machine;
+  OpTimes timed(1, machine.timer());
+  timed.measure(small_plan(), generic_cost_model(), 10, 1 << 30);
+  timed.save(folder / "times.json");
+  std::string text = get_file(folder / "times.json");
+  const size_t at = text.find("\"method\"");
+  ASSERT_NE(at, std::string::npos);
+  text.erase(at, text.find(',', at) + 1 - at);
+  put_file(folder / "times.json", text);
+  OpTimes read(1);
+  read.load(folder / "times.json");
+  EXPECT_EQ(read.size(), 0u);
+}
+
 TEST(OpTimes, WhatIsTooLargeIsLeftOut) {
   OpTimes times(1);
   EXPECT_EQ(times.measure(small_plan(), generic_cost_model(), 10, 0), 0);
@@ -205,8 +253,7 @@ TEST(MeasuredWorkspace, LearnsOnlyWhatIsMoreThanWasKnown) {
 }
 
 TEST(MeasuredWorkspace, ProbingFindsWhatKernelsTake) {
-  const Plan plan = small_plan();
-  const Trace& trace = plan.trace;
+  const Trace trace = small_trace();
   MeasuredWorkspace workspace([](const Op&) { return std::nullopt; });
   workspace.probe(trace, 1 << 30, cpu_backend());
   const WorkspaceModel model = workspace.model();
@@ -219,8 +266,7 @@ TEST(MeasuredWorkspace, ProbingFindsWhatKernelsTake) {
 }
 
 TEST(MeasuredWorkspace, CountsTheOpsThatDidNotRun) {
-  const Plan plan = small_plan();
-  const Trace& trace = plan.trace;
+  const Trace trace = small_trace();
   const WorkspaceModel no_rule = [](const Op&) { return std::nullopt; };
   MeasuredWorkspace refusing(no_rule);
   const auto refused = refusing.probe(trace, 1 << 30, cpu_backend(), [&](const Op&, int64_t bytes, const auto&) {
@@ -235,8 +281,7 @@ TEST(MeasuredWorkspace, CountsTheOpsThatDidNotRun) {
 }
 
 TEST(MeasuredWorkspace, AnOpThatExceedsALimitOfScratchIsRefused) {
-  const Plan plan = small_plan();
-  const Trace& trace = plan.trace;
+  const Trace trace = small_trace();
   MeasuredWorkspace workspace([](const Op&) { return std::nullopt; });
   int exceeded = 0;
   const auto probed = workspace.probe(trace, 1 << 30, cpu_backend(), [&](const Op&, int64_t, const auto& run_op) {

@@ -111,6 +111,7 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"steps", report.steps},
           {"step_seconds", report.step_seconds},
           {"predicted_step_seconds", report.predicted_step_seconds},
+          {"data_wait_seconds", report.data_wait_seconds},
           {"units_per_second", report.tokens_per_second},
           {"unit", unit_of(job)},
           {"losses", report.losses},
@@ -315,8 +316,8 @@ int run_train(const TrainArguments& all) {
   attempt([&] { arguments.output.print(results_text(job, report, screen)); });
   if (!report.fits && arguments.output.target() == "-") print_status(verdict_of(report.job.plan) + "\n");
   print_status(profile_line(all.profile, report));
-  if (!report.prediction_notes.empty())
-    print_status(fold(report.prediction_notes, screen_of(STDERR_FILENO).columns, 2));
+  for (const std::string& note : {report.prediction_notes, report.data_note})
+    if (!note.empty()) print_status(fold(note, screen_of(STDERR_FILENO).columns, 2));
   attempt([&] { arguments.output.write(report_json(job, report)); });
   for (const std::string& each : report.not_written)
     print_status(fmt::format("not written: {}\n", without_controls(each)));

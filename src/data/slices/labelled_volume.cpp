@@ -15,8 +15,8 @@ namespace plimsoll {
 namespace {
 
 // Structures take 16 bits a voxel; one value means "none".
-constexpr size_t kCacheLine = 64;
 constexpr size_t kMaxStructures = std::numeric_limits<uint16_t>::max() - 1;
+constexpr size_t kCacheLineBytes = 64;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UserError(what, UserError::Kind::failure);
@@ -27,7 +27,7 @@ bool nearest_inside(double at, int64_t last) {
   return at > -0.5 && at < static_cast<double>(last) + 0.5;
 }
 
-/// Returns the nearest voxel of a position above -1, as std::llround() does, without its call for each pixel.
+/// Returns std::llround(at) for a position above -0.5. It is inlined, because it runs for each pixel.
 int64_t nearest_voxel(double at) {
   const auto whole = static_cast<int64_t>(at);
   return whole + (at - static_cast<double>(whole) >= 0.5 ? 1 : 0);
@@ -80,7 +80,9 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
       },
       [&](int64_t, const NiftiVolume& numbers, int64_t count) {
         for (int64_t i = 0; i < count; ++i) {
-          const auto found = structures.find(static_cast<int64_t>(numbers.number(i)));
+          const double number = numbers.number(i);
+          // An unsigned label of 2^63 or more has no name: label_names are int64.
+          const auto found = number < 0x1p63 ? structures.find(static_cast<int64_t>(number)) : structures.end();
           structure_.push_back(found == structures.end() ? uint16_t{0} : static_cast<uint16_t>(found->second + 1));
         }
       });
@@ -155,15 +157,17 @@ void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, std::s
   }
 }
 
-// Lines of a slice are far apart in memory, so the processor does not read them ahead by itself.
-void LabelledVolume::read_ahead(int64_t slice, const void* voxels, size_t voxel_bytes) const {
-  if (axis_ == 0) return;  // each voxel has a line of its own
-  const auto line = static_cast<size_t>(image_.sizes[0]) * voxel_bytes, lines = static_cast<size_t>(image_.sizes[1]);
-  const size_t step = axis_ == 1 ? line * lines : line;
-  const auto* row =
-      static_cast<const std::byte*>(voxels) + static_cast<size_t>(slice) * (axis_ == 1 ? line : line * lines);
-  for (int64_t i = 0; i < image_.sizes[rows_]; ++i, row += step)
-    for (size_t at = 0; at < line; at += kCacheLine) __builtin_prefetch(row + at);
+void LabelledVolume::prefetch(int64_t slice, const void* voxels, size_t voxel_bytes) const {
+  if (axis_ == 0) return;  // each voxel is in another cache line
+  const size_t row_bytes = static_cast<size_t>(image_.sizes[0]) * voxel_bytes;
+  const size_t plane_bytes = row_bytes * static_cast<size_t>(image_.sizes[1]);
+  const auto* const first =
+      static_cast<const std::byte*>(voxels) + static_cast<size_t>(slice) * (axis_ == 1 ? row_bytes : plane_bytes);
+  for (int64_t row = 0; row < image_.sizes[rows_]; ++row) {
+    const std::byte* const begin = first + static_cast<size_t>(row) * (axis_ == 1 ? plane_bytes : row_bytes);
+    for (size_t at = 0; at < row_bytes; at += kCacheLineBytes) __builtin_prefetch(begin + at);
+    __builtin_prefetch(begin + row_bytes - 1);
+  }
 }
 
 template <typename Visit>
@@ -198,7 +202,7 @@ void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, const 
       for (int64_t channel = 0; channel < channels; ++channel) {
         const int64_t at = std::clamp<int64_t>(slice + channel - channels / 2, 0, slices() - 1);
         const int64_t base = at * steps[static_cast<size_t>(axis_)];
-        if (row == 0) read_ahead(at, image_.bytes.data(), sizeof number);
+        if (row == 0) prefetch(at, image_.bytes.data(), sizeof number);
         const auto voxel = [&](int64_t index) { return image_.at<decltype(number)>(index); };
         for (size_t i = 0; i < values.size(); ++i) {
           values[i] = least_;
@@ -227,7 +231,7 @@ void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, const 
   const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
   const int64_t column_step = steps[columns_], row_step = steps[rows_];
   const int64_t last_column = image_.sizes[columns_] - 1, last_row = image_.sizes[rows_] - 1;
-  read_ahead(slice, structure_.data(), sizeof structure_[0]);
+  prefetch(slice, structure_.data(), sizeof structure_[0]);
   const uint16_t* const structures = structure_.data() + slice * steps[static_cast<size_t>(axis_)];
   each_row(size, view, [&](int64_t row, std::span<const double> columns, std::span<const double> rows) {
     uint8_t* const pixels = to.data() + row * size;

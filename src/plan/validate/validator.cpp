@@ -180,7 +180,8 @@ class Arena {
       updated_here_.erase(target);
   }
 
-  /// Returns the bytes from the buffer's start to the end of the view's last element.
+  /// Returns the bytes from the buffer's start to the end of the view's last element. The validator shares no such code
+  /// with what it validates.
   static int64_t end_of(const View& view) {
     int64_t last = view.offset;
     for (size_t d = 0; d < view.sizes.size(); ++d) {

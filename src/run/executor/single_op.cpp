@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "plimsoll/error.h"
 #include "plimsoll/trace.h"
 #include "trace/byte_range.h"
 
@@ -21,6 +22,7 @@ Plan plan_of(const Trace& trace, const Op& op) {
     if (added) {
       Buffer buffer = trace.buffers[view.buffer];
       buffer.persistent = buffer.output = false;  // no op comes before this one, and none after it
+      buffer.memory = Memory::device;             // one arena holds all operands, also those of an op on the host
       plan.trace.buffers.push_back(std::move(buffer));
       plan.offsets.push_back(end);
       end += placed_bytes(trace, trace.buffers[view.buffer].bytes);
@@ -28,6 +30,7 @@ Plan plan_of(const Trace& trace, const Op& op) {
     view.buffer = entry->second;
   };
   Op copy = op;
+  copy.on_host = false;
   for (Argument& argument : copy.arguments)
     for (View& view : argument.views) place(view);
   for (View& view : copy.results) place(view);
@@ -59,6 +62,7 @@ SingleOp::SingleOp(const Trace& trace, const Op& op, Backend& backend)
 }
 
 std::vector<std::span<const std::byte>> SingleOp::operands() const {
+  check(backend_.shares_host_memory(), "the host can read the operands");
   std::vector<std::span<const std::byte>> operands;
   for_each_view(plan_.trace.ops[0], [&](const View& view, bool) {
     const auto [begin, end] = byte_range(view);

@@ -22,7 +22,7 @@ class SingleOp {
   /// Throws UserError if the kernel refuses zeros.
   void run() { executor_.run(plan_.trace.segments[0], {}); }
 
-  /// Returns the memory of its operands, in the order of for_each_view(); empty for a backend without addresses.
+  /// Returns the memory of its operands, in the order of for_each_view(); the backend must be one of the CPU.
   std::vector<std::span<const std::byte>> operands() const;
 
   /// Returns when the device has done all submitted work.

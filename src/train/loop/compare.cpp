@@ -155,7 +155,7 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
       row.planned_disk_bytes = report.job.plan.disk_bytes;
       row.measured_disk_bytes = report.used.disk;
       row.measured_step_seconds = report.step_seconds;
-      row.predicted_step_seconds = report.predicted_step_seconds;
+      if (report.predicted_step_seconds > 0) row.predicted_step_seconds = report.predicted_step_seconds;
       if (!report.losses.empty()) row.final_loss = report.losses.back();
       if (report.stopped) return rows;  // an interrupted row is no measurement
     }

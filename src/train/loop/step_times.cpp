@@ -14,6 +14,12 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kStepsNotTimed = 2;
+// Part of a step that the wait for data must exceed to be named.
+constexpr double kNotableWait = 0.1;
+
+int cores_of_machine() {
+  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+}
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -25,10 +31,11 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-void StepTimes::add(double seconds, int64_t tokens, double predicted_seconds) {
+void StepTimes::add(double seconds, int64_t tokens, double predicted_seconds, double data_seconds) {
   seconds_.push_back(seconds);
-  predicted_seconds_.push_back(predicted_seconds);
   tokens_.push_back(tokens);
+  predicted_seconds_.push_back(predicted_seconds);
+  data_seconds_.push_back(data_seconds);
 }
 
 bool StepTimes::representative() const {
@@ -39,12 +46,20 @@ size_t StepTimes::skipped() const {
   return representative() ? kStepsNotTimed : 0;
 }
 
+double StepTimes::median_of(const std::vector<double>& values) const {
+  return median({values.begin() + static_cast<std::ptrdiff_t>(skipped()), values.end()});
+}
+
 double StepTimes::median_seconds() const {
-  return median({seconds_.begin() + static_cast<std::ptrdiff_t>(skipped()), seconds_.end()});
+  return median_of(seconds_);
 }
 
 double StepTimes::median_predicted_seconds() const {
-  return median({predicted_seconds_.begin() + static_cast<std::ptrdiff_t>(skipped()), predicted_seconds_.end()});
+  return median_of(predicted_seconds_);
+}
+
+double StepTimes::median_data_seconds() const {
+  return median_of(data_seconds_);
 }
 
 double StepTimes::tokens_per_second() const {
@@ -56,19 +71,32 @@ double StepTimes::tokens_per_second() const {
   return seconds > 0 ? tokens / seconds : 0;
 }
 
-std::string prediction_notes(const Job& job, const PlannedJob& planned, double predicted_seconds,
-                             double measured_seconds) {
+std::string prediction_notes(const Job& job, const PlannedJob& planned, const StepTimes& times) {
   const int threads = threads_of(options_of(job));
+  const double predicted_seconds = times.median_predicted_seconds();
+  const double measured_seconds = times.median_seconds() - times.median_data_seconds();
   std::string note = invalidate_op_times(planned, threads, predicted_seconds, measured_seconds);
   double load = 0;
   if (::getloadavg(&load, 1) != 1) load = 0;
   const bool offloads = planned.plan.host_bytes + planned.plan.disk_bytes > 0;
   const int own_threads = threads + static_cast<int>(job.data.num_workers) + (offloads ? 1 : 0);
-  const std::string cause = shared_cores_cause(predicted_seconds, measured_seconds, load,
-                                               static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)), own_threads);
+  const std::string cause =
+      shared_cores_cause(predicted_seconds, measured_seconds, load, cores_of_machine(), own_threads);
   if (cause.empty()) return note;
   if (!note.empty()) return note + "; " + cause;
   return fmt::format("a step took {:.3g} s; {:.3g} s were predicted: {}", measured_seconds, predicted_seconds, cause);
+}
+
+std::string data_note(const Job& job, const StepTimes& times) {
+  const double step = times.median_seconds(), wait = times.median_data_seconds();
+  if (!times.representative() || wait <= kNotableWait * step) return "";
+  std::string note = fmt::format("steps waited for data for {:.0f} % of their time; raise data.num_workers (now {})",
+                                 100 * wait / step, job.data.num_workers);
+  const int threads = threads_of(options_of(job)), cores = cores_of_machine();
+  if (job.device == "cpu" && threads > 1 && threads + job.data.num_workers > cores)
+    note += fmt::format(", and lower threads (now {}) if that does not help: both use the {} core{}", threads, cores,
+                        cores == 1 ? "" : "s");
+  return note;
 }
 
 }  // namespace plimsoll

@@ -13,26 +13,33 @@ namespace plimsoll {
 /// second is the first with the new offsets. They count only if there are no others.
 class StepTimes {
  public:
-  /// `predicted_seconds`: the plan's prediction for a step of as many micro batches.
-  void add(double seconds, int64_t tokens, double predicted_seconds);
+  /// `predicted_seconds`: the plan's prediction for the step's number of micro batches. `data_seconds`: the part of
+  /// `seconds` in which the step waited for its data.
+  void add(double seconds, int64_t tokens, double predicted_seconds, double data_seconds);
 
   /// Returns true if other steps than the first two are known.
   bool representative() const;
   double median_seconds() const;            ///< 0: no step
   double median_predicted_seconds() const;  ///< median prediction of the same steps
+  double median_data_seconds() const;       ///< median wait for data of the same steps
   double tokens_per_second() const;         ///< 0: no step
 
  private:
   size_t skipped() const;
+  double median_of(const std::vector<double>& values) const;
 
   std::vector<double> seconds_;
   std::vector<int64_t> tokens_;
   std::vector<double> predicted_seconds_;
+  std::vector<double> data_seconds_;
 };
 
 /// Returns notes on a wrong prediction after a run on the CPU, with their probable cause; empty: the prediction holds.
-/// Marks the op times that the run contradicts. Both times are medians of the same steps.
-std::string prediction_notes(const Job& job, const PlannedJob& planned, double predicted_seconds,
-                             double measured_seconds);
+/// Marks the op times that the run contradicts. Waits for data do not count: no prediction has them.
+std::string prediction_notes(const Job& job, const PlannedJob& planned, const StepTimes& times);
+
+/// Returns a note if the steps waited for data for more than a tenth of their time, with what to do; else an empty
+/// text.
+std::string data_note(const Job& job, const StepTimes& times);
 
 }  // namespace plimsoll

@@ -175,10 +175,13 @@ class Run {
     const double rate = learning_rate_at(job().scheduler, job().optimizer.learning_rate, number, job().max_steps);
     Batch batch;  // one batch at a time, so that memory does not depend on their number
     MicroBatch inputs;
+    double data_seconds = 0;
     const StepResult result = training().step(
         count,
         [&](int64_t) -> const MicroBatch& {
+          const double asked = seconds_now();
           batch = data().next();
+          data_seconds += seconds_now() - asked;
           inputs = tensors_over(batch);
           return inputs;
         },
@@ -205,7 +208,8 @@ class Run {
     progress.ranks = ranks_;
     skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
     report_.losses.push_back(result.loss);
-    step_times_.add(progress.step_seconds, tokens, report_.job.plan.time.step(count, settings().last_micro_batch > 0));
+    step_times_.add(progress.step_seconds, tokens, report_.job.plan.time.step(count, settings().last_micro_batch > 0),
+                    data_seconds);
     metrics_.log(job(), progress, tokens, position_);
     observer_.stepped(progress);
   }
@@ -282,11 +286,12 @@ class Run {
     compute_baselines();
     report_.step_seconds = step_times_.median_seconds();
     report_.predicted_step_seconds = step_times_.median_predicted_seconds();
+    report_.data_wait_seconds = step_times_.median_data_seconds();
+    report_.data_note = data_note(job(), step_times_);
     report_.tokens_per_second = step_times_.tokens_per_second();
     // Step times of ranks that share a machine's cores say nothing about its ops.
     if (job().device == "cpu" && step_times_.representative() && profile_.file.empty() && !exchange_)
-      report_.prediction_notes =
-          prediction_notes(job(), report_.job, report_.predicted_step_seconds, report_.step_seconds);
+      report_.prediction_notes = prediction_notes(job(), report_.job, step_times_);
   }
 
   // Computes the baselines on the rank that reports them. The training is done and saved by now, so an error is a line

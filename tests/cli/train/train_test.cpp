@@ -27,9 +27,9 @@ TEST_F(TrainCommand, JsonHasTheAgreedKeysAndAddsUp) {
   const Outcome outcome = run({"train", "job.yaml", "--json", "-", "memory_budget=1GiB"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const json report = json::parse(outcome.out);
-  for (const char* key :
-       {"planned_peak_bytes", "measured_peak_bytes", "breakdown", "steps", "step_seconds", "units_per_second", "unit",
-        "losses", "arena_waste", "resident_bytes", "steps_skipped", "evaluation_loss", "fits"}) {
+  for (const char* key : {"planned_peak_bytes", "measured_peak_bytes", "breakdown", "steps", "step_seconds",
+                          "predicted_step_seconds", "data_wait_seconds", "units_per_second", "unit", "losses",
+                          "arena_waste", "resident_bytes", "steps_skipped", "evaluation_loss", "fits"}) {
     EXPECT_TRUE(report.contains(key)) << key;
   }
   EXPECT_EQ(report["fits"], true);

@@ -13,6 +13,7 @@ namespace plimsoll {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -132,6 +133,62 @@ TEST_F(SliceSamplesTest, AViewThatMovesNothingIsTheSlice) {
   volume.mask(9, 0, 24, {.across = 2.0 / 24, .down = -1.0 / 24}, moved);
   for (int64_t y = 0; y < 23; ++y)
     for (int64_t x = 2; x < 24; ++x) EXPECT_EQ(moved[y * 24 + x], mask[(y + 1) * 24 + x - 2]);
+}
+
+// Both ways to sample agree for every axis and type of voxels.
+TEST_F(SliceSamplesTest, AViewOfAnyAxisAndTypeIsTheSlice) {
+  constexpr std::array<int16_t, 3> kSizes = {17, 23, 11};
+  const auto check_type = [&]<typename Number>(NiftiType type, Number) {
+    std::vector<Number> voxels(17 * 23 * 11);
+    std::vector<uint8_t> labels(voxels.size());
+    for (size_t i = 0; i < voxels.size(); ++i) {
+      voxels[i] = static_cast<Number>(i * 2654435761u >> 7 & 0x7f);
+      labels[i] = static_cast<uint8_t>(i * 2246822519u >> 9 & 1);
+    }
+    put_file(folder_ / "typed.nii", nifti_bytes(type, kSizes, voxels));
+    put_file(folder_ / "labels.nii", nifti_bytes(NiftiType::uint8, kSizes, labels));
+    for (int axis = 0; axis < 3; ++axis) {
+      const LabelledVolume volume(folder_ / "typed.nii", folder_ / "labels.nii", {{1, 0}}, axis);
+      std::vector<float> straight(32 * 32 * 3), viewed(32 * 32 * 3);
+      std::vector<uint8_t> mask(32 * 32), same(32 * 32);
+      for (int64_t slice = 0; slice < volume.slices(); ++slice) {
+        volume.image(slice, 3, 32, straight);
+        volume.image(slice, 3, 32, SliceView(), viewed);
+        for (size_t i = 0; i < straight.size(); ++i) ASSERT_NEAR(straight[i], viewed[i], 1e-5) << axis << " " << slice;
+        volume.mask(slice, 0, 32, mask);
+        volume.mask(slice, 0, 32, SliceView(), same);
+        ASSERT_EQ(mask, same) << axis << " " << slice;
+        ASSERT_THAT(mask, Contains(1));
+      }
+    }
+  };
+  check_type(NiftiType::uint8, uint8_t{});
+  check_type(NiftiType::int8, int8_t{});
+  check_type(NiftiType::int16, int16_t{});
+  check_type(NiftiType::uint16, uint16_t{});
+  check_type(NiftiType::int32, int32_t{});
+  check_type(NiftiType::uint32, uint32_t{});
+  check_type(NiftiType::int64, int64_t{});
+  check_type(NiftiType::uint64, uint64_t{});
+  check_type(NiftiType::float32, float{});
+  check_type(NiftiType::float64, double{});
+}
+
+// Labels above the int64 of label_names belong to no structure.
+TEST_F(SliceSamplesTest, AnUnsignedLabelOf63BitsIsNoStructure) {
+  constexpr std::array<int16_t, 3> kSizes = {2, 2, 2};
+  put_file(folder_ / "image.nii", nifti_bytes(NiftiType::uint8, kSizes, std::vector<uint8_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+  std::vector<uint64_t> labels(8, 1);
+  labels[3] = ~uint64_t{0};
+  labels[4] = uint64_t{1} << 63;
+  put_file(folder_ / "large.nii", nifti_bytes(NiftiType::uint64, kSizes, labels));
+  const LabelledVolume volume(folder_ / "image.nii", folder_ / "large.nii",
+                              {{1, 0}, {std::numeric_limits<int64_t>::min(), 1}}, 2);
+  std::vector<uint8_t> mask(4);
+  volume.mask(0, 0, 2, mask);
+  EXPECT_EQ(mask, (std::vector<uint8_t>{1, 1, 1, 0}));
+  volume.mask(1, 1, 2, mask);
+  EXPECT_EQ(mask, (std::vector<uint8_t>{0, 0, 0, 0}));
 }
 
 // A narrow volume fills the middle half of the square; its structure reaches every border and not beyond.

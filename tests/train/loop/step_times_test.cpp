@@ -1,14 +1,18 @@
 // The first two steps of a run count only if there are no others.
 #include "train/loop/step_times.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace plimsoll {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 StepTimes times_of(const std::vector<double>& seconds) {
   StepTimes times;
-  for (const double each : seconds) times.add(each, 12, 2 * each);
+  for (const double each : seconds) times.add(each, 12, 2 * each, each / 4);
   return times;
 }
 
@@ -30,7 +34,27 @@ TEST(StepTimes, LaterOnesCountAlone) {
   EXPECT_EQ(times_of({9, 9, 2}).median_seconds(), 2);
   EXPECT_EQ(times_of({9, 9, 1, 2, 6}).median_seconds(), 2);
   EXPECT_EQ(times_of({9, 9, 1, 2, 6}).median_predicted_seconds(), 4);
+  EXPECT_EQ(times_of({9, 9, 1, 2, 6}).median_data_seconds(), 0.5);
   EXPECT_EQ(times_of({9, 9, 2, 4}).tokens_per_second(), 4);
+}
+
+TEST(DataNote, NamesAWaitOfMoreThanATenth) {
+  Job job;
+  job.device = "cpu";
+  job.threads = 1;
+  job.data.num_workers = 3;
+  const auto note_of = [&](double data_seconds) {
+    StepTimes times;
+    for (int i = 0; i < 5; ++i) times.add(2, 12, 2, data_seconds);
+    return data_note(job, times);
+  };
+  EXPECT_EQ(note_of(0), "");
+  EXPECT_EQ(note_of(0.2), "");
+  EXPECT_THAT(note_of(0.5), HasSubstr("steps waited for data for 25 % of their time; raise data.num_workers (now 3)"));
+  job.threads = 1000;
+  EXPECT_THAT(note_of(0.5), HasSubstr("lower threads (now 1000)"));
+  job.device = "cuda";
+  EXPECT_THAT(note_of(0.5), Not(HasSubstr("lower threads")));
 }
 
 }  // namespace

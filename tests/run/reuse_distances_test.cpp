@@ -1,5 +1,5 @@
 // How far back in a step each operand was touched, by its place in the arena.
-#include "run/operand_distances.h"
+#include "run/reuse_distances.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,10 +37,11 @@ struct ByteOps {
       op.arguments.push_back(
           {Argument::Kind::tensor, false, {{each.buffer, DType::uint8, each.offset, {each.count}, {1}}}});
     plan.trace.ops.push_back(std::move(op));
+    plan.workspace_offsets.push_back(-1);
   }
 };
 
-TEST(OperandDistances, CountTheBytesSinceTheStartOfTheLastTouch) {
+TEST(ReuseDistances, CountTheBytesSinceTheStartOfTheLastTouch) {
   ByteOps step;
   const BufferId a = step.buffer(0, 8 * kKiB), b = step.buffer(8 * kKiB, 8 * kKiB), c = step.buffer(16 * kKiB, 100);
   step.op({{a, 8 * kKiB}}, Phase::initialize);
@@ -48,7 +49,7 @@ TEST(OperandDistances, CountTheBytesSinceTheStartOfTheLastTouch) {
   step.op({{b, 8 * kKiB}, {c, 100}});
   step.op({{c, 100}});
   step.op({{a, 8 * kKiB}, {b, 8 * kKiB}});
-  const auto distances = operand_distances(step.plan);
+  const auto distances = reuse_distances(step.plan);
   EXPECT_THAT(distances[0], ElementsAre());
   // The step before touched a and b in its last op.
   EXPECT_THAT(distances[1], ElementsAre(16 * kKiB, 16 * kKiB));
@@ -57,17 +58,45 @@ TEST(OperandDistances, CountTheBytesSinceTheStartOfTheLastTouch) {
   EXPECT_THAT(distances[4], ElementsAre(24 * kKiB + 200, 8 * kKiB + 200));
 }
 
-TEST(OperandDistances, CountMemoryAndNotBuffers) {
+TEST(ReuseDistances, CountMemoryAndNotBuffers) {
   ByteOps step;
   const BufferId old = step.buffer(0, 8 * kKiB), other = step.buffer(64 * kKiB, 4 * kKiB),
                  reused = step.buffer(4 * kKiB, 4 * kKiB), host = step.buffer(0, 4 * kKiB, Memory::host);
   step.op({{old, 8 * kKiB}});
   step.op({{other, 4 * kKiB}});
   step.op({{reused, 4 * kKiB}, {host, 4 * kKiB}, {old, 0}});
-  EXPECT_THAT(operand_distances(step.plan)[2], ElementsAre(12 * kKiB, kUntouched, kUntouched));
+  EXPECT_THAT(reuse_distances(step.plan)[2], ElementsAre(12 * kKiB, kNotCached, kNotCached));
 }
 
-TEST(OperandDistances, OfALargeOperandAreTheMedianOfItsPages) {
+TEST(ReuseDistances, CountScratchAndItsPlace) {
+  ByteOps step;
+  const BufferId a = step.buffer(0, 4 * kKiB), b = step.buffer(4 * kKiB, 4 * kKiB);
+  step.op({{a, 4 * kKiB}});
+  step.op({{b, 4 * kKiB}});
+  step.plan.trace.ops[1].workspace_bytes = 4 * kKiB;
+  step.plan.workspace_offsets[1] = 0;
+  step.op({{a, 4 * kKiB}, {b, 4 * kKiB}});
+  EXPECT_THAT(reuse_distances(step.plan)[2], ElementsAre(8 * kKiB, 8 * kKiB));
+}
+
+// Bytes of an expanded view count once, a copy's wait touches nothing, and no step evaluates.
+TEST(ReuseDistances, CountOnlyWhatAStepTouches) {
+  ByteOps step;
+  const BufferId a = step.buffer(0, 4 * kKiB), b = step.buffer(4 * kKiB, 4 * kKiB);
+  step.op({{a, 4 * kKiB}});
+  step.op({{b, 4 * kKiB}});
+  step.plan.trace.ops[1].arguments[0].views[0].strides = {0};
+  step.op({{a, 4 * kKiB}});
+  step.plan.trace.ops[2].copy = CopyStage::wait;
+  step.op({{b, 4 * kKiB}});
+  step.op({{a, 4 * kKiB}}, Phase::evaluate);
+  const auto distances = reuse_distances(step.plan);
+  EXPECT_THAT(distances[0], ElementsAre(8 * kKiB + 1));
+  EXPECT_THAT(distances[2], ElementsAre(4 * kKiB + 1));
+  EXPECT_THAT(distances[4], ElementsAre(8 * kKiB + 1));
+}
+
+TEST(ReuseDistances, OfALargeOperandAreTheMedianOfItsPages) {
   ByteOps step;
   const BufferId all = step.buffer(0, 1000 * 4 * kKiB);
   step.op({{all, 1000 * 4 * kKiB}});
@@ -75,13 +104,13 @@ TEST(OperandDistances, OfALargeOperandAreTheMedianOfItsPages) {
   step.op({{all, 1000 * 4 * kKiB}});
   step.op({{all, 600 * 4 * kKiB, 400 * 4 * kKiB}});
   step.op({{all, 1000 * 4 * kKiB}});
-  const auto distances = operand_distances(step.plan);
+  const auto distances = reuse_distances(step.plan);
   EXPECT_THAT(distances[2], ElementsAre(1400 * 4 * kKiB));
   EXPECT_THAT(distances[4], ElementsAre(600 * 4 * kKiB));
 }
 
 // Against a list of the bytes' last touches, for plans of one page an operand.
-TEST(OperandDistances, EqualThoseOfAList) {
+TEST(ReuseDistances, EqualThoseOfAList) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
     ByteOps step;
@@ -93,7 +122,7 @@ TEST(OperandDistances, EqualThoseOfAList) {
         operands.push_back({buffers[random() % buffers.size()], 1 + static_cast<int64_t>(random() % (4 * kKiB))});
       step.op(operands);
     }
-    const auto distances = operand_distances(step.plan);
+    const auto distances = reuse_distances(step.plan);
     const std::vector<Op>& ops = step.plan.trace.ops;
     const auto touched_by = [&](const Op& op, int64_t offset) {
       bool found = false;
