@@ -141,7 +141,7 @@ int OpTimes::measure(const Plan& plan, const CostModel& estimate, double seconds
   for (const Candidate& each : order) {
     if (each.tries.count() == 0) continue;
     const bool agreed = each.tries.converged();
-    double seconds = each.tries.shortest();
+    double seconds = agreed ? each.tries.mean_of_shortest() : each.tries.shortest();
     // If tries never agreed, the shortest counts, even if it is from an earlier call.
     if (const auto known = times_.find(each.key);
         !agreed && known != times_.end() && known->second.state == Timing::State::single && known->second.when >= since)
