@@ -186,8 +186,9 @@ Job resolved_job(Job job, const ResolvedSettings& settings);
 
 /// Times the ops of the job's step on this machine for later plans, and stores the times in the user's cache folder.
 /// Runs each distinct op a few times, separately, for at most `seconds` in total. Ops timed since `since` (Unix time,
-/// seconds) keep their time. If the job leaves the micro batch open, plans again with the new times, until a micro
-/// batch is chosen again. Returns how many ops were timed in all these rounds together.
+/// seconds) keep their time. If the job leaves the micro batch open, plans again with the new times until a micro batch
+/// is chosen a second time, no op is left to time, or `seconds` are spent. Returns how many ops were timed in all these
+/// rounds together.
 int measure_machine(const Job& job, double seconds, int64_t since = 0);
 
 /// A group of equal ops of a step: the same operator, and the same types, sizes and strides of operands. Their

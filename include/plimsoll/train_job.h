@@ -90,7 +90,7 @@ struct TrainReport {
   double step_seconds = 0;     ///< median over this run's steps without the first two, which measure scratch
   double predicted_step_seconds = 0;  ///< median over the same steps of the predicted seconds, by each step's number
                                       ///< of micro batches; 0: no step
-  double data_wait_seconds = 0;       ///< median over the same steps of the wait for data, a part of the step
+  double data_wait_seconds = 0;       ///< mean over the same steps of the wait for data, a part of the step
   double tokens_per_second = 0;       ///< throughput over the same steps
   std::vector<double> losses;         ///< loss of every step of this run
   std::optional<double> first_evaluation, last_evaluation;
@@ -114,7 +114,9 @@ struct TrainReport {
   };
   std::vector<RankUse> ranks;    ///< figures by rank; empty: there is one rank
   std::string prediction_notes;  ///< notes on a wrong prediction, one a line; empty: the prediction holds
-  std::string data_note;         ///< says that steps waited for data, and what to do; empty: they did not
+  /// A note that steps waited for data for more than a tenth of their time, with a remedy; empty: for at most a tenth,
+  /// or fewer than three steps.
+  std::string data_note;
   /// Samples that cannot be read (`data.skip_bad`), one a line with the file's name.
   std::vector<std::string> left_out;
   /// Requested outputs other than checkpoints that could not be written, one a line with the reason: metrics, a

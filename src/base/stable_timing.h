@@ -25,8 +25,8 @@ class StableTiming {
 
   bool converged() const { return count_ >= 2 && second_shortest_ <= shortest_ * (1 + kTolerance); }
   double shortest() const { return shortest_; }
-  /// Returns the mean of the two shortest tries: what a run takes, while the shortest try is what the fastest takes.
-  /// Call it if converged().
+  /// Returns the mean of the two shortest tries, an estimate of a typical undisturbed run; shortest() is the fastest
+  /// run. Precondition: converged().
   double mean_of_shortest() const { return (shortest_ + second_shortest_) / 2; }
   int count() const { return count_; }
 

@@ -36,12 +36,16 @@ std::filesystem::path rates_file(int threads) {
   return file_of("rates", threads);
 }
 
+// Version of the way in which rates are measured; rates of another version are not read. 1: in huge pages.
+constexpr int kRatesMethod = 1;
+
 void save_rates(const std::filesystem::path& file, const CostModel& model) {
   nlohmann::json rates;
   for (int kind = 0; kind < kOpKinds; ++kind)
     for (int type = 0; type < kSpeedTypes; ++type)
       rates[kind][type] = {model.rates[kind][type].flops, model.rates[kind][type].bytes};
   const nlohmann::json json = {{"machine", machine_name()},
+                               {"method", kRatesMethod},
                                {"overhead_seconds", model.overhead_seconds},
                                {"host_link", model.host_link},
                                {"rates", rates}};
@@ -53,11 +57,13 @@ void save_rates(const std::filesystem::path& file, const CostModel& model) {
   }
 }
 
-// Returns nullopt if the file is missing, damaged, or of another machine.
+// Returns nullopt if the file is missing, damaged, or of another machine or method.
 std::optional<CostModel> load_rates(const std::filesystem::path& file) {
   std::ifstream stream(file);
   const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name()) return {};
+  if (!json.is_object() || json.value("machine", nlohmann::json()) != machine_name() ||
+      json.value("method", nlohmann::json()) != kRatesMethod)
+    return {};
   try {
     CostModel model;
     model.source = "measured";

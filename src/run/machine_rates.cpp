@@ -5,13 +5,14 @@
 #include <ATen/core/grad_mode.h>
 #include <sys/mman.h>
 
-#include <sys/mman.h>
 #include <algorithm>
-
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <functional>
+#include <vector>
 
+#include "device/pages.h"
 #include "ops/attention/attention.h"
 #include "ops/layers/rms_norm.h"
 #include "ops/loss/linear_cross_entropy_cpu.h"
@@ -36,12 +37,13 @@ double best_seconds(const std::function<void()>& run) {
   return std::max(best, 1e-9);
 }
 
-// Returns zeros in huge pages, as an arena has them. In pages of 4 KiB the loss head was a tenth slower than in a step.
+// Returns zeros for which huge pages are requested, as for an arena. The kernel can refuse them. With pages of 4 KiB
+// the measured loss head was a tenth slower than in a step.
 at::Tensor huge_zeros(at::IntArrayRef sizes, const at::TensorOptions& options = {}) {
   at::Tensor tensor = at::empty(sizes, options);
-  constexpr uintptr_t kPage = 4096;
-  const auto begin = reinterpret_cast<uintptr_t>(tensor.mutable_data_ptr());
-  const uintptr_t first = (begin + kPage - 1) / kPage * kPage, last = (begin + tensor.nbytes()) / kPage * kPage;
+  const auto page = static_cast<uintptr_t>(page_bytes()),
+             begin = reinterpret_cast<uintptr_t>(tensor.mutable_data_ptr());
+  const uintptr_t first = (begin + page - 1) / page * page, last = (begin + tensor.nbytes()) / page * page;
   if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);  // NOLINT: an address
   return tensor.zero_();
 }
@@ -134,7 +136,7 @@ CostModel measure_rates(int threads) {
                            kCalls;
   // One thread copies bytes that no cache holds, as in the executor.
   const at::Tensor from = huge_zeros({int64_t{256} << 20}, at::kByte);
-  at::Tensor to = at::zeros_like(from);
+  at::Tensor to = huge_zeros(from.sizes(), at::kByte);
   const auto bytes = static_cast<size_t>(from.numel());
   model.host_link = static_cast<double>(bytes) /
                     best_seconds([&] { std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), bytes); });

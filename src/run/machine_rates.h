@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 /// Times kernels of libtorch and of Plimsoll on sizes that fill a core's caches, on `threads` threads; returns the best
-/// of a few runs. Allocates about 200 MiB. The caller sets `device` and `source`.
+/// of a few runs. Allocates at most about 520 MiB. The caller sets `device` and `source`.
 CostModel measure_rates(int threads);
 
 }  // namespace plimsoll

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 #include <span>
 #include <string_view>
@@ -40,10 +39,13 @@ constexpr int kMaxRounds = 12;
 // Time between rounds: other work on a busy machine runs for some milliseconds at a time.
 constexpr double kSecondsBetweenRounds = 0.02;
 
-// Part of the time of a call, at most, that the first try of an op is estimated to take.
+// Largest part of a call's seconds that the first try of an op may take by its estimate.
 constexpr double kMaxShareOfOp = 0.25;
-// Number of the way in which ops are timed. Times of another way are not used. 2: operands at their reuse distances.
-constexpr int kMethod = 2;
+// Runs that allocating and filling the operands takes the time of, by estimate.
+constexpr int kRunsToSetUp = 1;
+// Version of the timing method; times of another version are not read. 3: operands at their reuse distances, mean of
+// the two shortest tries.
+constexpr int kMethod = 3;
 
 // Names of Timing::State, in its order.
 constexpr std::array<std::string_view, 3> kStates{"agreed", "single", "contradicted"};
@@ -106,16 +108,23 @@ int OpTimes::measure(const Plan& plan, const CostModel& estimate, double seconds
     const auto known = times_.find(key);
     if (known != times_.end() && known->second.state == Timing::State::agreed && known->second.when >= since) continue;
     const double expected = seconds_of(estimate, op);
-    if (expected * (kRunsOfTry + 1) > seconds * kMaxShareOfOp || operand_bytes(trace, op) > bytes) continue;
+    if (expected * (kRunsOfTry + kRunsToSetUp) > seconds * kMaxShareOfOp || operand_bytes(trace, op) > bytes) continue;
     unknown.try_emplace(key, Candidate{key, &op, expected}).first->second.occurrences.push_back(i);
   }
   if (unknown.empty()) return 0;
   const std::vector<std::vector<int64_t>> distances = reuse_distances(plan);
   std::vector<Candidate> order;
+  const auto evaluates = [&](size_t i) { return trace.ops[i].phase == Phase::evaluate; };
+  // Equal for all operands that are in no cache.
+  const auto sum_of = [](const std::vector<int64_t>& of_op) {
+    int64_t sum = 0;
+    for (const int64_t distance : of_op) sum += std::min(distance, int64_t{1} << 50);
+    return sum;
+  };
   for (auto& [key, candidate] : unknown) {
-    // An op is timed as its median occurrence.
-    std::ranges::sort(candidate.occurrences, {},
-                      [&](size_t i) { return std::accumulate(distances[i].begin(), distances[i].end(), 0.0); });
+    // An op is timed as its median occurrence, and a step does not evaluate.
+    if (!std::ranges::all_of(candidate.occurrences, evaluates)) std::erase_if(candidate.occurrences, evaluates);
+    std::ranges::stable_sort(candidate.occurrences, {}, [&](size_t i) { return sum_of(distances[i]); });
     order.push_back(std::move(candidate));
   }
   std::ranges::stable_sort(order, {}, &Candidate::expected);

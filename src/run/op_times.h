@@ -35,11 +35,12 @@ class OpTimes {
   explicit OpTimes(int threads, OpTimer timer = machine_op_timer()) : threads_(threads), timer_(std::move(timer)) {}
 
   /// Times the distinct ops of a plan that are not known, were contradicted, or were timed before `since` (Unix time,
-  /// seconds). Ops run cheapest first by `estimate`, until `seconds` are spent; an op that is estimated at more than a
-  /// quarter of `seconds` is skipped. Tries are made in rounds through all ops, so that the tries of one op are spread
-  /// over time, until two agree (base/stable_timing.h). On a busy machine a try may be ten times too long, and so may
-  /// those right after it. If time runs out before two tries agree, the smallest one holds until the next call, which
-  /// tries again. Allocates the operands of one op at a time, at most `bytes`. Returns the number of ops that it timed.
+  /// seconds). Ops run cheapest first by `estimate`, until `seconds` are spent; an op whose first try is
+  /// estimated at more than a quarter of `seconds` is skipped. Tries are made in rounds through all ops, so that the
+  /// tries of one op are spread over time, until the two shortest agree (base/stable_timing.h); their mean is the op's
+  /// time. On a busy machine a try may be ten times too long, and so may those right after it. If time runs out before
+  /// two tries agree, the smallest one holds until the next call, which tries again. Allocates the operands of one op
+  /// at a time, at most `bytes`. Returns the number of ops that it timed.
   int measure(const Plan& plan, const CostModel& estimate, double seconds, int64_t bytes, int64_t since = 0);
 
   /// Returns the seconds of one run; nullopt if the op is not known or its time was contradicted.

@@ -16,8 +16,9 @@ namespace {
 
 constexpr int64_t kCacheLineBytes = 64;
 constexpr int64_t kBytesOfTask = 64 * kCacheLineBytes;
-// Bytes of a shared cache that hold operands, for each thread. The size that a virtual machine reports is that of a
-// cache it shares with its neighbors. With 4 to 16 MiB, predicted and measured steps differed least.
+// Bytes of the shared cache that hold operands, for each thread. A virtual machine reports the size of the whole cache,
+// which other virtual machines use too. Of all sizes tried, 4 to 16 MiB gave the smallest differences between predicted
+// and measured steps.
 constexpr int64_t kSharedCacheBytesPerThread = int64_t{8} << 20;
 
 int64_t cache_bytes(int name, int64_t if_unknown) {

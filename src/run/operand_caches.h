@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// Kinds of places of an operand.
+/// Cache that holds an operand.
 enum class CacheLevel : uint8_t {
   core,    ///< second-level caches of the cores
   shared,  ///< last level, shared by cores
@@ -25,15 +25,15 @@ struct CacheSizes {
 /// Returns the cache that holds an operand at this reuse distance (run/reuse_distances.h) in a step on `threads` cores.
 CacheLevel cache_level_of(int64_t distance, const CacheSizes& sizes, int64_t threads);
 
-/// Moves the operands of an op to the caches that they have in a step, in which other ops run between two uses of an
-/// operand. If operands stayed in the caches from the run before, ops of small steps were timed up to twice as fast as
-/// in a step. If all operands were in a shared cache, ops of larger steps were too.
+/// Moves the operands of an op to the caches that they have in a step, where other ops run between two uses of an
+/// operand. Timed with operands still cached from the run before, ops of small steps took as little as half of their
+/// time in a step. Timed with all operands in a shared cache, ops of larger steps did too.
 class OperandCaches {
  public:
   OperandCaches();
 
-  /// Moves each range of memory according to its reuse distance; there are as many of the one as of the other. Uses all
-  /// CPU threads; changes no byte. The first call allocates twice the bytes of a second-level cache.
+  /// Moves each range of memory according to its reuse distance. Both lists have the same length. Uses all CPU threads;
+  /// changes no byte. The first call allocates twice the bytes of a second-level cache.
   void prepare(std::span<const std::span<const std::byte>> operands, std::span<const int64_t> distances);
 
  private:

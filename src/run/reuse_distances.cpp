@@ -39,7 +39,7 @@ class StepClock {
 
   void run(size_t index) {
     const Op& op = plan_.trace.ops[index];
-    // Its start has touched the operands.
+    // The op that starts the copy or the exchange has touched the operands.
     if (op.copy == CopyStage::wait || op.exchange == CopyStage::wait) return;
     int64_t bytes = 0;
     for_each_view(op, [&](const View& view, bool) {

@@ -14,8 +14,8 @@ namespace plimsoll {
 bool prediction_failed(double predicted_seconds, double measured_seconds);
 
 /// Marks op times as wrong after a run on the CPU whose steps were predicted to take `predicted_seconds` and took
-/// `measured_seconds`. If the prediction used timed ops and is contradicted, the cache folder keeps the times of the
-/// plan's ops as contradicted. Returns a line that says so; otherwise an empty text.
+/// `measured_seconds`, waits for data not counted. If the prediction used timed ops and is contradicted, the cache
+/// folder keeps the times of the plan's ops as contradicted. Returns a line that says so; otherwise an empty text.
 std::string invalidate_op_times(const PlannedJob& planned, int threads, double predicted_seconds,
                                 double measured_seconds);
 

@@ -24,6 +24,7 @@ TEST(MeasureMachine, TimesTheMicroBatchThatIsChosenByItsTimes) {
   std::filesystem::path file;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "plimsoll"))
     if (entry.path().filename().string().starts_with("rates-1-threads")) file = entry.path();
+  ASSERT_FALSE(file.empty());
   nlohmann::json rates = nlohmann::json::parse(get_file(file));
   rates["overhead_seconds"] = 1e-12;
   for (nlohmann::json& kind : rates["rates"])

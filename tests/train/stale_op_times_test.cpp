@@ -100,17 +100,6 @@ TEST_F(StaleOpTimes, APlanTimesAgainWithinItsAllowance) {
   EXPECT_THAT(reasons_of(plan_job(job_)), AllOf(HasSubstr("operators timed again: "), Not(HasSubstr("again: 0"))));
 }
 
-// A plan's seconds are those of a step of the first epoch.
-TEST_F(StaleOpTimes, StepsOfFewerMicroBatchesHaveAPredictionOfTheirOwn) {
-  job_.batch_size = 8;
-  job_.gradient_accumulation_steps = AccumulationSchedule{{0, 4}, {1, 1}};
-  job_.max_steps = 8;  // one of four micro batches, and seven of one
-  TrainObserver nobody;
-  const TrainReport report = train_job(job_, nobody);
-  EXPECT_EQ(report.predicted_step_seconds, report.job.plan.time.step(1));
-  EXPECT_GT(report.job.step_seconds, 2 * report.predicted_step_seconds);
-}
-
 TEST_F(StaleOpTimes, WithoutTimedOpsNothingIsSaid) {
   PlannedJob planned = plan_job(job_);
   EXPECT_EQ(invalidate_op_times(planned, 1, planned.step_seconds, 100 * planned.step_seconds), "");

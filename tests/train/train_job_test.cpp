@@ -327,5 +327,20 @@ TEST_F(TrainJobTest, AStoppedRunComputesNoBaselines) {
   EXPECT_THAT(watcher.fractions, IsEmpty());
 }
 
+// PlannedJob::step_seconds predicts a step of the first epoch (4 micro batches). The report's prediction is the median
+// over the timed steps (1 micro batch).
+TEST_F(TrainJobTest, PredictsStepsByTheirNumberOfMicroBatches) {
+  Job job = tiny_job(folder_);
+  job.batch_size = 8;
+  job.gradient_accumulation_steps = AccumulationSchedule{{0, 4}, {1, 1}};
+  job.max_steps = 8;
+  TrainObserver nobody;
+  const TrainReport report = train_job(job, nobody);
+  const StepTime& time = report.job.plan.time;
+  EXPECT_EQ(report.predicted_step_seconds, time.step(1));
+  EXPECT_EQ(report.job.step_seconds, time.step(4));
+  EXPECT_NE(time.step(1), time.step(4));
+}
+
 }  // namespace
 }  // namespace plimsoll

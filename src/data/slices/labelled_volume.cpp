@@ -80,8 +80,9 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
       },
       [&](int64_t, const NiftiVolume& numbers, int64_t count) {
         for (int64_t i = 0; i < count; ++i) {
+          // Labels beyond int64 have no name: label_names are int64. Beyond 2^53, labels that round to the same double
+          // are the same label.
           const double number = numbers.number(i);
-          // An unsigned label of 2^63 or more has no name: label_names are int64.
           const auto found = number < 0x1p63 ? structures.find(static_cast<int64_t>(number)) : structures.end();
           structure_.push_back(found == structures.end() ? uint16_t{0} : static_cast<uint16_t>(found->second + 1));
         }
@@ -158,7 +159,7 @@ void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, std::s
 }
 
 void LabelledVolume::prefetch(int64_t slice, const void* voxels, size_t voxel_bytes) const {
-  if (axis_ == 0) return;  // each voxel is in another cache line
+  if (axis_ == 0) return;  // its voxels are whole rows apart: usually each in another cache line
   const size_t row_bytes = static_cast<size_t>(image_.sizes[0]) * voxel_bytes;
   const size_t plane_bytes = row_bytes * static_cast<size_t>(image_.sizes[1]);
   const auto* const first =

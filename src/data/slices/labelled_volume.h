@@ -52,7 +52,7 @@ class LabelledVolume {
   struct Line;  // pixels of an output row or column, and their positions
   Line line(size_t axis, double scale, int64_t size) const;
   double scale(int64_t size) const;  // millimeters of a pixel
-  /// Prefetches the voxels of a slice. Its rows may be pages apart, which the processor does not prefetch by itself.
+  /// Prefetches the voxels of a slice. Its rows can be pages apart, and the processor prefetches only within a page.
   void prefetch(int64_t slice, const void* voxels, size_t voxel_bytes) const;
   /// Calls visit(row, columns, rows) for each row of pixels with their positions in voxels relative to the middle of
   /// the first voxel. Positions may be outside.

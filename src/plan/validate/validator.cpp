@@ -180,8 +180,8 @@ class Arena {
       updated_here_.erase(target);
   }
 
-  /// Returns the bytes from the buffer's start to the end of the view's last element. The validator shares no such code
-  /// with what it validates.
+  /// Returns the bytes from the buffer's start to the end of the view's last element. Does not use
+  /// byte_range(), because the validator shares no code with the planner.
   static int64_t end_of(const View& view) {
     int64_t last = view.offset;
     for (size_t d = 0; d < view.sizes.size(); ++d) {

@@ -21,12 +21,17 @@ class StepTimes {
   bool representative() const;
   double median_seconds() const;            ///< 0: no step
   double median_predicted_seconds() const;  ///< median prediction of the same steps
-  double median_data_seconds() const;       ///< median wait for data of the same steps
-  double tokens_per_second() const;         ///< 0: no step
+  double median_compute_seconds() const;    ///< median of the same steps without their wait for data
+  double mean_data_seconds() const;         ///< mean wait for data of the same steps
+  /// Returns the part of the steps' time in which they waited for data. Workers deliver batches in bursts, so the
+  /// median wait can be 0 in a run that waits for data.
+  double data_share() const;
+  double tokens_per_second() const;  ///< 0: no step
 
  private:
   size_t skipped() const;
   double median_of(const std::vector<double>& values) const;
+  double sum_of(const std::vector<double>& values) const;
 
   std::vector<double> seconds_;
   std::vector<int64_t> tokens_;
@@ -38,8 +43,8 @@ class StepTimes {
 /// Marks the op times that the run contradicts. Waits for data do not count: no prediction has them.
 std::string prediction_notes(const Job& job, const PlannedJob& planned, const StepTimes& times);
 
-/// Returns a note if the steps waited for data for more than a tenth of their time, with what to do; else an empty
-/// text.
+/// Returns a note that the steps waited for data, with a remedy; empty: for at most a tenth of their time, or fewer
+/// than three steps.
 std::string data_note(const Job& job, const StepTimes& times);
 
 }  // namespace plimsoll

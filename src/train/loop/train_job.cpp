@@ -286,7 +286,7 @@ class Run {
     compute_baselines();
     report_.step_seconds = step_times_.median_seconds();
     report_.predicted_step_seconds = step_times_.median_predicted_seconds();
-    report_.data_wait_seconds = step_times_.median_data_seconds();
+    report_.data_wait_seconds = step_times_.mean_data_seconds();
     report_.data_note = data_note(job(), step_times_);
     report_.tokens_per_second = step_times_.tokens_per_second();
     // Step times of ranks that share a machine's cores say nothing about its ops.

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "data/slices/labelled_volume.h"
@@ -174,8 +176,8 @@ TEST_F(SliceSamplesTest, AViewOfAnyAxisAndTypeIsTheSlice) {
   check_type(NiftiType::float64, double{});
 }
 
-// Labels above the int64 of label_names belong to no structure.
-TEST_F(SliceSamplesTest, AnUnsignedLabelOf63BitsIsNoStructure) {
+// Labels of 2^63 and more have no name, because label_names are int64.
+TEST_F(SliceSamplesTest, AnUnsignedLabelOf2To63IsNoStructure) {
   constexpr std::array<int16_t, 3> kSizes = {2, 2, 2};
   put_file(folder_ / "image.nii", nifti_bytes(NiftiType::uint8, kSizes, std::vector<uint8_t>{0, 1, 2, 3, 4, 5, 6, 7}));
   std::vector<uint64_t> labels(8, 1);

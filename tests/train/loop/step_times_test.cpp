@@ -34,7 +34,8 @@ TEST(StepTimes, LaterOnesCountAlone) {
   EXPECT_EQ(times_of({9, 9, 2}).median_seconds(), 2);
   EXPECT_EQ(times_of({9, 9, 1, 2, 6}).median_seconds(), 2);
   EXPECT_EQ(times_of({9, 9, 1, 2, 6}).median_predicted_seconds(), 4);
-  EXPECT_EQ(times_of({9, 9, 1, 2, 6}).median_data_seconds(), 0.5);
+  EXPECT_EQ(times_of({9, 9, 1, 2, 6}).mean_data_seconds(), 0.75);
+  EXPECT_EQ(times_of({9, 9, 1, 2, 6}).median_compute_seconds(), 1.5);
   EXPECT_EQ(times_of({9, 9, 2, 4}).tokens_per_second(), 4);
 }
 
@@ -49,12 +50,22 @@ TEST(DataNote, NamesAWaitOfMoreThanATenth) {
     return data_note(job, times);
   };
   EXPECT_EQ(note_of(0), "");
-  EXPECT_EQ(note_of(0.2), "");
+  EXPECT_EQ(note_of(0.19), "");
   EXPECT_THAT(note_of(0.5), HasSubstr("steps waited for data for 25 % of their time; raise data.num_workers (now 3)"));
+  job.data.num_workers = 4;
+  job.data.prefetch = 4;  // more workers than batches ahead would only wait
+  EXPECT_THAT(note_of(0.5), HasSubstr("raise data.num_workers (now 4) and data.prefetch (now 4)"));
   job.threads = 1000;
   EXPECT_THAT(note_of(0.5), HasSubstr("lower threads (now 1000)"));
   job.device = "cuda";
   EXPECT_THAT(note_of(0.5), Not(HasSubstr("lower threads")));
+}
+
+// Several workers deliver batches in bursts: most steps do not wait.
+TEST(DataNote, CountsTheWaitsOfAFewSteps) {
+  StepTimes times;
+  for (int i = 0; i < 22; ++i) times.add(2, 12, 2, i % 4 == 3 ? 1.8 : 0);
+  EXPECT_THAT(data_note(Job(), times), HasSubstr("for data for 22 % of"));
 }
 
 }  // namespace
