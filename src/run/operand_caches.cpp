@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kCacheLineBytes = 64;
-constexpr int64_t kBytesOfTask = 64 * kCacheLineBytes;
+constexpr int64_t kBytesPerTask = 64 * kCacheLineBytes;
 // Bytes of the shared cache that hold operands, for each thread. A virtual machine reports the size of the whole cache,
 // which other virtual machines use too. Of all sizes tried, 4 to 16 MiB gave the smallest differences between predicted
 // and measured steps.
@@ -45,7 +45,7 @@ void flush(std::span<const std::byte> range) {
 
 // Calls visit(part) for parts of a range, on all threads.
 void in_parts(std::span<const std::byte> range, void (*visit)(std::span<const std::byte>)) {
-  at::parallel_for(0, std::ssize(range), kBytesOfTask, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, std::ssize(range), kBytesPerTask, [&](int64_t begin, int64_t end) {
     visit(range.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
   });
 }

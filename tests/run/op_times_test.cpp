@@ -13,24 +13,13 @@
 #include "device/allocation_frame.h"
 #include "device/cpu_backend.h"
 #include "plimsoll/error.h"
-#include "plimsoll/models.h"
-#include "plimsoll/training.h"
 #include "run/measured_workspace.h"
 #include "run/reuse_distances.h"
+#include "run/small_trace.h"
 #include "test_files.h"
 
 namespace plimsoll {
 namespace {
-
-Trace small_trace() {
-  DecoderConfig config;
-  config.vocab_size = 64;
-  config.hidden_size = 32;
-  config.num_layers = 3;
-  config.num_heads = 2;
-  config.norm = "layernorm";
-  return record_step(decoder_step(config, 2, 16), {});
-}
 
 Plan small_plan() {
   return make_plan(small_trace());

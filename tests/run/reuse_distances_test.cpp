@@ -1,4 +1,4 @@
-// How far back in a step each operand was touched, by its place in the arena.
+// Reuse distances count the bytes that a step touches since the last use of an operand's place in the arena.
 #include "run/reuse_distances.h"
 
 #include <gmock/gmock.h>

@@ -5,24 +5,14 @@
 
 #include <map>
 
-#include "plimsoll/models.h"
-#include "plimsoll/training.h"
+#include "run/small_trace.h"
 #include "trace/byte_range.h"
 
 namespace plimsoll {
 namespace {
 
-Trace decoder_trace() {
-  DecoderConfig config;
-  config.vocab_size = 64;
-  config.hidden_size = 32;
-  config.num_layers = 1;
-  config.num_heads = 2;
-  return record_step(decoder_step(config, 2, 16), {});
-}
-
 TEST(SingleOp, HasAnOperandForEachViewAtItsPlaceInTheBuffer) {
-  const Trace trace = decoder_trace();
+  const Trace trace = small_trace();
   int with_offset = 0;
   for (const Op& op : trace.ops) {
     if (!op.call) continue;
@@ -45,7 +35,7 @@ TEST(SingleOp, HasAnOperandForEachViewAtItsPlaceInTheBuffer) {
 }
 
 TEST(SingleOp, RunsAnOpOfTheHost) {
-  Trace trace = decoder_trace();
+  Trace trace = small_trace();
   int runs = 0;
   for (Op& op : trace.ops) {
     if (!op.call || op.phase != Phase::update) continue;
