@@ -4,28 +4,31 @@
     scripts/mutate.py                              120 mutants of all folders, seed 1; appends to build/mutants.jsonl
     scripts/mutate.py --count 12 --seed 7          other mutants
     scripts/mutate.py --folders plan run           mutants of some folders
+    scripts/mutate.py --count 150 --counts run=20 record=20
+                                                   20 of each of these folders, and the same number of each other folder
     scripts/mutate.py --again                      runs the survivors in the results file once more
     scripts/mutate.py --list                       prints the drawn mutants and runs nothing
-    scripts/mutate.py --table                      prints the table of the results file and runs nothing
+    scripts/mutate.py --table                      prints the tables of the results file and runs nothing
+    scripts/mutate.py --table --markdown FILE      writes them to FILE as a page, too
 
-A mutant is one change of one line: another comparison, another sign, a statement left out, and so on (OPERATORS below). Mutants
-are drawn by the seed, the same number from each folder, at most one a line. Each is written into its source in place,
-the library is built, and the test programs of its folder run, then those of the folders that use it, until one fails.
-The source is restored afterwards, also on Ctrl-C. The script refuses to start if a source has uncommitted changes.
+A mutant is one change of one line: another comparison, another sign, a statement left out, and so on (OPERATORS in
+scripts/mutants.py). Mutants are drawn by the seed, the same number from each folder, at most one a line. Each is written into
+its source in place. The test program of its folder is built and runs, then those of the folders that use it, until a test fails.
+In each program the tests that name the source run first, then the quick tests, then the others. The source is restored
+afterwards, also on Ctrl-C. The script refuses to start if a source has uncommitted changes.
 
-Results are one JSON object a line. A mutant whose line starts with the same text in the results file is not run again.
-A person marks a survivor that changes no behaviour as equivalent, with the reason:
+Results are one JSON object a line. A mutant whose line starts with the same text in the results file is not run again, and
+another seed does not draw it. A person marks a survivor that changes no behaviour as equivalent, with the reason:
 
     scripts/mutate.py --equivalent ID "why no test can notice it"
 
-"not reached" is a survivor in code that this machine's processor does not run; the table leaves it out of the share.
+"not reached" is a survivor in code that this machine's processor does not run (--not-reached ID "why"); the table leaves it
+out of the share.
 """
 
 import argparse
-import functools
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -34,145 +37,19 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "build" / "mutants.jsonl"
+from mutant_results import markdown, read_results, text_table
+from mutants import FOLDERS, ROOT, drawn, key_of, killed_by_own, mutated, near_suites, programs_of
 
-# By folder: its sources, and the test programs that run, the cheapest and nearest first.
-FOLDERS = {
-    "plan": (["src/plan", "src/cost"], ["plan_tests", "run_tests", "train_tests", "cli_tests"]),
-    "record": (["src/record", "src/trace"], ["record_tests", "plan_tests", "run_tests", "train_tests"]),
-    "run": (["src/run", "src/fine_tuning"], ["run_tests", "train_tests", "cli_tests"]),
-    "train": (["src/train"], ["train_tests", "cli_tests"]),
-    "job": (["src/job"], ["job_tests", "train_tests", "cli_tests"]),
-    "weights": (["src/weights", "src/checkpoint"], ["weights_tests", "checkpoint_tests", "train_tests", "cli_tests"]),
-    "data": (["src/data", "src/files", "src/safetensors"],
-             ["data_tests", "files_tests", "safetensors_tests", "job_tests", "train_tests", "cli_tests"]),
-    "ops": (["src/ops"], ["ops_tests", "record_tests", "run_tests", "train_tests"]),
-}
-# A header that more files include costs a long build for one mutant.
-MAX_INCLUDERS = 8
-# A program that runs this many times as long as without a mutant hangs.
+RESULTS = ROOT / "build" / "mutants.jsonl"
+COMMITTED = ROOT / "bench" / "results" / "mutants.jsonl"
+# Tests that run this many times as long as without a mutant hang.
 HANG_FACTOR, HANG_SECONDS = 5, 60
 # Tests that take longer run last: most mutants are noticed by a quick one.
 SLOW_TEST_SECONDS = 0.3
 
-# (name, pattern, replacement); a group named `at` is what the replacement replaces. Patterns see the line with the text of
-# strings and comments blanked out.
-OPERATORS = [
-    ("comparison", r"(?<=\w|\)|\]) (?P<at><) (?=[\w(])", "<="),
-    ("comparison", r" (?P<at><=) ", "<"),
-    ("comparison", r"(?<=\w|\)|\]) (?P<at>>) (?=[\w(])", ">="),
-    ("comparison", r" (?P<at>>=) ", ">"),
-    ("equality", r" (?P<at>==) ", "!="),
-    ("equality", r" (?P<at>!=) ", "=="),
-    ("logic", r" (?P<at>&&) ", "||"),
-    ("logic", r" (?P<at>\|\|) ", "&&"),
-    ("negation", r"(?<=[( ])(?P<at>!)(?=[\w(])", ""),
-    ("sign", r"(?<=[\w)\]]) (?P<at>\+) (?=[\w(])", "-"),
-    ("sign", r"(?<=[\w)\]]) (?P<at>-) (?=[\w(])", "+"),
-    ("off by one", r"(?<=[\w)\]])(?P<at> [+-] 1)\b(?![.\w])", ""),
-    ("factor", r"(?<=[\w)\]]) (?P<at>\*) (?=[\w(])", "+"),
-    ("factor", r"(?<=[\w)\]]) (?P<at>/) (?=[\w(])", "*"),
-    ("factor", r"(?<=[\w)\]]) (?P<at>%) (?=[\w(])", "/"),
-    ("bound", r"\b(?P<at>std::min)\b", "std::max"),
-    ("bound", r"\b(?P<at>std::max)\b", "std::min"),
-    ("boolean", r"\b(?P<at>true)\b", "false"),
-    ("boolean", r"\b(?P<at>false)\b", "true"),
-    ("sum", r" (?P<at>\+=) ", "-="),
-    ("sum", r" (?P<at>-=) ", "+="),
-    ("number", r"(?<![\w.'])(?P<at>[1-9]\d?)(?![\w.'])", lambda text: str(int(text) + 1)),
-    ("number", r"(?<=[=(,:?] )(?P<at>0)(?![\w.'])", "1"),
-    ("condition", r"^\s*(?:\} else )?if \((?P<at>[^;{}]+)\)(?: \{| return\b.*;| continue;| break;)$", "false"),
-    ("statement", r"^\s+(?P<at>(?!return\b|using\b|case\b|default\b|throw\b|const\b|auto\b|delete\b|static\b|struct\b|check\()"
-                  r"(?:[\w.\->\[\]():*&+]+)(?: [-+*/|&]?= .*|\(.*\));)$", ";"),
-    ("jump", r"\b(?P<at>break);", "continue"),
-    ("jump", r"\b(?P<at>continue);", "break"),
-]
-# No mutant is drawn from these lines: what they say is for people or for the compiler.
-PASSED_OVER = re.compile(r"^\s*(#|//|using |namespace |template|static_assert|enum |struct |class |friend )|fmt::format|\bthrow\b"
-                         r"|UserError|refuse|\bcheck\(|TORCH_|m\.def|PLIMSOLL_INLINE|DType::|operator|\boverride\b|registry")
-
 
 def say(text):
     print(text, flush=True)
-
-
-def blanked(line):
-    """The line with the text of strings, characters and comments replaced by spaces of the same length."""
-    spaces = lambda match: match[0][0] + " " * (len(match[0]) - 2) + match[0][-1]
-    line = re.sub(r'"(?:\\.|[^"\\])*"', spaces, line)
-    line = re.sub(r"'(?:\\.|[^'\\])'", spaces, line)
-    return re.sub(r"//.*", lambda match: " " * len(match[0]), line)
-
-
-@functools.cache
-def includers(root):
-    """By header: how many sources include it."""
-    headers = {}
-    for source in root.glob("src/**/*"):
-        if source.suffix in (".h", ".cpp", ".cu", ".cuh"):
-            for name in re.findall(r'#include "([^"]+)"', source.read_text(errors="replace")):
-                headers[name] = headers.get(name, 0) + 1
-    return headers
-
-
-def sources_of(folder):
-    headers = includers(ROOT)
-    for top in FOLDERS[folder][0]:
-        for source in sorted((ROOT / top).rglob("*")):
-            cuda = "cuda" in source.stem or source.parent.name == "cuda"
-            if source.suffix == ".cpp" and not cuda:
-                yield source
-            elif source.suffix == ".h" and not cuda and headers.get(str(source.relative_to(ROOT / "src")), 0) <= MAX_INCLUDERS:
-                yield source
-
-
-def candidates_of(folder):
-    """By line: (file, line number, mutants of the line as (operator, mutated line))."""
-    lines = []
-    for source in sources_of(folder):
-        for number, line in enumerate(source.read_text().split("\n"), 1):
-            if PASSED_OVER.search(line):
-                continue
-            seen, mutants = blanked(line), []
-            for name, pattern, replacement in OPERATORS:
-                for match in re.finditer(pattern, seen):
-                    begin, end = match.span("at")
-                    new = replacement(match["at"]) if callable(replacement) else replacement
-                    mutants.append((name, line[:begin] + new + line[end:]))
-            if mutants:
-                lines.append((str(source.relative_to(ROOT)), number, line, mutants))
-    return lines
-
-
-def drawn(folders, count, seed):
-    """`count` mutants, the same number of each folder (the first folders have the remainder), in an order of their own."""
-    mutants = []
-    for i, folder in enumerate(folders):
-        dice = random.Random(f"{seed} {folder}")
-        share = count // len(folders) + (i < count % len(folders))
-        for file, number, line, choices in dice.sample(candidates_of(folder), share):
-            operator, changed = dice.choice(choices)
-            mutants.append({"folder": folder, "file": file, "line": number, "operator": operator, "before": line.strip(),
-                            "after": changed.strip(), "changed": changed})
-    random.Random(seed).shuffle(mutants)
-    for mutant in mutants:
-        mutant["id"] = f"{Path(mutant['file']).stem}:{mutant['line']} {mutant['operator']}"
-    return mutants
-
-
-def key_of(mutant):
-    return mutant["file"], mutant["before"], mutant["after"]
-
-
-def read_results(file):
-    """The last line of a mutant counts."""
-    results = {}
-    if file.exists():
-        for line in file.read_text().splitlines():
-            result = json.loads(line)
-            results[key_of(result)] = result
-    return results
 
 
 def build(build_folder, targets, log):
@@ -183,85 +60,97 @@ def build(build_folder, targets, log):
 
 
 class Programs:
-    """The test programs of a build, and how long each takes without a mutant."""
+    """The test programs of a build, and how long each test takes without a mutant."""
 
     def __init__(self, build_folder, shards, filters):
         self.build, self.shards, self.filters = build_folder, shards, filters
-        self.seconds, self.slow = {}, {}
+        self.tests = {}  # by program: the seconds of each test
 
     def begin(self, program, pattern, shard, report):
         environment = os.environ | {"GTEST_TOTAL_SHARDS": str(self.shards), "GTEST_SHARD_INDEX": str(shard)}
         words = [str(self.build / program), "--gtest_fail_fast", f"--gtest_filter={pattern}"]
         if report:
             words.append(f"--gtest_output=json:{report}")
-        return subprocess.Popen(words, env=environment, cwd=ROOT, text=True, errors="replace", stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, start_new_session=True)
+        output = tempfile.TemporaryFile("w+", errors="replace")
+        return subprocess.Popen(words, env=environment, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
+                                start_new_session=True), output
 
     def run_some(self, program, pattern, log, limit, reports=None):
         """None if these tests pass, else the name of a test that failed, "hangs" or "crashes"."""
         deadline = time.monotonic() + limit
-        running = [self.begin(program, pattern, shard, reports and reports[shard]) for shard in range(self.shards)]
+        shards = [self.begin(program, pattern, shard, reports and reports[shard]) for shard in range(self.shards)]
+        running = list(shards)
         try:
-            for process in running:
-                try:
-                    text, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
-                except subprocess.TimeoutExpired:
+            while running:
+                for shard in [s for s in running if s[0].poll() is not None]:
+                    running.remove(shard)
+                    shard[1].seek(0)
+                    text = shard[1].read()
+                    log.write(text)
+                    if shard[0].returncode != 0:
+                        failed = re.findall(r"^\[  FAILED  \] ([\w/.]+)(?:,|$| \()", text, re.M)
+                        last = re.findall(r"^\[ RUN      \] ([\w/.]+)", text, re.M)
+                        return failed[0] if failed else f"crashes in {last[-1]}" if last else "crashes"
+                if time.monotonic() > deadline:
                     return "hangs"
-                log.write(text)
-                if process.returncode != 0:
-                    failed = re.findall(r"^\[  FAILED  \] ([\w/.]+)(?:,|$| \()", text, re.M)
-                    last = re.findall(r"^\[ RUN      \] ([\w/.]+)", text, re.M)
-                    return failed[0] if failed else f"crashes in {last[-1]}" if last else "crashes"
+                time.sleep(0.02)
         finally:
-            for process in running:
+            for process, output in shards:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
+                output.close()
         return None
 
     def measure(self, program, log):
-        """Runs all tests without a mutant: as run(). Sorts out the slow tests, which run() leaves to the end."""
-        start = time.monotonic()
+        """Runs all tests without a mutant, as run(), and notes how long each takes."""
         with tempfile.TemporaryDirectory() as folder:
             reports = [Path(folder) / f"{shard}.json" for shard in range(self.shards)]
             failed = self.run_some(program, self.filters.get(program, "*"), log, 3600, reports)
             if failed:
                 return failed
-            for report in reports:
-                for suite in json.loads(report.read_text())["testsuites"]:
-                    for test in suite["testsuite"]:
-                        if float(test.get("time", "0s")[:-1]) > SLOW_TEST_SECONDS:
-                            self.slow.setdefault(program, []).append(f"{suite['name']}.{test['name']}")
-        self.seconds[program] = time.monotonic() - start
+            self.tests[program] = {
+                f"{suite['name']}.{test['name']}": float(test.get("time", "0s")[:-1])
+                for report in reports for suite in json.loads(report.read_text())["testsuites"]
+                for test in suite["testsuite"] if test["status"] == "RUN"}
         return None
 
-    def run(self, program, log):
-        """None if all tests pass, else the name of a test that failed, "hangs" or "crashes"."""
-        limit = self.seconds[program] * HANG_FACTOR + HANG_SECONDS
-        wanted, slow = self.filters.get(program, "*"), self.slow.get(program, [])
-        if not slow:
-            return self.run_some(program, wanted, log, limit)
-        quick = wanted + (":" if "-" in wanted else "-") + ":".join(slow)
-        return self.run_some(program, quick, log, limit) or self.run_some(program, ":".join(slow), log, limit)
+    def run(self, program, file, log):
+        """As run_some(), with all tests: those that name the file first."""
+        tests = self.tests[program]
+        for names in in_order(tests, near_suites(file, program)):
+            test = self.run_some(program, ":".join(names), log, sum(tests[n] for n in names) * HANG_FACTOR + HANG_SECONDS)
+            if test:
+                return test
+        return None
+
+
+def in_order(tests, near):
+    """Parts of the tests (name: seconds) in the order in which they run: near ones, then others, each quick ones first."""
+    def part_of(name):
+        return not near.intersection(name.split(".")[0].split("/")), tests[name] > SLOW_TEST_SECONDS
+
+    parts = [[n for n in tests if part_of(n) == part] for part in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    return [part for part in parts if part]
+
+
+def wanted_programs(mutant, options):
+    return [p for p in programs_of(mutant) if p not in options.leave_out][:options.programs]
 
 
 def run_mutant(mutant, programs, options, log):
     """What became of it: (outcome, test program, test)."""
     file = ROOT / mutant["file"]
-    original = file.read_text()
-    lines = original.split("\n")
-    if lines[mutant["line"] - 1].strip() != mutant["before"]:
+    original = file.read_text() if file.exists() else ""
+    changed = mutated(mutant, original)
+    if changed is None:
         return "moved", None, None
-    lines[mutant["line"] - 1] = mutant["changed"]
-    file.write_text("\n".join(lines))
-    wanted = [p for p in FOLDERS[mutant["folder"]][1] if p not in options.leave_out][:options.programs]
+    file.write_text(changed)
     try:
-        if not build(options.build, ["plimsoll", "plimsoll_cli", wanted[0]], log):
-            return "not compiling", None, None
-        for program in wanted:
-            if program != wanted[0] and not build(options.build, [program], log):
+        for program in wanted_programs(mutant, options):
+            if not build(options.build, [program], log):
                 return "not compiling", None, None
-            test = programs.run(program, log)
+            test = programs.run(program, mutant["file"], log)
             if test:
                 return "killed", program, test
         return "survived", None, None
@@ -269,36 +158,25 @@ def run_mutant(mutant, programs, options, log):
         file.write_text(original)
 
 
-def table(results):
-    rows = {}
-    for result in results:
-        if result["outcome"] in ("killed", "survived", "equivalent", "not reached", "not compiling"):
-            rows.setdefault(result["folder"], []).append(result)
-    print(f"\n{'folder':<10}{'mutants':>9}{'compiling':>11}{'equivalent':>12}{'killed':>8}{'survived':>10}{'killed %':>10}")
-    total = []
-    for folder in [*[f for f in FOLDERS if f in rows], None]:
-        all_of = rows[folder] if folder else total
-        total = total if folder is None else total + all_of
-        count = lambda outcome: sum(r["outcome"] == outcome for r in all_of)
-        killed, survived, same = count("killed"), count("survived"), count("equivalent")
-        share = f"{100 * killed / (killed + survived):.0f}" if killed + survived else "-"
-        print(f"{folder or 'all':<10}{len(all_of):>9}{killed + survived + same:>11}{same:>12}{killed:>8}{survived:>10}{share:>10}")
-    for outcome in ("survived", "not reached", "equivalent"):
-        for result in results:
-            if result["outcome"] == outcome:
-                print(f"\n{outcome}: {result['file']}:{result['line']} ({result['operator']})\n  - {result['before']}\n"
-                      f"  + {result['after']}" + (f"\n  {result['why']}" if "why" in result else ""))
+def pair(text):
+    folder, _, count = text.partition("=")
+    if folder not in FOLDERS or not count.isdigit():
+        raise argparse.ArgumentTypeError(f"{text} is no FOLDER=COUNT; the folders are {', '.join(FOLDERS)}")
+    return folder, int(count)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=120)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--counts", nargs="+", type=pair, default=[], metavar="FOLDER=COUNT",
+                        help="mutants of these folders; the others share the rest of --count")
     parser.add_argument("--folders", nargs="+", choices=FOLDERS, default=list(FOLDERS))
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--shards", type=int, default=2, help="processes of one test program at once")
-    parser.add_argument("--programs", type=int, default=9, help="at most this many test programs a mutant, nearest first")
+    parser.add_argument("--programs", type=int, default=9,
+                        help="at most this many test programs a mutant: its own, then those above")
     parser.add_argument("--leave-out", nargs="+", default=[], metavar="PROGRAM")
     parser.add_argument("--filter", nargs="+", default=[], metavar="PROGRAM=FILTER", help="a gtest filter of a program")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N parts, to run parts side by side")
@@ -306,31 +184,37 @@ def main():
     parser.add_argument("--again", action="store_true", help="run the survivors of the results file once more")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="with --table: write the tables to FILE too")
     parser.add_argument("--equivalent", nargs=2, metavar=("ID", "WHY"))
+    parser.add_argument("--not-reached", nargs=2, metavar=("ID", "WHY"))
     options = parser.parse_args()
     results = read_results(options.results)
 
     def keep(result):
-        results[key_of(result)] = result
+        first = results.get(key_of(result), result)
+        results[key_of(result)] = result | {"at_first": first.get("at_first", result["outcome"])}
         options.results.parent.mkdir(parents=True, exist_ok=True)
         with options.results.open("a") as stream:
-            stream.write(json.dumps(result) + "\n")
+            stream.write(json.dumps({k: v for k, v in result.items() if k != "at_first"}) + "\n")
 
-    if options.equivalent:
-        found = [r for r in results.values() if r["id"] == options.equivalent[0] and r["outcome"] == "survived"]
-        if not found:
-            sys.exit(f"{options.results}: no survivor {options.equivalent[0]}")
-        for result in found:
-            keep(result | {"outcome": "equivalent", "why": options.equivalent[1]})
-        return
+    for outcome, mark in (("equivalent", options.equivalent), ("not reached", options.not_reached)):
+        if mark:
+            found = [r for r in results.values() if r["id"] == mark[0] and r["outcome"] == "survived"]
+            if len(found) != 1:
+                sys.exit(f"{options.results}: {len(found)} survivors have the id {mark[0]}")
+            keep(found[0] | {"outcome": outcome, "why": mark[1]})
+            return
     if options.table:
-        return table(list(results.values()))
-    if options.again:
-        mutants = [r for r in results.values() if r["outcome"] == "survived"]
-    else:
-        mutants = [m for m in drawn(options.folders, options.count, options.seed) if key_of(m) not in results]
+        if options.markdown:
+            options.markdown.write_text(markdown(list(results.values())))
+        return print(text_table(list(results.values())))
     part, parts = map(int, options.part.split("/"))
-    mutants = mutants[part - 1::parts]
+    if options.again:
+        mutants = [r for r in results.values() if r["outcome"] == "survived"][part - 1::parts]
+    else:
+        other = [r for r in [*results.values(), *read_results(COMMITTED).values()] if r.get("seed") != options.seed]
+        draw = drawn(options.folders, options.count, options.seed, dict(options.counts), set(map(key_of, other)))
+        mutants = [m for m in draw[part - 1::parts] if key_of(m) not in results]
     say(f"seed {options.seed}: {len(mutants)} mutants to run")
     if options.list:
         for m in mutants:
@@ -343,14 +227,16 @@ def main():
     begin = time.monotonic()
     with (options.build / "mutants.log").open("w") as log:
         programs = Programs(options.build, options.shards, dict(f.split("=", 1) for f in options.filter))
-        needed = sorted({p for m in mutants for p in FOLDERS[m["folder"]][1][:options.programs] if p not in options.leave_out})
-        if not build(options.build, ["plimsoll_cli", *needed], log):
+        needed = sorted({p for m in mutants for p in wanted_programs(m, options)})
+        if not build(options.build, needed, log):
             sys.exit(f"the sources do not build without a mutant; see {log.name}")
+        commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, text=True, capture_output=True).stdout.strip()
         for program in needed:
+            start = time.monotonic()
             test = programs.measure(program, log)
             if test:
                 sys.exit(f"{program}: {test} without a mutant; see {log.name}")
-            say(f"{program}: {programs.seconds[program]:.0f} s without a mutant")
+            say(f"{program}: {time.monotonic() - start:.0f} s without a mutant")
         for i, mutant in enumerate(mutants, 1):
             if time.monotonic() - begin > options.seconds:
                 say(f"{options.seconds:.0f} s are over; {len(mutants) - i + 1} mutants are left for another run")
@@ -360,12 +246,13 @@ def main():
             log.flush()
             outcome, program, test = run_mutant(mutant, programs, options, log)
             took = round(time.monotonic() - start)
-            keep({k: v for k, v in mutant.items() if k != "why"} |
-                 {"outcome": outcome, "program": program, "test": test, "seconds": took})
-            say(f"[{i}/{len(mutants)}] {took:4} s  {outcome:<14}{mutant['file']}:{mutant['line']} ({mutant['operator']})"
-                + (f"  {program} {test}" if test else ""))
-        build(options.build, ["plimsoll", "plimsoll_cli"], log)
-    table(list(results.values()))
+            by = "" if program is None else f"{'own' if killed_by_own({**mutant, 'program': program}) else 'above'}: {program} {test}"
+            say(f"[{i}/{len(mutants)}] {took:4} s  {outcome:<14}{mutant['file']}:{mutant['line']} ({mutant['operator']})  {by}")
+            if outcome != "moved":
+                keep({k: v for k, v in mutant.items() if k not in ("why", "changed")} |
+                     {"outcome": outcome, "program": program, "test": test, "seconds": took, "commit": commit})
+        build(options.build, needed, log)
+    print(text_table(list(results.values())))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The mutants that scripts/mutate.py draws, and what it keeps of them."""
 
+import argparse
 import json
+import re
 import sys
 import tempfile
 import unittest
@@ -9,22 +11,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+import mutant_results  # noqa: E402
+import mutants  # noqa: E402
 import mutate  # noqa: E402
 import threshold_tests  # noqa: E402
 
 
 class Mutants(unittest.TestCase):
     def of(self, text):
-        """The mutants of one line in a folder of its own."""
+        """The mutants of a source in a folder of its own."""
         with tempfile.TemporaryDirectory() as folder:
-            root, kept = Path(folder), (mutate.ROOT, mutate.FOLDERS)
+            root, kept = Path(folder), mutants.ROOT
             (root / "src/plan").mkdir(parents=True)
             (root / "src/plan/one.cpp").write_text(text)
-            mutate.ROOT, mutate.FOLDERS = root, {"plan": (["src/plan"], ["plan_tests"])}
+            mutants.ROOT = root
             try:
-                return [mutant.strip() for _, _, _, mutants in mutate.candidates_of("plan") for _, mutant in mutants]
+                return [mutant.strip() for *_, found in mutants.candidates_of("plan") for *_, mutant in found]
             finally:
-                mutate.ROOT, mutate.FOLDERS = kept
+                mutants.ROOT = kept
 
     def test_each_operator_changes_what_it_says(self):
         for line, mutant in {
@@ -40,7 +44,7 @@ class Mutants(unittest.TestCase):
             "x += b;": "x -= b;",
             "x = f(0, 7);": "x = f(0, 8);",
             "  list.push_back(x);": ";",
-            "if (a) break;": "if (a) continue;",
+            "while (b) if (a) break;": "while (b) if (a) continue;",
             "if (f(a)) {": "if (false) {",
         }.items():
             self.assertIn(mutant, self.of(line), line)
@@ -49,24 +53,153 @@ class Mutants(unittest.TestCase):
         for line in ['x("a < b");', "// a < b", "#include <a>", 'throw UserError("a" + b);', "std::vector<int> list;"]:
             self.assertEqual([m for m in self.of(line) if m != ";"], [], line)
 
+    def test_a_statement_is_left_out_only_where_it_is_whole(self):
+        source = """void f() {
+  first();
+  x = a +
+      second(b);
+  call([&] {
+    third();
+  });
+  if (a &&
+      b)
+    fourth();
+  switch (a) {
+    case 1:
+      fifth();
+      break;
+  }
+  throw Bad(a,
+            sixth(b));
+#define HOLD(x) \\
+  seventh(x);
+  eighth();
+}"""
+        left_out = [name for name in ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+                    if ";" in self.of_line(source, name)]
+        self.assertEqual(left_out, ["first", "third", "fourth", "fifth", "eighth"])
+
+    def of_line(self, source, name):
+        """The mutants of the line of a source with this text."""
+        lines = source.split("\n")
+        i = next(i for i, line in enumerate(lines) if name in line)
+        place = mutants.places_in(lines)[i]
+        return [replacement for operator, pattern, replacement in mutants.OPERATORS if isinstance(replacement, str)
+                for match in re.finditer(pattern, lines[i]) if mutants.fits(operator, match, place, False)]
+
+    def test_a_break_continues_only_in_a_loop(self):
+        self.assertNotIn("continue", self.of_line("switch (a) {\n  case 1:\n    break;\n}", "break"))
+        self.assertIn("continue", self.of_line("for (;;) {\n  switch (a) {\n    case 1:\n      break;\n  }\n}", "break"))
+
+    def test_a_path_is_no_quotient(self):
+        self.assertEqual(self.of("  x = folder / name;"), [";"])
+        self.assertIn("x = a * b;", self.of("  x = a / b;"))
+
     def test_the_seed_decides_what_is_drawn(self):
-        draw = lambda seed: [m["id"] for m in mutate.drawn(["plan", "record"], 10, seed)]
+        draw = lambda seed, known=(): mutants.drawn(["plan", "record"], 10, seed, known=known)
         self.assertEqual(draw(1), draw(1))
-        self.assertNotEqual(draw(1), draw(2))
-        folders = [m["folder"] for m in mutate.drawn(["plan", "record", "run"], 10, 1)]
+        self.assertNotEqual([m["id"] for m in draw(1)], [m["id"] for m in draw(2)])
+        known = {mutants.key_of(m) for m in draw(1)}
+        again = {mutants.key_of(m) for m in draw(1, known)}
+        self.assertEqual((len(known), len(again), known & again), (10, 10, set()))
+
+    def test_folders_share_a_draw(self):
+        folders = [m["folder"] for m in mutants.drawn(["plan", "record", "run"], 10, 1)]
         self.assertEqual(sorted(map(folders.count, ["plan", "record", "run"])), [3, 3, 4])
+        self.assertEqual(mutants.shares(["plan", "record", "run"], 12, {"run": 7}), {"plan": 3, "record": 2, "run": 7})
+        self.assertEqual(mutate.pair("run=7"), ("run", 7))
+        for wrong in ("run", "run=", "walk=7", "run=-1"):
+            self.assertRaises(argparse.ArgumentTypeError, mutate.pair, wrong)
 
     def test_no_source_of_a_device_is_changed(self):
-        for folder in mutate.FOLDERS:
-            for source in mutate.sources_of(folder):
+        for folder in mutants.FOLDERS:
+            for source in mutants.sources_of(folder):
                 self.assertNotIn("cuda", str(source.relative_to(ROOT)))
 
-    def test_the_last_result_of_a_mutant_counts(self):
+    def test_a_mutant_whose_line_moved_is_put_where_the_line_is(self):
+        mutant = {"line": 1, "before": "x = a + b;", "after": "x = a - b;"}
+        self.assertEqual(mutants.mutated(mutant, "// new\n  x = a + b;\n}\n\n\n  x = a + b;\n"),
+                         "// new\n  x = a - b;\n}\n\n\n  x = a + b;\n")
+        self.assertIsNone(mutants.mutated(mutant, "  x = a + c;\n"))
+
+
+class Programs(unittest.TestCase):
+    def test_own_tests_run_first_and_then_those_of_the_folders_above(self):
+        rooms = [line.split()[1].split("/")[0] for line in (ROOT / "src/rooms.txt").read_text().splitlines()
+                 if re.match(r"(ground|engine|jobs) ", line)]
+        # ranks_tests has tests of run and train.
+        places = {f"{room}_tests": i for i, room in enumerate(rooms)} | {"ranks_tests": rooms.index("train") - 0.5}
+        order = places.__getitem__
+        self.assertEqual(set(mutants.PROGRAMS), {top for tops in mutants.FOLDERS.values() for top in tops})
+        for top, (own, *above) in mutants.PROGRAMS.items():
+            self.assertEqual(own, f"{top}_tests")
+            self.assertEqual(above, sorted(above, key=order), top)
+            for program in above:
+                tests = ROOT / "tests" / program.removesuffix("_tests")
+                names = any(f'#include "{top}/' in test.read_text() for test in tests.rglob("*.*"))
+                self.assertTrue(order(program) > rooms.index(top) or names, f"{program} is below {top}")
+
+    def test_tests_that_name_the_source_are_near(self):
+        near = lambda file, program="plan_tests": mutants.near_suites(file, program)
+        self.assertIn("Complaints", near("src/plan/validate/validator.cpp"))
+        self.assertNotIn("Complaints", near("src/plan/passes/fold_casts.cpp"))
+        self.assertEqual(near("src/plan/passes/fold_casts.cpp", "cost_tests"), set())
+
+    def test_near_and_quick_tests_run_first(self):
+        tests = {"A.slow": 1, "B.quick": 0.1, "In/C.near/1": 0.1, "D/0.near": 2}
+        self.assertEqual(mutate.in_order(tests, {"C", "D"}), [["In/C.near/1"], ["D/0.near"], ["B.quick"], ["A.slow"]])
+
+    def test_a_failure_of_any_shard_ends_the_others(self):
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as log:
+            program = Path(folder) / "one_tests"
+            text = "[ RUN      ] A.b\\n[  FAILED  ] A.b (1 ms)\\n"
+            program.write_text(f"#!/bin/sh\n[ $GTEST_SHARD_INDEX = 0 ] && exec sleep 60\nprintf '{text}'; exit 1\n")
+            program.chmod(0o755)
+            self.assertEqual(mutate.Programs(Path(folder), 2, {}).run_some("one_tests", "*", log, 30), "A.b")
+            self.assertEqual(mutate.Programs(Path(folder), 1, {}).run_some("one_tests", "*", log, 0.1), "hangs")
+            program.write_text("#!/bin/sh\nexit 0\n")
+            self.assertIsNone(mutate.Programs(Path(folder), 2, {}).run_some("one_tests", "*", log, 30))
+
+
+class Results(unittest.TestCase):
+    def results(self, *lines):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "mutants.jsonl"
-            one = {"file": "a.cpp", "before": "x", "after": "y"}
-            file.write_text("".join(json.dumps(one | {"outcome": o}) + "\n" for o in ("survived", "killed")))
-            self.assertEqual([r["outcome"] for r in mutate.read_results(file).values()], ["killed"])
+            one = {"folder": "plan", "file": "src/plan/a.cpp", "line": 3, "operator": "logic", "after": "y", "seed": 1}
+            file.write_text("".join(json.dumps(one | line) + "\n" for line in lines))
+            return list(mutant_results.read_results(file).values())
+
+    def test_the_last_result_of_a_mutant_counts(self):
+        results = self.results(*({"before": "x", "outcome": o} for o in ("survived", "killed")))
+        self.assertEqual([(r["outcome"], r["at_first"]) for r in results], [("killed", "survived")])
+
+    def test_tables_tell_own_tests_from_those_above(self):
+        results = self.results(
+            {"before": "a", "outcome": "killed", "program": "plan_tests", "test": "A.a", "commit": "12345678"},
+            {"before": "b || c", "outcome": "survived"},
+            {"before": "c", "outcome": "survived"},
+            {"before": "c", "outcome": "killed", "program": "run_tests", "test": "C.c"},
+            {"before": "d", "outcome": "survived"},
+            {"before": "d", "outcome": "equivalent", "why": "d | e"},
+            {"before": "e", "outcome": "not reached", "why": "another processor", "seed": 2},
+            {"before": "f", "outcome": "not compiling"})
+        page = mutant_results.markdown(results)
+        self.assertIn("## Seed 1\n\nCommit 12345678.\n\n| folder | drawn | compiling | equivalent | not reached | "
+                      "killed by own tests | killed above | survived | killed % |\n", page)
+        self.assertIn("| plan | 5 | 4 | 1 | 0 | 1 | 1 | 1 | 67 |\n| all | 5 | 4 | 1 | 0 | 1 | 1 | 1 | 67 |\n", page)
+        self.assertIn("## Seed 2\n", page)
+        self.assertIn("| all | 1 | 1 | 0 | 1 | 0 | 0 | 0 | - |\n", page)
+        survivors, equivalents = page[page.index("## Survivors"):].split("## Equivalent mutants")
+        self.assertIn("| src/plan/a.cpp:3 | `b \\|\\| c` | `y` | survives |\n", survivors)
+        self.assertIn("| src/plan/a.cpp:3 | `c` | `y` | killed since by `C.c` of run_tests |\n", survivors)
+        self.assertNotIn("`d`", survivors)
+        self.assertIn("| src/plan/a.cpp:3 | `d` | `y` | d \\| e |\n", equivalents)
+        self.assertIn("another processor", equivalents)
+        self.assertIn("survived: src/plan/a.cpp:3 (logic)\n  - b || c\n  + y", mutant_results.text_table(results))
+
+    def test_the_committed_page_is_that_of_the_results(self):
+        results = list(mutant_results.read_results(mutate.COMMITTED).values())
+        self.assertEqual(mutate.COMMITTED.with_suffix(".md").read_text(), mutant_results.markdown(results))
 
 
 class ThresholdTests(unittest.TestCase):
