@@ -84,7 +84,7 @@ notably                          | the bound with its unit
 # confined (without them: all). "*" stands for any letters. Each row is a whole word.
 RETIRED_IDENTIFIERS = """
 Treatment                 FixedStrategy
-treatment                 fixed_strategy
+treatment                 fixed_strategy @ src/plan
 at_once                   without_offload @ src/plan
 at_once_                  without_offload_
 whole_ones                full_micro_batches

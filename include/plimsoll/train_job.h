@@ -61,6 +61,8 @@ class TrainObserver {
   virtual void evaluated(int64_t step, double loss) {}
   /// The metrics on the evaluation data after `step`, by name.
   virtual void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {}
+  /// A reader assumed something that a file does not say, or left a part of it out: "a.csv: WHAT".
+  virtual void noted(const std::string& what) {}
   virtual void sample_skipped(const std::string& what) {}  ///< a sample cannot be read (`data.skip_bad`)
   /// A checkpoint was written after `step`.
   virtual void saved(const std::string& checkpoint, int64_t step) {}
@@ -119,6 +121,8 @@ struct TrainReport {
   std::string data_note;
   /// Samples that cannot be read (`data.skip_bad`), one a line with the file's name.
   std::vector<std::string> left_out;
+  /// Assumptions of the readers of data (TrainObserver::noted()), one a line.
+  std::vector<std::string> file_notes;
   /// Requested outputs other than checkpoints that could not be written, one a line with the reason: metrics, a
   /// profile, baselines.
   std::vector<std::string> not_written;

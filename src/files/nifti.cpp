@@ -13,6 +13,7 @@
 
 #include "files/data_memory.h"
 #include "files/nifti_bytes.h"
+#include "files/nifti_header.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -20,9 +21,7 @@ namespace plimsoll {
 namespace {
 
 // Sizes and offsets of the header, as in nifti1.h.
-constexpr size_t kHeaderBytes = 348;
-constexpr size_t kDim = 40, kDatatype = 70, kBitpix = 72, kPixdim = 76, kVoxOffset = 108, kSlope = 112,
-                 kIntercept = 116, kUnits = 123, kSformCode = 254, kSform = 280, kMagic = 344;
+constexpr size_t kDim = 40, kDatatype = 70, kBitpix = 72, kVoxOffset = 108;
 constexpr uint32_t kNifti2HeaderBytes = 540;
 constexpr size_t kStreamed = size_t{1} << 20;
 // Bytes by which a volume grows.
@@ -41,32 +40,11 @@ void reverse_each(std::span<std::byte> bytes, size_t element) {
                  bytes.begin() + static_cast<std::ptrdiff_t>(i + element));
 }
 
-/// A header whose fields are returned in this machine's byte order.
-class Header {
- public:
-  explicit Header(const std::array<std::byte, kHeaderBytes>& bytes) : bytes_(bytes) {
-    if (size() == __builtin_bswap32(kHeaderBytes)) swapped_ = true;
-  }
-  template <typename Number>
-  Number get(size_t offset) const {
-    std::array<std::byte, sizeof(Number)> raw;
-    std::memcpy(raw.data(), bytes_.data() + offset, sizeof(Number));
-    if (swapped_) std::reverse(raw.begin(), raw.end());
-    return std::bit_cast<Number>(raw);
-  }
-  uint32_t size() const { return get<uint32_t>(0); }
-  bool swapped() const { return swapped_; }
-  std::string_view magic() const { return {reinterpret_cast<const char*>(bytes_.data()) + kMagic, 4}; }
-
- private:
-  std::array<std::byte, kHeaderBytes> bytes_;
-  bool swapped_ = false;
-};
-
-void check_magic(const Header& header, const std::filesystem::path& file) {
+void check_magic(const NiftiHeader& header, const std::filesystem::path& file) {
   if (header.size() == kNifti2HeaderBytes || header.size() == __builtin_bswap32(kNifti2HeaderBytes))
     refuse_nifti(file, "is a NIfTI-2 file; NIfTI-1 is wanted, as nifti_tool or nibabel write it");
-  if (header.size() != kHeaderBytes) refuse_nifti(file, "is not a NIfTI file: its header does not begin with 348");
+  if (header.size() != NiftiHeader::kBytes)
+    refuse_nifti(file, "is not a NIfTI file: its header does not begin with 348");
   if (header.magic() == std::string_view("ni1\0", 4))
     refuse_nifti(file, "is the header of a pair of files (.hdr, .img); a single file (.nii, .nii.gz) is wanted");
   if (header.magic() != std::string_view("n+1\0", 4))
@@ -74,7 +52,7 @@ void check_magic(const Header& header, const std::filesystem::path& file) {
 }
 
 /// Returns the sizes. `volumes` is set to the number of volumes; nullptr: there must be one.
-std::array<int64_t, 3> sizes_of(const Header& header, const std::filesystem::path& file, int64_t* volumes) {
+std::array<int64_t, 3> sizes_of(const NiftiHeader& header, const std::filesystem::path& file, int64_t* volumes) {
   const auto dimensions = header.get<int16_t>(kDim);
   if (dimensions < 1 || dimensions > 7)
     refuse_nifti(file, fmt::format("has {} dimensions; a volume has 3, and the format at most 7", dimensions));
@@ -90,7 +68,7 @@ std::array<int64_t, 3> sizes_of(const Header& header, const std::filesystem::pat
   return sizes;
 }
 
-NiftiType type_of(const Header& header, const std::filesystem::path& file) {
+NiftiType type_of(const NiftiHeader& header, const std::filesystem::path& file) {
   const auto code = header.get<int16_t>(kDatatype);
   for (NiftiType type : kTypes)
     if (static_cast<int16_t>(type) == code) {
@@ -105,7 +83,7 @@ NiftiType type_of(const Header& header, const std::filesystem::path& file) {
                            code));
 }
 
-int64_t offset_of_voxels(const Header& header, const std::filesystem::path& file) {
+int64_t offset_of_voxels(const NiftiHeader& header, const std::filesystem::path& file) {
   const double offset = header.get<float>(kVoxOffset);
   // Some writers set it to 0.
   if (offset == 0) return kFirstVoxel;
@@ -113,30 +91,6 @@ int64_t offset_of_voxels(const Header& header, const std::filesystem::path& file
     refuse_nifti(file, fmt::format("says that its voxels begin at byte {}; they cannot begin before byte {}", offset,
                                    kFirstVoxel));
   return static_cast<int64_t>(offset);
-}
-
-void read_scale(const Header& header, const std::filesystem::path& file, NiftiVolume& volume) {
-  const double slope = header.get<float>(kSlope), intercept = header.get<float>(kIntercept);
-  if (slope == 0) return;  // "no scaling"
-  if (!std::isfinite(slope) || !std::isfinite(intercept))
-    refuse_nifti(file, fmt::format("scales its voxels by {} and {}, which are not both finite", slope, intercept));
-  volume.slope = slope;
-  volume.intercept = intercept;
-}
-
-void read_geometry(const Header& header, NiftiVolume& volume) {
-  for (size_t i = 0; i < 3; ++i) {
-    const double spacing = std::abs(static_cast<double>(header.get<float>(kPixdim + sizeof(float) * (i + 1))));
-    volume.spacing[i] = std::isfinite(spacing) && spacing > 0 ? spacing : 1;
-  }
-  if (header.get<int16_t>(kSformCode) <= 0) return;
-  for (size_t i = 0; i < volume.to_world.size(); ++i) {
-    volume.to_world[i] = header.get<float>(kSform + sizeof(float) * i);
-    if (!std::isfinite(volume.to_world[i])) {
-      volume.to_world = {};
-      return;
-    }
-  }
 }
 
 /// Throws if a value is not finite; `volume.bytes` are `count` voxels from voxel `first` on.
@@ -148,21 +102,22 @@ void check_finite(const NiftiVolume& volume, int64_t first, int64_t count, const
                                      i / volume.sizes[0] % volume.sizes[1], i / (volume.sizes[0] * volume.sizes[1])));
 }
 
-Header header_of(NiftiBytes& reader, const std::filesystem::path& file) {
-  std::array<std::byte, kHeaderBytes> raw;
+NiftiHeader header_of(NiftiBytes& reader, const std::filesystem::path& file) {
+  std::array<std::byte, NiftiHeader::kBytes> raw;
   reader.read(raw, "the header");
-  const Header header(raw);
+  const NiftiHeader header(raw);
   check_magic(header, file);
   return header;
 }
 
 /// Returns the layout of a volume from the header, checked against the file, which is read up to its first voxel.
-NiftiVolume layout_of(const Header& header, NiftiBytes& reader, const std::filesystem::path& file, int64_t* volumes) {
+NiftiVolume layout_of(const NiftiHeader& header, NiftiBytes& reader, const std::filesystem::path& file,
+                      int64_t* volumes) {
   NiftiVolume volume;
   volume.sizes = sizes_of(header, file, volumes);
   volume.type = type_of(header, file);
   read_scale(header, file, volume);
-  read_geometry(header, volume);
+  read_geometry(header, file, volume);
   const int64_t offset = offset_of_voxels(header, file);
   // Three sizes of 15 bits and 8 bytes for each voxel: at most 2^48. Four more sizes are multiplied in floating point.
   const double bytes = static_cast<double>(volume.voxels()) * static_cast<double>(bytes_of(volume.type)) *
@@ -178,7 +133,7 @@ NiftiVolume layout_of(const Header& header, NiftiBytes& reader, const std::files
       static_cast<double>(offset) + bytes,
       fmt::format("announces {} voxels of {}{} from byte {} on", volume.describe_sizes(), name_of(volume.type),
                   volumes != nullptr ? fmt::format(" in {} volumes", *volumes) : "", offset));
-  reader.skip(offset - static_cast<int64_t>(kHeaderBytes), "the header");
+  reader.skip(offset - static_cast<int64_t>(NiftiHeader::kBytes), "the header");
   return volume;
 }
 
@@ -228,14 +183,19 @@ struct NiftiSeries::File {
 NiftiSeries::~NiftiSeries() = default;
 
 NiftiSeries::NiftiSeries(const std::filesystem::path& file) : file_(std::make_unique<File>(file)) {
-  const Header header = header_of(file_->reader, file);
+  const NiftiHeader header = header_of(file_->reader, file);
   file_->path = file;
   file_->swapped = header.swapped();
   file_bytes_ = file_->reader.file_bytes();
   layout_ = layout_of(header, file_->reader, file, &volumes_);
-  const double time = header.get<float>(kPixdim + sizeof(float) * 4);
-  const int unit = header.get<uint8_t>(kUnits) & 0x38;
-  if (std::isfinite(time) && time > 0) seconds_ = unit == 16 ? time / 1e3 : unit == 24 ? time / 1e6 : time;
+  for (size_t i = 5; i <= 7; ++i)
+    if (const auto size = header.get<int16_t>(kDim + sizeof(int16_t) * i);
+        header.get<int16_t>(kDim) >= int(i) && size > 1)
+      refuse_nifti(file,
+                   fmt::format("has {} values along dimension {}; a series has its volumes along dimension 4, and "
+                               "further dimensions are no time: save the volumes of one value",
+                               size, i));
+  time_ = time_of(header);
 }
 
 void NiftiSeries::read(std::span<float> values) {
@@ -252,7 +212,7 @@ void NiftiSeries::read(std::span<float> values) {
 
 NiftiVolume read_nifti(const std::filesystem::path& file) {
   NiftiBytes reader(file);
-  const Header header = header_of(reader, file);
+  const NiftiHeader header = header_of(reader, file);
   NiftiVolume volume = layout_of(header, reader, file, nullptr);
   const int64_t bytes = volume.voxels() * static_cast<int64_t>(bytes_of(volume.type));
   require_data_memory(file.string(),
@@ -277,7 +237,7 @@ void stream_nifti(const std::filesystem::path& file, int64_t kept_bytes,
                   const std::function<void(const NiftiVolume& layout)>& layout,
                   const std::function<void(int64_t first, const NiftiVolume& numbers, int64_t count)>& piece) {
   NiftiBytes reader(file);
-  const Header header = header_of(reader, file);
+  const NiftiHeader header = header_of(reader, file);
   NiftiVolume volume = layout_of(header, reader, file, nullptr);
   reader.require_allowed(
       static_cast<double>(volume.voxels()) * static_cast<double>(kept_bytes),

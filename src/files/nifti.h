@@ -21,6 +21,8 @@
 #include <string_view>
 #include <vector>
 
+#include "files/nifti_header.h"
+
 namespace plimsoll {
 
 /// Supported element types, with their codes in the file.
@@ -71,11 +73,18 @@ constexpr size_t bytes_of(NiftiType type) {
   return visit_type(type, [](auto number) { return sizeof number; });
 }
 
+/// The field that places a volume in the world.
+enum class NiftiPlace : uint8_t { none, qform, sform };
+
 /// A volume as stored in the file, 1 to 8 bytes a voxel, with the meaning of its numbers.
 struct NiftiVolume {
-  std::array<int64_t, 3> sizes = {};     ///< voxels along x, y, z; x is the fastest
-  std::array<double, 3> spacing = {};    ///< millimeters between voxels; 1 if the file does not say
-  std::array<double, 12> to_world = {};  ///< rows of the map to millimeters; all 0 if the file has none
+  std::array<int64_t, 3> sizes = {};  ///< voxels along x, y, z; x is the fastest
+  /// Distance between voxels, in the file's unit: lengths of the map's columns, else pixdim; 1 if the file does not
+  /// say.
+  std::array<double, 3> spacing = {};
+  std::array<double, 12> to_world = {};  ///< rows of the map to the world, in the file's unit; all 0 if place is none
+  NiftiPlace place = NiftiPlace::none;   ///< none: sform_code and qform_code are 0, and the position is unknown
+  double unit_millimeters = 0;           ///< millimeters of the file's unit; 0: the file does not say
   NiftiType type = NiftiType::uint8;
   double slope = 1, intercept = 0;  ///< value = slope x number + intercept
   std::vector<std::byte> bytes;     ///< in this machine's byte order
@@ -124,9 +133,10 @@ class NiftiSeries {
   ~NiftiSeries();
 
   const NiftiVolume& layout() const { return layout_; }  ///< layout of each volume, without bytes
-  int64_t volumes() const { return volumes_; }           ///< number of volumes, along all further dimensions
+  int64_t volumes() const { return volumes_; }           ///< number of volumes, along dimension 4
   int64_t file_bytes() const { return file_bytes_; }
-  double repetition_time() const { return seconds_; }  ///< seconds from volume to volume; 0: the file does not say
+  /// Returns the time from volume to volume.
+  const NiftiTime& time() const { return time_; }
 
   /// Reads the values of the next volume, layout().voxels() of them; at most volumes() times.
   void read(std::span<float> values);
@@ -137,7 +147,7 @@ class NiftiSeries {
   NiftiVolume layout_;
   int64_t volumes_ = 1;
   int64_t file_bytes_ = 0;
-  double seconds_ = 0;
+  NiftiTime time_;
 };
 
 }  // namespace plimsoll

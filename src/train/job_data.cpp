@@ -16,6 +16,7 @@
 #include "data/text/text_samples.h"
 #include "data/tokenizers/tokenizer.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "job/vocabulary.h"
 #include "plimsoll/error.h"
 #include "train/micro_batches.h"
@@ -142,7 +143,11 @@ void decide_evaluation(DataConfig& data) {
 OpenedSamples open_samples(const Job& job, const Step& step, const DataProgress& progress) {
   DataMemory memory(job.data.memory_budget);
   const DataMemory::Scope scope(memory);
-  return opener_of(job.data).open(job, step, progress);
+  DataNotes notes;
+  const DataNotes::Scope notes_scope(notes);
+  OpenedSamples opened = opener_of(job.data).open(job, step, progress);
+  opened.notes = notes.lines();
+  return opened;
 }
 
 }  // namespace plimsoll

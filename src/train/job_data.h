@@ -23,6 +23,7 @@ struct OpenedSamples {
   std::unique_ptr<SampleSource> source;
   /// Set if the samples are windows of its tokens: it is part of the origin that a checkpoint stores (job/origin.h).
   std::unique_ptr<Tokenizer> tokenizer = nullptr;
+  std::vector<std::string> notes = {};  ///< notes of the readers on files (files/data_notes.h)
 };
 
 /// Opens the samples of a job whose model takes `step`. Throws UserError for files that cannot be read, and for samples

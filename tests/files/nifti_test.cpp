@@ -132,9 +132,23 @@ TEST_F(NiftiTest, RefusesTypesAndValuesItCannotUse) {
   EXPECT_THAT(refusal(with_field(good_, 72, int16_t{32})), HasSubstr("int16 voxels of 32 bits"));
   EXPECT_THAT(refusal(with_field(good_, 108, 100.0f)), HasSubstr("begin at byte 100"));
   EXPECT_THAT(refusal(with_field(good_, 108, std::numeric_limits<float>::quiet_NaN())), HasSubstr("begin at byte nan"));
-  EXPECT_THAT(refusal(with_field(good_, 112, std::numeric_limits<float>::infinity())), HasSubstr("not both finite"));
+  EXPECT_THAT(refusal(with_field(with_field(good_, 112, 2.0f), 116, std::numeric_limits<float>::quiet_NaN())),
+              HasSubstr("has scl_slope 2 and scl_inter nan"));
   const auto bad = nifti_bytes<float>(NiftiType::float32, {2, 1, 1}, {1, std::numeric_limits<float>::quiet_NaN()});
   EXPECT_THAT(refusal(bad), HasSubstr("not a finite number, at (1, 0, 0)"));
+}
+
+// nibabel's rule: a slope of 0, NaN or infinity means that numbers are values, whatever the intercept.
+TEST_F(NiftiTest, DoesNotScaleByASlopeThatIsNone) {
+  for (const float slope : {0.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()})
+    for (const float intercept : {3.0f, std::numeric_limits<float>::quiet_NaN()}) {
+      const NiftiVolume volume = read(with_field(with_field(good_, 112, slope), 116, intercept));
+      EXPECT_EQ(volume.slope, 1) << slope;
+      EXPECT_EQ(volume.intercept, 0) << slope;
+      EXPECT_EQ(volume.at(11), -11) << slope;
+    }
+  EXPECT_EQ(read(with_field(with_field(good_, 112, -2.0f), 116, 3.0f)).at(11), 25);
 }
 
 /// A gzip file of `header` and `zeros` bytes of 0, which deflate packs about 1000 to 1.

@@ -96,6 +96,9 @@ void RunPublisher::evaluated(int64_t step, double loss) {
 void RunPublisher::measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {
   next_.measured(step, metrics);
 }
+void RunPublisher::noted(const std::string& what) {
+  next_.noted(what);
+}
 void RunPublisher::sample_skipped(const std::string& what) {
   next_.sample_skipped(what);
 }

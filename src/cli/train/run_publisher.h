@@ -18,6 +18,7 @@ class RunPublisher : public TrainObserver {
   void stepped(const TrainProgress& progress) override;
   void evaluated(int64_t step, double loss) override;
   void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) override;
+  void noted(const std::string& what) override;
   void sample_skipped(const std::string& what) override;
   void saved(const std::string& checkpoint, int64_t step) override;
   void starting() override;

@@ -125,6 +125,7 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"metrics", metrics_json(report)},
           {"baselines", baselines_json(report)},
           {"left_out", report.left_out},
+          {"file_notes", report.file_notes},
           {"not_written", report.not_written},
           {"ranks", ranks_json(report)}};
 }

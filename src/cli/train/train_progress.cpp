@@ -117,6 +117,10 @@ void TrainProgressView::measured(int64_t step, const std::vector<std::pair<std::
   note(line);
 }
 
+void TrainProgressView::noted(const std::string& what) {
+  note(what);
+}
+
 void TrainProgressView::sample_skipped(const std::string& what) {
   note("left out: " + what);
 }

@@ -36,8 +36,8 @@ int64_t nearest_voxel(double at) {
 void check_same_grid(const NiftiVolume& image, const std::filesystem::path& image_file, const NiftiVolume& labels,
                      const std::filesystem::path& label_file) {
   if (const std::string difference = grid_difference(image, labels); !difference.empty())
-    refuse(fmt::format("{} and its labels {} do not lie on the same grid: {}; resample the labels to the image's grid",
-                       image_file.string(), label_file.string(), difference));
+    refuse(fmt::format("{} and its labels {} do not lie on the same grid: {}; {}", image_file.string(),
+                       label_file.string(), difference, grid_remedy(image, labels, "the image", "the labels")));
 }
 
 void check_labels(const NiftiVolume& labels, const std::filesystem::path& file) {
@@ -104,6 +104,10 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
   deviation_ = variance > 0 ? std::sqrt(variance) : 1;
   if (!std::isfinite(mean_) || !std::isfinite(deviation_))
     refuse(fmt::format("{}: its values are too large to be normalised", image.string()));
+}
+
+std::string LabelledVolume::orientation() const {
+  return orientation_of(image_);
 }
 
 double LabelledVolume::scale(int64_t size) const {

@@ -32,6 +32,8 @@ class LabelledVolume {
 
   /// Returns the bytes of its voxels in memory.
   size_t bytes() const { return image_.bytes.size() + structure_.size() * sizeof structure_[0]; }
+  /// Returns the directions that the voxel axes run in (files/nifti_grid.h); "" if the image has no position.
+  std::string orientation() const;
   int64_t slices() const { return image_.sizes[static_cast<size_t>(axis_)]; }
 
   // A slice is enlarged or reduced to size x size pixels. Its longer side (in millimeters) fills the square, and it is

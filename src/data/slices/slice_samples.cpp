@@ -14,6 +14,7 @@
 #include "data/slices/slice_prompt.h"
 #include "data/slices/slice_split.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -118,6 +119,7 @@ class SliceSamples final : public SampleSource {
       try {
         volumes_.emplace_back(config.files[i], config.slices.labels[i], structures, config.slices.axis.front() - 'x');
         keep_data_memory(static_cast<double>(volumes_.back().bytes()));
+        note_orientation(config.files[i]);
       } catch (const UserError& error) {
         if (!config.skip_bad) throw;
         skipped_.emplace_back(error.what());
@@ -126,6 +128,20 @@ class SliceSamples final : public SampleSource {
     if (volumes_.empty())
       throw UserError(fmt::format("none of data.files can be read; the first: {}", skipped_.front()),
                       UserError::Kind::failure);
+  }
+
+  /// Slices are not reoriented, so left and right of two volumes can be exchanged.
+  void note_orientation(const std::filesystem::path& file) {
+    const std::string orientation = volumes_.back().orientation();
+    if (orientation.empty()) return;
+    if (first_oriented_.empty()) {
+      first_oriented_ = file.string();
+      first_orientation_ = orientation;
+    } else if (orientation != first_orientation_) {
+      note_data(file, fmt::format("its voxel axes run to {}, those of {} to {}; slices keep the axes of their file; "
+                                  "reorient the files (nibabel: as_closest_canonical) if sides matter",
+                                  orientation, first_oriented_, first_orientation_));
+    }
   }
 
   void find_samples(const DataConfig& config) {
@@ -203,6 +219,7 @@ class SliceSamples final : public SampleSource {
   uint64_t seed_;
   std::vector<SlicePrompt> prompts_;  // one for each structure
   std::vector<LabelledVolume> volumes_;
+  std::string first_oriented_, first_orientation_;  // of the first volume with a position
   std::vector<Sample> train_, held_out_;
   std::vector<std::string> skipped_;
 };

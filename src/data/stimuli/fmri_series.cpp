@@ -1,6 +1,7 @@
 #include "data/stimuli/fmri_series.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -29,6 +30,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMaxTableCells = int64_t{1} << 20;  // cells of a line
+constexpr int64_t kMaxShown = 5;                      // values of a message
 constexpr int64_t kMaxVoxels = int64_t{1} << 26;      // voxels of a volume: 406 x 406 x 406
 
 std::vector<std::string_view> cells_of(std::string_view line) {
@@ -88,6 +90,7 @@ FmriSeries read_table(const std::filesystem::path& path) {
   }
   if (stream.bad()) throw_file_error("read", path, errno != 0 ? errno : EIO);
   if (series.volumes == 0) throw bad_file(path, "it holds no time points");
+  series.counted = "columns";
   return series;
 }
 
@@ -99,8 +102,8 @@ std::vector<uint32_t> chosen_by(const std::filesystem::path& path, const std::fi
       path, sizeof chosen[0],
       [&](const NiftiVolume& mask) {
         if (const std::string difference = grid_difference(layout, mask); !difference.empty())
-          throw bad_file(path, fmt::format("this mask does not lie on the grid of {}: {}; resample it to that grid",
-                                           of.string(), difference));
+          throw bad_file(path, fmt::format("this mask does not lie on the grid of {}: {}; {}", of.string(), difference,
+                                           grid_remedy(layout, mask, "the series", "the mask")));
       },
       [&](int64_t first, const NiftiVolume& mask, int64_t count) {
         for (int64_t i = 0; i < count; ++i)
@@ -108,6 +111,20 @@ std::vector<uint32_t> chosen_by(const std::filesystem::path& path, const std::fi
       });
   if (chosen.empty()) throw bad_file(path, "this mask is 0 everywhere");
   return chosen;
+}
+
+/// Keeps the voxels with kept[i] != 0.
+void keep_voxels(FmriSeries& series, const std::vector<char>& kept) {
+  const auto keep = [&](auto& list) {
+    size_t to = 0;
+    for (size_t i = 0; i < list.size(); ++i)
+      if (kept[i % kept.size()]) list[to++] = std::move(list[i]);
+    list.resize(to);
+  };
+  keep(series.values);
+  keep(series.grid_index);
+  if (series.names.size() == kept.size()) keep(series.names);
+  series.voxels = std::ranges::count_if(kept, [](char each) { return each != 0; });
 }
 
 /// Removes the voxels that are the same in every volume.
@@ -118,13 +135,11 @@ void keep_what_varies(FmriSeries& series, const std::filesystem::path& path) {
   std::vector<char> varies(voxels, 0);
   for (size_t i = voxels; i < series.values.size(); ++i)
     varies[i % voxels] |= differ(series.values[i], series.values[i - voxels]);
-  const auto kept = std::ranges::count(varies, 1);
-  if (kept == 0) throw bad_file(path, "no voxel of it varies over time");
-  size_t to = 0;
-  for (size_t i = 0; i < series.values.size(); ++i)
-    if (varies[i % voxels]) series.values[to++] = series.values[i];
-  series.values.resize(to);
-  series.voxels = kept;
+  if (std::ranges::count(varies, 1) == 0) throw bad_file(path, "no voxel of it varies over time");
+  series.grid_index.resize(voxels);
+  std::iota(series.grid_index.begin(), series.grid_index.end(), 0u);
+  keep_voxels(series, varies);
+  series.counted = "voxels that vary";
 }
 
 /// Returns the position of each voxel's values in a scan [X, Y, Z, volumes] in nibabel's C order, in units of volumes.
@@ -167,6 +182,7 @@ FmriSeries read_array(const std::filesystem::path& path, const std::filesystem::
     series.volumes = array.sizes[0];
     series.voxels = array.sizes[1];
     series.values = array.floats();
+    series.counted = "columns";
     return series;
   }
   series.volumes = array.sizes[3];
@@ -179,6 +195,9 @@ FmriSeries read_array(const std::filesystem::path& path, const std::filesystem::
     chosen = chosen_by(mask, read_npy(mask), path, array);
   }
   series.voxels = std::ssize(chosen);
+  series.grid = {array.sizes[0], array.sizes[1], array.sizes[2]};
+  series.grid_index.assign(chosen.begin(), chosen.end());
+  series.counted = "voxels";
   require_data_memory(path.string(), fmt::format("has {} volumes of {} voxels", series.volumes, chosen.size()),
                       static_cast<double>(array.bytes.size()) +
                           sizeof(float) * static_cast<double>(chosen.size()) * static_cast<double>(series.volumes));
@@ -198,7 +217,7 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
   std::vector<uint32_t> chosen;  // has room for kMaxVoxels
   if (masked) chosen = chosen_by(mask, path, scan.layout());
   FmriSeries series;
-  series.repetition_time = scan.repetition_time();
+  series.time = scan.time();
   series.voxels = masked ? std::ssize(chosen) : scan.layout().voxels();
   // Fewer than 2^26 voxels in fewer than 2^60 volumes: counted in floating point.
   const double bytes = 4.0 * static_cast<double>(series.voxels) * static_cast<double>(scan.volumes());
@@ -224,11 +243,47 @@ FmriSeries read_scan(const std::filesystem::path& path, const std::filesystem::p
     }
   }
   series.volumes = scan.volumes();
-  if (mask.empty()) keep_what_varies(series, path);
+  series.grid = scan.layout().sizes;
+  series.grid_index = std::move(chosen);
+  series.counted = "voxels";
+  if (!masked) keep_what_varies(series, path);
   return series;
 }
 
 }  // namespace
+
+std::string FmriSeries::name_of_voxel(int64_t voxel) const {
+  if (grid_index.empty())
+    return fmt::format("column {}{}", voxel + 1,
+                       voxel < std::ssize(names) ? " " + in_quotes(names[static_cast<size_t>(voxel)]) : "");
+  const auto at = static_cast<int64_t>(grid_index[static_cast<size_t>(voxel)]);
+  return fmt::format("({}, {}, {})", at % grid[0], at / grid[0] % grid[1], at / (grid[0] * grid[1]));
+}
+
+std::string FmriSeries::first_values() const {
+  std::vector<std::string> texts;
+  for (int64_t i = 0; i < std::min(voxels, kMaxShown) && volumes > 0; ++i) {
+    const std::string number = fmt::format("{:.6g}", values[static_cast<size_t>(i)]);
+    texts.push_back(i < std::ssize(names) ? one_line(names[static_cast<size_t>(i)]) + " " + number : number);
+  }
+  return fmt::format("{}{}", fmt::join(texts, ", "), voxels > kMaxShown ? ", ..." : "");
+}
+
+std::vector<int64_t> bad_voxels(const FmriSeries& series) {
+  std::vector<int64_t> bad_volumes(static_cast<size_t>(series.voxels), 0);
+  for (size_t i = 0; i < series.values.size(); ++i)
+    if (!std::isfinite(series.values[i])) ++bad_volumes[i % bad_volumes.size()];
+  std::vector<int64_t> bad;
+  for (int64_t i = 0; i < series.voxels; ++i)
+    if (2 * bad_volumes[static_cast<size_t>(i)] >= series.volumes) bad.push_back(i);
+  return bad;
+}
+
+void remove_voxels(FmriSeries& series, const std::vector<int64_t>& voxels) {
+  std::vector<char> kept(static_cast<size_t>(series.voxels), 1);
+  for (const int64_t voxel : voxels) kept[static_cast<size_t>(voxel)] = 0;
+  keep_voxels(series, kept);
+}
 
 FmriSeries read_fmri(const std::filesystem::path& path, const std::filesystem::path& mask) {
   const std::string extension = path.extension().string();

@@ -1,16 +1,27 @@
 // Declares an fMRI series as a table: volumes by voxels.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
+
+#include "files/nifti_header.h"
 
 namespace plimsoll {
 
 struct FmriSeries {
   int64_t volumes = 0, voxels = 0;
-  double repetition_time = 0;  ///< seconds from volume to volume; 0: not in the file
-  std::vector<float> values;   ///< [volumes, voxels]
+  NiftiTime time;                  ///< from volume to volume, as the file states it
+  std::vector<float> values;       ///< [volumes, voxels]
+  std::string counted;             ///< name of the things that `voxels` counts: "voxels", "voxels that vary", "columns"
+  std::vector<std::string> names;  ///< names of the columns; empty: the file has none
+  std::array<int64_t, 3> grid = {};  ///< sizes of the scan
+  std::vector<uint32_t> grid_index;  ///< each voxel's index in the scan, x the fastest; empty: no scan
+
+  std::string name_of_voxel(int64_t voxel) const;  ///< "(1, 2, 0)" in a scan, else "column 3 'left'"
+  std::string first_values() const;                ///< the first values of volume 0, with names: "left 1.5, right 2"
 };
 
 /// Reads the series of `path`. It is one of:
@@ -23,5 +34,12 @@ struct FmriSeries {
 /// chosen, x the fastest. Empty: the voxels of a scan that vary. Throws UserError (failure) that names the file, line
 /// and cell: unreadable, ragged, no number, a mask of another grid or without voxels.
 FmriSeries read_fmri(const std::filesystem::path& path, const std::filesystem::path& mask);
+
+/// Returns the voxels whose values are not finite in at least half of the volumes: the voxels are at fault, not the
+/// volumes.
+std::vector<int64_t> bad_voxels(const FmriSeries& series);
+
+/// Removes voxels, by their numbers in the series.
+void remove_voxels(FmriSeries& series, const std::vector<int64_t>& voxels);
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/quoted.h"
 #include "data/stimuli/fmri_responses.h"
 #include "data/stimuli/fmri_series.h"
 #include "data/stimuli/mel_spectrogram.h"
@@ -15,12 +16,14 @@
 #include "data/stimuli/stimulus_labels.h"
 #include "data/stimuli/stimulus_media.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr float kBlack = -1;
+constexpr double kTimeTolerance = 1e-3;  // relative
 
 using Progress = std::function<void(const std::string&, double)>;
 
@@ -42,11 +45,12 @@ class StimuliSamples final : public SampleSource {
  public:
   StimuliSamples(const DataConfig& config, const StimuliShape& shape, const Progress& progress)
       : config_(config.stimuli), shape_(shape), series_(read_fmri(config.stimuli.fmri, config.stimuli.mask)) {
+    leave_out_voxels(config);
     if (series_.voxels != shape.voxels)
-      throw UserError(fmt::format("data.fmri: {}{} has {} {}, and model.voxels is {}; set model.voxels: {}",
-                                  config_.fmri.string(), config_.mask.empty() ? "" : " within data.fmri_mask",
-                                  series_.voxels, config_.mask.empty() ? "voxels that vary" : "voxels", shape.voxels,
-                                  series_.voxels));
+      throw UserError(fmt::format(
+          "data.fmri: {} has {} {}, and model.voxels is {}; the first volume begins with: {}; if "
+          "these are the values to learn, set model.voxels: {}",
+          file_and_mask(), series_.voxels, series_.counted, shape.voxels, series_.first_values(), series_.voxels));
     keep_data_memory(sizeof(float) * static_cast<double>(series_.values.size()));
     read_labels();
     choose_volumes(config);
@@ -156,6 +160,30 @@ class StimuliSamples final : public SampleSource {
           config_.text_embeddings.string(), vectors_.front().size(), shape_.text_features, vectors_.front().size()));
   }
 
+  std::string file_and_mask() const {
+    return config_.fmri.string() + (config_.mask.empty() ? "" : " within data.fmri_mask " + config_.mask.string());
+  }
+
+  /// Refuses voxels that are not finite in at least half of the volumes; with data.skip_bad leaves them out.
+  void leave_out_voxels(const DataConfig& config) {
+    const std::vector<int64_t> bad = bad_voxels(series_);
+    if (bad.empty()) return;
+    std::vector<std::string> names;
+    for (const int64_t voxel : bad) names.push_back(series_.name_of_voxel(voxel));
+    const std::string what =
+        fmt::format("{}: {} of {} {} are not finite in at least half of the volumes: {}", file_and_mask(), bad.size(),
+                    series_.voxels, series_.counted, few_names(names));
+    const int64_t left = series_.voxels - std::ssize(bad);
+    if (left == 0) throw UserError(what, UserError::Kind::failure);
+    if (!config.skip_bad)
+      throw UserError(fmt::format("{}; leave them out of the {}, or set data.skip_bad: true, which leaves them out; {} "
+                                  "remain for model.voxels",
+                                  what, config_.mask.empty() ? "file" : "mask", left),
+                      UserError::Kind::failure);
+    skipped_.push_back(what);
+    remove_voxels(series_, bad);
+  }
+
   // The last runs are the test part; the runs before them are the validation part.
   void choose_volumes(const DataConfig& config) {
     auto runs = std::ssize(labels_.runs);
@@ -180,8 +208,11 @@ class StimuliSamples final : public SampleSource {
       const auto at = static_cast<size_t>(v);
       begin_[at] = v > 0 && labels_.run[at] == labels_.run[at - 1] ? begin_[at - 1] : v;
       const float* values = series_.values.data() + v * series_.voxels;
-      if (!std::all_of(values, values + series_.voxels, [](float value) { return std::isfinite(value); })) {
-        const std::string what = fmt::format("{}: volume {} has values that are not finite", config_.fmri.string(), v);
+      const float* const end = values + series_.voxels;
+      const float* const bad = std::find_if(values, end, [](float value) { return !std::isfinite(value); });
+      if (bad != end) {
+        const std::string what = fmt::format("{}: volume {} has values that are not finite, the first at {}",
+                                             config_.fmri.string(), v, series_.name_of_voxel(bad - values));
         if (!config.skip_bad)
           throw UserError(what + "; data.skip_bad: true leaves such volumes out", UserError::Kind::failure);
         skipped_.push_back(what);
@@ -194,6 +225,11 @@ class StimuliSamples final : public SampleSource {
       else if (test == (config.evaluate_on == "test"))
         held_out_.push_back(v);
     }
+    if (const auto bad = std::ranges::count(usable_, 0); train_.empty() && bad > 0)
+      throw UserError(
+          fmt::format("data.fmri: {} has no volume to train on: {} of its {} volumes are left out for values "
+                      "that are not finite; the first: {}",
+                      config_.fmri.string(), bad, series_.volumes, skipped_.front()));
     if (train_.empty())
       throw UserError(
           fmt::format("data.fmri: {} has no volume to train on: runs are of {} volumes at most, and "
@@ -235,8 +271,17 @@ class StimuliSamples final : public SampleSource {
   }
 
   void open_media(const DataConfig& config, const Progress& progress) {
-    seconds_ = config_.repetition_time > 0 ? config_.repetition_time : series_.repetition_time;
+    const NiftiTime& time = series_.time;
+    seconds_ = config_.repetition_time > 0 ? config_.repetition_time : time.seconds;
     if (config_.videos.empty()) return;
+    if (config_.repetition_time <= 0 && !time.question.empty())
+      throw UserError(fmt::format("data.fmri: {}: {}", config_.fmri.string(), time.question));
+    if (config_.repetition_time <= 0 && !time.assumption.empty()) note_data(config_.fmri, time.assumption);
+    if (config_.repetition_time > 0 && time.seconds > 0 &&
+        std::abs(time.seconds - seconds_) > kTimeTolerance * time.seconds)
+      note_data(config_.fmri,
+                fmt::format("says {:.6g} seconds from volume to volume; data.repetition_time {:.6g} is used",
+                            time.seconds, seconds_));
     if (!(seconds_ > 0))
       throw UserError(
           fmt::format("data.videos is given, and {} does not say how many seconds pass from volume to "

@@ -112,6 +112,8 @@ void PreparedRun::open_own_data() {
   });
   origin_ = job::origin_of(job_, opened.tokenizer.get());
   data_.emplace(job_, std::move(opened.source), uses_sample_mask(step.inputs));
+  report_.file_notes = std::move(opened.notes);
+  for (const std::string& each : report_.file_notes) observer_.noted(each);
   report_.left_out = data_->source().skipped();
   for (const std::string& each : report_.left_out) observer_.sample_skipped(each);
 }

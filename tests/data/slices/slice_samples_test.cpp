@@ -10,6 +10,7 @@
 #include "data/slices/labelled_volume.h"
 #include "data/slices/slice_files.h"
 #include "data/slices/slice_prompt.h"
+#include "files/data_notes.h"
 
 namespace plimsoll {
 namespace {
@@ -299,6 +300,60 @@ TEST_F(SliceSamplesTest, RefuseGridsThatDiffer) {
   const auto right = nifti_bytes<uint8_t>(NiftiType::uint8, {24, 24, 30}, std::vector<uint8_t>(24 * 24 * 30, 5));
   put_file(config_.slices.labels[0], with_field(right, 84, 2.0f));
   EXPECT_THAT(refusal(), AllOf(HasSubstr("1, 1, 1 mm"), HasSubstr("1, 2, 1 mm")));
+}
+
+/// Returns the file with a qform (code 1) whose x axis runs to the right, or from 23 mm to the left.
+std::string with_qform(std::string bytes, bool to_left) {
+  bytes = with_field(bytes, 252, int16_t{1});
+  if (!to_left) return bytes;
+  // Half a turn about y turns x and z; qfac turns z back.
+  return with_field(with_field(with_field(bytes, 76, -1.0f), 260, 1.0f), 268, 23.0f);
+}
+
+// Labels that are mirrored by their qform alone are on another grid, and so are labels without any position.
+TEST_F(SliceSamplesTest, RefuseLabelsThatLieElsewhere) {
+  const std::string image = get_file(config_.files[0]), labels = get_file(config_.slices.labels[0]);
+  const auto put = [&](const std::string& one, const std::string& other) {
+    put_file(config_.files[0], one);
+    put_file(config_.slices.labels[0], other);
+  };
+  put(with_qform(image, false), with_qform(labels, true));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("image.nii and its labels"), HasSubstr("23 mm apart"), HasSubstr("(qform)"),
+                               HasSubstr("resample the labels to the grid of the image")));
+  put(with_qform(image, true), with_qform(labels, true));
+  EXPECT_GT(open()->samples(Split::train), 0);
+  put(with_qform(image, false), labels);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("qform against neither sform nor qform"),
+                               HasSubstr("save the labels with the affine of the image")));
+  put(image, with_qform(labels, true));
+  EXPECT_THAT(refusal(), HasSubstr("save the image with the affine of the labels"));
+  // An sform that says the same as the other's qform.
+  std::string sform = with_field(image, 254, int16_t{1});
+  for (const size_t at : {280, 300, 320}) sform = with_field(sform, at, 1.0f);
+  put(sform, with_qform(labels, false));
+  EXPECT_GT(open()->samples(Split::train), 0);
+  put(sform, with_qform(labels, true));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("(sform)"), HasSubstr("(qform)")));
+}
+
+TEST_F(SliceSamplesTest, SayThatAxesOfTwoVolumesRunElsewhere) {
+  const std::string image = get_file(config_.files[0]), labels = get_file(config_.slices.labels[0]);
+  const auto add = [&](const char* name, bool to_left) {
+    config_.files.push_back(put_file(folder_ / (std::string(name) + ".nii"), with_qform(image, to_left)));
+    config_.slices.labels.push_back(
+        put_file(folder_ / (std::string(name) + "_labels.nii"), with_qform(labels, to_left)));
+  };
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  add("right", false);
+  add("right_too", false);
+  open();  // the first volume has no position
+  EXPECT_THAT(notes.lines(), IsEmpty());
+  add("left", true);
+  open();
+  ASSERT_THAT(notes.lines(), SizeIs(1));
+  EXPECT_THAT(notes.lines()[0],
+              AllOf(HasSubstr("left.nii: its voxel axes run to LAS, those of"), HasSubstr("right.nii to RAS")));
 }
 
 TEST_F(SliceSamplesTest, RefuseMoreStructuresThan16BitsTellApart) {

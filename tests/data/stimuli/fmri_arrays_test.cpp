@@ -36,7 +36,7 @@ TEST(FmriArrays, AreReadAsTheirScan) {
     EXPECT_EQ(array.volumes, nifti.volumes);
     EXPECT_EQ(array.voxels, nifti.voxels);
     EXPECT_EQ(array.values, nifti.values);
-    EXPECT_EQ(array.repetition_time, 0);
+    EXPECT_EQ(array.time.seconds, 0);
   }
   EXPECT_EQ(read_fmri(scan, "").voxels, 5);  // the sixth does not vary
   // Fortran's order, as nibabel's own get_fdata() saves it.

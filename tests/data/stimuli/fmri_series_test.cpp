@@ -28,7 +28,7 @@ TEST(NiftiSeries, GivesVolumesInTurnPlainAndPacked) {
   for (const auto& path : {put_file(folder / "a.nii", bytes), put_packed(folder / "a.nii.gz", bytes)}) {
     NiftiSeries series(path);
     EXPECT_EQ(series.volumes(), 4);
-    EXPECT_DOUBLE_EQ(series.repetition_time(), 2);
+    EXPECT_DOUBLE_EQ(series.time().seconds, 2);
     EXPECT_EQ(series.layout().sizes, (std::array<int64_t, 3>{2, 3, 1}));
     std::vector<float> volume(6);
     series.read(volume);
@@ -47,7 +47,7 @@ TEST(NiftiSeries, ScalesAndCountsTimeInItsUnit) {
   std::memcpy(bytes.data() + 92, &time, 4);
   bytes[123] = 16 | 2;  // milliseconds, millimetres
   NiftiSeries series(put_file(folder / "a.nii", bytes));
-  EXPECT_DOUBLE_EQ(series.repetition_time(), 1.5);
+  EXPECT_DOUBLE_EQ(series.time().seconds, 1.5);
   std::vector<float> volume(1);
   series.read(volume);
   EXPECT_THAT(volume, ElementsAre(8.5));
@@ -161,6 +161,69 @@ TEST(FmriSeries, RefusesAMaskOfAnotherGrid) {
   EXPECT_THAT(refusal(apart), HasSubstr("voxels of 3, 3, 3 mm against 2, 3, 3 mm"));
   const auto constant = put_file(folder / "flat.nii", scan({2, 2, 1, 3}, std::vector<float>(12, 4.0f)));
   EXPECT_THAT(user_error_of([&] { read_fmri(constant, {}); }), HasSubstr("no voxel of it varies"));
+}
+
+/// Returns the file with a qform (code 1) without rotation. -1: x runs from right to left, from 3 mm on.
+std::string with_qform(std::string bytes, float qfac_and_direction) {
+  const auto put = [&](size_t at, auto value) { std::memcpy(bytes.data() + at, &value, sizeof value); };
+  put(252, int16_t{1});
+  if (qfac_and_direction < 0) {  // half a turn about y, and a third axis that is turned back by qfac
+    put(76, -1.0f);
+    put(260, 1.0f);
+    put(268, 3.0f);
+  }
+  return bytes;
+}
+
+TEST(FmriSeries, AMaskLiesWhereItsQformSays) {
+  const TempFolder folder;
+  const std::string series = scan({2, 2, 1, 3}, std::vector<float>{1, 0, 5, 2, 2, 0, 5, 1, 3, 0, 5, 2});
+  const std::string mask = scan({2, 2, 1}, std::vector<int16_t>{0, 1, 0, 7});
+  const auto read = [&](const std::string& one, const std::string& other) {
+    return read_fmri(put_file(folder / "a.nii", one), put_file(folder / "mask.nii", other)).voxels;
+  };
+  const auto refusal = [&](const std::string& one, const std::string& other) {
+    return user_error_of([&] { read(one, other); });
+  };
+  EXPECT_EQ(read(series, mask), 2);
+  EXPECT_EQ(read(with_qform(series, 1), with_qform(mask, 1)), 2);
+  EXPECT_EQ(read(with_qform(series, -1), with_qform(mask, -1)), 2);
+  EXPECT_THAT(refusal(with_qform(series, 1), with_qform(mask, -1)),
+              AllOf(HasSubstr("mask.nii: this mask does not lie on the grid of"), HasSubstr("3 mm apart"),
+                    HasSubstr("resample the mask to the grid of the series")));
+  EXPECT_THAT(refusal(with_qform(series, 1), mask), AllOf(HasSubstr("qform against neither sform nor qform"),
+                                                          HasSubstr("save the mask with the affine of the series")));
+  EXPECT_THAT(refusal(series, with_qform(mask, 1)), AllOf(HasSubstr("neither sform nor qform against qform"),
+                                                          HasSubstr("save the series with the affine of the mask")));
+}
+
+// Dimension 5 has several values of one moment; their count must not pass for volumes.
+TEST(FmriSeries, RefusesDimensionsBehindTime) {
+  const TempFolder folder;
+  const auto path = put_file(folder / "a.nii", scan({2, 1, 1, 2, 3}, counting(12)));
+  EXPECT_THAT(user_error_of([&] { read_fmri(path, {}); }), HasSubstr("3 values along dimension 5"));
+  EXPECT_EQ(read_fmri(put_file(folder / "b.nii", scan({2, 1, 1, 4, 1}, counting(8))), {}).volumes, 4);
+}
+
+TEST(FmriSeries, NamesAndRemovesVoxelsThatAreSeldomNumbers) {
+  const TempFolder folder;
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  // Voxel (1, 0, 0) is no number in two volumes of four, voxel (1, 1, 0) in one.
+  const auto path =
+      put_file(folder / "a.nii",
+               scan({2, 2, 1, 4}, std::vector<float>{1, none, 3, 4, 5, none, 7, none, 9, 10, 11, 12, 13, 14, 15, 16}));
+  const auto mask = put_file(folder / "mask.nii", scan({2, 2, 1}, std::vector<int16_t>{0, 1, 1, 1}));
+  FmriSeries series = read_fmri(path, mask);
+  EXPECT_THAT(bad_voxels(series), ElementsAre(0));
+  EXPECT_EQ(series.name_of_voxel(0), "(1, 0, 0)");
+  EXPECT_EQ(series.name_of_voxel(2), "(1, 1, 0)");
+  EXPECT_EQ(series.first_values(), "nan, 3, 4");
+  remove_voxels(series, {0});
+  EXPECT_EQ(series.voxels, 2);
+  EXPECT_EQ(series.name_of_voxel(1), "(1, 1, 0)");
+  EXPECT_EQ(series.values.size(), 8u);
+  EXPECT_EQ(series.values[6], 15);
+  EXPECT_EQ(series.values[7], 16);
 }
 
 TEST(FmriSeries, ReadsTables) {

@@ -7,10 +7,12 @@
 #include <map>
 
 #include "data/stimuli/stimuli_files.h"
+#include "files/data_notes.h"
 
 namespace plimsoll {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr StimuliShape kShape{.voxels = StimuliFiles::kVoxels,
@@ -276,6 +278,59 @@ TEST(StimuliSamples, LeavesOutWhatIsBadWhereAsked) {
   files.config.skip_bad = false;
   put_file(folder / "bold.nii", scan({3, 2, 1, 48}, files.values));
   EXPECT_THAT(user_error_of([&] { opened(files.config); }), HasSubstr("dark.y4m"));
+}
+
+// A voxel that is seldom a number is at fault itself: without it every volume can be used.
+TEST(StimuliSamples, NamesVoxelsThatAreNoNumbers) {
+  const TempFolder folder;
+  StimuliFiles files(folder, 4, 0, false);
+  std::vector<float> values = files.values;
+  for (size_t v = 0; v < 48; ++v) values[v * 6 + 4] = NAN;
+  put_file(folder / "bold.nii", scan({3, 2, 1, 48}, values));
+  EXPECT_THAT(user_error_of([&] { opened(files.config); }),
+              AllOf(HasSubstr("bold.nii within data.fmri_mask"),
+                    HasSubstr("mask.nii: 1 of 5 voxels are not finite in at least half"),
+                    HasSubstr("of the volumes: (1, 1, 0); leave them out of the mask, or set data.skip_bad: true"),
+                    HasSubstr("4 remain for model.voxels")));
+  files.config.skip_bad = true;
+  EXPECT_THAT(user_error_of([&] { opened(files.config); }),
+              AllOf(HasSubstr("has 4 voxels, and model.voxels is 5; the first volume begins with: "),
+                    HasSubstr("if these are the values to learn, set model.voxels: 4")));
+  StimuliShape shape = kShape;
+  shape.voxels = 4;
+  const auto source = opened(files.config, shape);
+  EXPECT_EQ(source->samples(Split::train), 36);
+  ASSERT_EQ(source->skipped().size(), 1u);
+  EXPECT_THAT(source->skipped()[0], HasSubstr("(1, 1, 0)"));
+  for (size_t v = 0; v < 48; ++v)
+    for (size_t i = 0; i < 5; ++i) values[v * 6 + i] = i == v % 5 ? NAN : 1;
+  put_file(folder / "bold.nii", scan({3, 2, 1, 48}, values));
+  EXPECT_THAT(user_error_of([&] { opened(files.config); }),
+              AllOf(HasSubstr("48 of its 48 volumes are left out for values that are not finite"),
+                    HasSubstr("volume 0 has values that are not finite, the first at (0, 0, 0)")));
+}
+
+TEST(StimuliSamples, QuestionsARepetitionTimeThatVideosNeed) {
+  const TempFolder folder;
+  StimuliFiles files(folder, 4, 0, true);
+  std::string bytes = get_file(folder / "bold.nii");
+  const float time = 2000;
+  std::memcpy(bytes.data() + 92, &time, 4);
+  bytes[123] = 2 | 8;
+  put_file(folder / "bold.nii", bytes);
+  EXPECT_THAT(user_error_of([&] { opened(files.config); }),
+              AllOf(HasSubstr("data.fmri: "), HasSubstr("bold.nii: pixdim[4] is 2000 seconds"),
+                    HasSubstr("if they are milliseconds, set data.repetition_time: 2;")));
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  files.config.stimuli.repetition_time = 2;
+  opened(files.config);
+  ASSERT_EQ(notes.lines().size(), 1u);
+  EXPECT_THAT(notes.lines()[0], HasSubstr("says 2000 seconds from volume to volume; data.repetition_time 2 is used"));
+  files.config.stimuli.repetition_time = 0;
+  files.config.stimuli.videos.clear();  // no other input needs the time
+  opened(files.config);
+  EXPECT_EQ(notes.lines().size(), 1u);
 }
 
 }  // namespace

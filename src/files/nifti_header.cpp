@@ -1,0 +1,173 @@
+#include "files/nifti_header.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "files/nifti.h"
+#include "files/nifti_bytes.h"
+
+namespace plimsoll {
+namespace {
+
+// Offsets of the header, as in nifti1.h.
+constexpr size_t kPixdimAt = 76, kSlopeAt = 112, kInterceptAt = 116, kUnitsAt = 123, kQformCodeAt = 252,
+                 kSformCodeAt = 254, kQuaternionAt = 256, kQuaternionOffsetAt = 268, kSformAt = 280;
+
+// Codes of qform_code and sform_code: 0 unknown, 1 scanner, 2 aligned, 3 Talairach, 4 MNI, 5 other template.
+constexpr int kMaxFormCode = 5;
+
+// A quaternion of float32 exceeds length 1 by rounding; nibabel's threshold.
+constexpr double kQuaternionRounding = 3 * 0x1p-23;
+
+// Lengths of the map's columns and pixdim are equal if they differ by at most this share.
+constexpr double kSpacingTolerance = 1e-3;
+
+// Repetition times of scanners in seconds. A time outside is taken for another unit's.
+constexpr double kMinRepetition = 0.02, kMaxRepetition = 60;
+
+struct TimeUnit {
+  int code;
+  const char* name;
+  double seconds;
+};
+constexpr TimeUnit kTimeUnits[] = {{8, "seconds", 1}, {16, "milliseconds", 1e-3}, {24, "microseconds", 1e-6}};
+
+double pixdim(const NiftiHeader& header, size_t i) {
+  return header.get<float>(kPixdimAt + sizeof(float) * i);
+}
+
+int form_code(const NiftiHeader& header, size_t offset, const char* field, const std::filesystem::path& file) {
+  const int code = header.get<int16_t>(offset);
+  if (code < 0 || code > kMaxFormCode)
+    refuse_nifti(file, fmt::format("has {} {}; allowed: 0 to {}; set the field to the space of the volume", field, code,
+                                   kMaxFormCode));
+  return code;
+}
+
+std::array<double, 12> sform_of(const NiftiHeader& header) {
+  std::array<double, 12> map;
+  for (size_t i = 0; i < map.size(); ++i) map[i] = header.get<float>(kSformAt + sizeof(float) * i);
+  return map;
+}
+
+/// Computes method 2 of the standard: a rotation by the quaternion (a, b, c, d), spacings, and qfac for the third axis.
+std::array<double, 12> qform_of(const NiftiHeader& header, const std::filesystem::path& file,
+                                const std::array<double, 3>& spacing) {
+  std::array<double, 3> q, offset;
+  for (size_t i = 0; i < 3; ++i) {
+    q[i] = header.get<float>(kQuaternionAt + sizeof(float) * i);
+    offset[i] = header.get<float>(kQuaternionOffsetAt + sizeof(float) * i);
+  }
+  const double rest = 1 - (q[0] * q[0] + q[1] * q[1] + q[2] * q[2]);
+  if (!(rest >= -kQuaternionRounding))
+    refuse_nifti(file, fmt::format("has the quaternion {}, {}, {} in its qform, which is longer than 1; set the qform "
+                                   "again, or qform_code 0 if the position is not known",
+                                   q[0], q[1], q[2]));
+  const double a = std::abs(rest) < kQuaternionRounding ? 0 : std::sqrt(rest);
+  const double length = a * a + 1 - rest;  // squared; 1 within the rounding
+  const double s = 2 / length, b = q[0], c = q[1], d = q[2];
+  const double qfac = pixdim(header, 0) == -1 ? -1 : 1;
+  const std::array<double, 3> step = {spacing[0], spacing[1], qfac * spacing[2]};
+  return {(1 - s * (c * c + d * d)) * step[0], s * (b * c - a * d) * step[1],
+          s * (b * d + a * c) * step[2],       offset[0],
+          s * (b * c + a * d) * step[0],       (1 - s * (b * b + d * d)) * step[1],
+          s * (c * d - a * b) * step[2],       offset[1],
+          s * (b * d - a * c) * step[0],       s * (c * d + a * b) * step[1],
+          (1 - s * (b * b + c * c)) * step[2], offset[2]};
+}
+
+double column_length(const std::array<double, 12>& map, size_t axis) {
+  return std::sqrt(map[axis] * map[axis] + map[4 + axis] * map[4 + axis] + map[8 + axis] * map[8 + axis]);
+}
+
+double determinant(const std::array<double, 12>& m) {
+  return m[0] * (m[5] * m[10] - m[6] * m[9]) - m[1] * (m[4] * m[10] - m[6] * m[8]) + m[2] * (m[4] * m[9] - m[5] * m[8]);
+}
+
+}  // namespace
+
+void read_scale(const NiftiHeader& header, const std::filesystem::path& file, NiftiVolume& volume) {
+  const double slope = header.get<float>(kSlopeAt), intercept = header.get<float>(kInterceptAt);
+  if (slope == 0 || !std::isfinite(slope)) return;  // no scaling
+  if (!std::isfinite(intercept))
+    refuse_nifti(file, fmt::format("has scl_slope {} and scl_inter {}; allowed: an intercept that is finite; set it to "
+                                   "0 if numbers are only multiplied",
+                                   slope, intercept));
+  volume.slope = slope;
+  volume.intercept = intercept;
+}
+
+void read_geometry(const NiftiHeader& header, const std::filesystem::path& file, NiftiVolume& volume) {
+  for (size_t i = 0; i < 3; ++i) {
+    const double spacing = std::abs(pixdim(header, i + 1));
+    volume.spacing[i] = std::isfinite(spacing) && spacing > 0 ? spacing : 1;
+  }
+  constexpr std::array<double, 8> kUnits = {0, 1000, 1, 1e-3, 0, 0, 0, 0};  // meters, millimeters, micrometers
+  volume.unit_millimeters = kUnits[header.get<uint8_t>(kUnitsAt) & 0x07];
+  const int sform = form_code(header, kSformCodeAt, "sform_code", file);
+  const int qform = form_code(header, kQformCodeAt, "qform_code", file);
+  for (size_t i = 0; i < 3 && sform == 0; ++i)
+    if (!std::isfinite(pixdim(header, i + 1)))
+      refuse_nifti(file, fmt::format("has pixdim[{}] {}, and no sform that places its voxels; set the distance between "
+                                     "voxels",
+                                     i + 1, pixdim(header, i + 1)));
+  if (sform == 0 && qform == 0) return;
+  const char* const name = sform > 0 ? "sform" : "qform";
+  volume.place = sform > 0 ? NiftiPlace::sform : NiftiPlace::qform;
+  volume.to_world = sform > 0 ? sform_of(header) : qform_of(header, file, volume.spacing);
+  for (const double number : volume.to_world)
+    if (!std::isfinite(number))
+      refuse_nifti(file, fmt::format("has a number in its {} that is not finite; set the {} again, or {}_code 0 if the "
+                                     "position is not known",
+                                     name, name, name));
+  double lengths = 1;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const double length = column_length(volume.to_world, axis);
+    lengths *= length;
+    // The map is what nibabel returns. Programs write it with scales of a registration, and leave pixdim as it was.
+    if (std::abs(length - volume.spacing[axis]) > kSpacingTolerance * volume.spacing[axis])
+      volume.spacing[axis] = length;
+  }
+  if (!(std::abs(determinant(volume.to_world)) > 1e-6 * lengths))
+    refuse_nifti(file, fmt::format("has a {} that maps the volume to a plane; set the {} again, or {}_code 0 if the "
+                                   "position is not known",
+                                   name, name, name));
+}
+
+NiftiTime time_of(const NiftiHeader& header) {
+  const double value = pixdim(header, 4);
+  const int code = header.get<uint8_t>(kUnitsAt) & 0x38;
+  if (!std::isfinite(value) || value <= 0) return {};
+  const auto is_plausible = [](double seconds) { return seconds >= kMinRepetition && seconds <= kMaxRepetition; };
+  const auto found = std::find_if(std::begin(kTimeUnits), std::end(kTimeUnits),
+                                  [&](const TimeUnit& unit) { return unit.code == code; });
+  NiftiTime time;
+  if (found == std::end(kTimeUnits) && code != 0) {
+    time.question = fmt::format(
+        "pixdim[4] is {:.6g} in the unit {} of xyzt_units, which is no time (frequency or "
+        "concentration); set data.repetition_time to the seconds from volume to volume",
+        value, code);
+    return time;
+  }
+  const TimeUnit& unit = code == 0 ? kTimeUnits[0] : *found;
+  time.seconds = value * unit.seconds;
+  const char* const unit_name = code == 0 ? "of an unknown unit" : unit.name;
+  if (is_plausible(time.seconds)) {
+    if (code == 0)
+      time.assumption = fmt::format("pixdim[4] is {:.6g} {} (xyzt_units 0); taken as seconds from volume to volume",
+                                    value, unit_name);
+    return time;
+  }
+  std::string likely;
+  for (const TimeUnit& other : kTimeUnits)
+    if (&other != &unit && is_plausible(value * other.seconds) && likely.empty())
+      likely = fmt::format("; if they are {}, set data.repetition_time: {:.6g}", other.name, value * other.seconds);
+  time.question = fmt::format(
+      "pixdim[4] is {:.6g} {}, {:.6g} seconds from volume to volume; expected: {} to {} "
+      "seconds{}; if the time is right, set data.repetition_time: {:.6g}",
+      value, unit_name, time.seconds, kMinRepetition, kMaxRepetition, likely, time.seconds);
+  return time;
+}
+
+}  // namespace plimsoll
