@@ -179,12 +179,6 @@ void Executor::run_op(BoundOp& op) {
     known = std::max(known, usage.workspace_bytes);
   }
   note_use(op);
-  if (usage.workspace_bytes > usage.out_of_arena_bytes) {
-    const Memory runs_in = op.op->on_host ? Memory::host : Memory::device;
-    const int64_t begin = op.workspace - address_in(runs_in, 0);
-    int64_t& used = bytes_used_[static_cast<int>(runs_in)];
-    used = std::max(used, begin + std::min(op.workspace_bytes, usage.workspace_bytes));
-  }
 }
 
 // Copies outputs to their planned addresses if a kernel made them at other addresses. Most kernels request exactly
