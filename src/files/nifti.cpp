@@ -24,8 +24,6 @@ namespace {
 constexpr size_t kDim = 40, kDatatype = 70, kBitpix = 72, kVoxOffset = 108;
 constexpr uint32_t kNifti2HeaderBytes = 540;
 constexpr size_t kStreamed = size_t{1} << 20;
-// Bytes by which a volume grows.
-constexpr int64_t kVolumePiece = int64_t{1} << 24;
 constexpr int64_t kFirstVoxel = 352;  // after the header and a flag of four bytes
 
 constexpr NiftiType kTypes[] = {NiftiType::uint8,   NiftiType::int16, NiftiType::int32,  NiftiType::float32,
@@ -222,7 +220,7 @@ NiftiVolume read_nifti(const std::filesystem::path& file) {
   // really has.
   volume.bytes.reserve(static_cast<size_t>(bytes));
   for (int64_t done = 0; done < bytes;) {
-    const int64_t piece = std::min<int64_t>(bytes - done, kVolumePiece);
+    const int64_t piece = std::min<int64_t>(bytes - done, NiftiBytes::kMaxReadBytes);
     volume.bytes.resize(static_cast<size_t>(done + piece));
     reader.read(std::span(volume.bytes).subspan(static_cast<size_t>(done)), "the voxels");
     done += piece;

@@ -21,7 +21,6 @@ namespace {
 
 // Largest ratio that Deflate reaches (zlib.net/zlib_tech.html).
 constexpr int64_t kMaxDeflated = 1032;
-constexpr size_t kPiece = size_t{1} << 24;
 // Some writers fill the last block of a tape after the voxels.
 constexpr int64_t kMaxBytesBehind = int64_t{1} << 16;
 
@@ -67,13 +66,10 @@ void NiftiBytes::require_allowed(double bytes, const std::string& what) const {
 }
 
 void NiftiBytes::read(std::span<std::byte> to, const char* what) {
-  for (size_t done = 0; done < to.size();) {
-    const size_t wanted = std::min(kPiece, to.size() - done);
-    const int got = gzread(file_.get(), to.data() + done, static_cast<unsigned>(wanted));
-    if (got < 0) refuse_nifti(path_, fmt::format("is damaged: {}", problem()));
-    if (got == 0) refuse_nifti(path_, fmt::format("ends inside {}: it is truncated", what));
-    done += static_cast<size_t>(got);
-  }
+  check(to.size() <= kMaxReadBytes, "a NIfTI file is read in pieces");
+  const int got = gzread(file_.get(), to.data(), static_cast<unsigned>(to.size()));
+  if (got < 0) refuse_nifti(path_, fmt::format("is damaged: {}", problem()));
+  if (static_cast<size_t>(got) < to.size()) refuse_nifti(path_, fmt::format("ends inside {}: it is truncated", what));
 }
 
 void NiftiBytes::skip(int64_t bytes, const char* what) {

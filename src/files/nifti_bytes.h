@@ -29,7 +29,8 @@ class NiftiBytes {
   /// Returns an upper bound of the number of bytes in the unpacked file.
   int64_t max_bytes() const { return max_bytes_; }
 
-  /// Fills `to` with the next bytes; `what` names them in messages.
+  static constexpr size_t kMaxReadBytes = size_t{1} << 24;
+  /// Fills `to`, at most kMaxReadBytes, with the next bytes; `what` names them in messages.
   void read(std::span<std::byte> to, const char* what);
   /// Skips the next `bytes` bytes.
   void skip(int64_t bytes, const char* what);

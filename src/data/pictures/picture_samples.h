@@ -22,6 +22,6 @@ namespace plimsoll {
 /// sizes, a prompt that is too long, and if nothing is left to train on.
 std::unique_ptr<SampleSource> picture_samples(const DataConfig& config, const SliceShape& shape,
                                               const Tokenizer& tokenizer,
-                                              const std::function<void(double fraction)>& progress, uint64_t seed = 0);
+                                              const std::function<void(double fraction)>& progress, uint64_t seed);
 
 }  // namespace plimsoll

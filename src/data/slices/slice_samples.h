@@ -34,6 +34,6 @@ struct SliceShape {
 /// on.
 std::unique_ptr<SampleSource> slice_samples(const DataConfig& config, const SliceShape& shape,
                                             const Tokenizer& tokenizer,
-                                            const std::function<void(double fraction)>& progress, uint64_t seed = 0);
+                                            const std::function<void(double fraction)>& progress, uint64_t seed);
 
 }  // namespace plimsoll

@@ -21,7 +21,7 @@ using ::testing::SizeIs;
 class PictureSamplesTest : public ::testing::Test {
  protected:
   std::unique_ptr<SampleSource> open(const SliceShape& shape = {kSceneSide, 1, 48}) {
-    return picture_samples(config_, shape, *tokenizer_, {});
+    return picture_samples(config_, shape, *tokenizer_, {}, 0);
   }
   std::string refusal() {
     return user_error_of([&] { open(); });

@@ -24,7 +24,7 @@ using ::testing::SizeIs;
 class SliceSamplesTest : public ::testing::Test {
  protected:
   std::unique_ptr<SampleSource> open(const SliceShape& shape = {24, 1, 48}) {
-    return slice_samples(config_, shape, *tokenizer_, {});
+    return slice_samples(config_, shape, *tokenizer_, {}, 0);
   }
   std::string refusal() {
     return user_error_of([&] { open(); });
