@@ -9,6 +9,7 @@
 #include "base/mapped_file.h"
 #include "base/quoted.h"
 #include "base/text_width.h"
+#include "base/trimmed.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -53,7 +54,7 @@ std::string_view text_of(const MappedFile& file, const std::filesystem::path& pa
   if (file.size() > max_bytes)
     throw refused(path.string(), fmt::format("has {}, more than the {} that such a file may have",
                                              format_bytes(file.size()), format_bytes(max_bytes)));
-  return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
+  return without_byte_order_mark({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())});
 }
 
 std::string without_python_floats(std::string_view text) {

@@ -35,6 +35,16 @@ void append_character(int32_t code, std::string& text) {
   text.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
 }
 
+size_t valid_utf8_prefix(std::string_view text) {
+  size_t valid = 0;
+  while (valid < text.size()) {
+    const Character next = first_character(text.substr(valid));
+    if (!next.valid) break;
+    valid += next.bytes;
+  }
+  return valid;
+}
+
 std::string valid_utf8(std::string_view text) {
   std::string valid;
   valid.reserve(text.size());

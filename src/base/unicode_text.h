@@ -18,6 +18,9 @@ Character first_character(std::string_view text);
 
 void append_character(int32_t code, std::string& text);
 
+/// Returns the number of bytes before the first byte that is not part of valid UTF-8.
+size_t valid_utf8_prefix(std::string_view text);
+
 /// Returns `text` with U+FFFD for each byte that is not part of valid UTF-8.
 std::string valid_utf8(std::string_view text);
 

@@ -45,8 +45,7 @@ class Parser {
   Parser(std::string_view text, const std::string& name) : text_(text), name_(name) {}
 
   PlacementTable parse() {
-    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-    if (text_.starts_with(byte_order_mark)) text_.remove_prefix(byte_order_mark.size());
+    text_ = without_byte_order_mark(text_);
     while (!text_.empty()) {
       const size_t end = text_.find('\n');
       const std::string_view line = trimmed(text_.substr(0, end));

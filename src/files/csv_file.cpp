@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 
-#include "base/file_error.h"
 #include "base/trimmed.h"
-#include "files/file_kind.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -15,24 +12,10 @@ namespace {
 
 constexpr size_t kMaxLineLength = size_t{1} << 26;
 constexpr int64_t kMaxCells = int64_t{1} << 20;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
-CsvFile::CsvFile(const std::filesystem::path& file) : path_(file) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error))
-    throw_file_error("read", file, error ? error.value() : std::filesystem::is_directory(file) ? EISDIR : EINVAL);
-  if (const std::string_view kind = file_kind(file); !kind.empty())
-    throw UserError(fmt::format("{}: is no table (.csv); it is {}", file.string(), kind), UserError::Kind::failure);
-  errno = 0;
-  stream_.open(file, std::ios::binary);
-  if (!stream_) throw_file_error("read", file, errno != 0 ? errno : EIO);
-}
-
-std::string CsvFile::place() const {
-  return fmt::format("{}:{}", path_.string(), line_);
-}
+CsvFile::CsvFile(const std::filesystem::path& file) : lines_(file, "table (.csv)", kMaxLineLength) {}
 
 bool CsvFile::next(std::vector<std::string>& cells) {
   const auto refuse = [&](const std::string& what) {
@@ -40,14 +23,8 @@ bool CsvFile::next(std::vector<std::string>& cells) {
   };
   std::string_view text;
   do {
-    if (!std::getline(stream_, text_)) {
-      if (stream_.bad()) throw_file_error("read", path_, EIO);
-      return false;
-    }
-    ++line_;
-    if (text_.size() > kMaxLineLength) refuse("the line is longer than any table's");
+    if (!lines_.next(text_)) return false;
     text = text_;
-    if (line_ == 1 && text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   } while (trimmed(text).empty());
   if (separator_ == '\0') {
     separator_ = ',';

@@ -6,9 +6,10 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
+
+#include "files/text_file.h"
 
 namespace plimsoll {
 
@@ -24,15 +25,14 @@ class CsvFile {
   /// do not close, a line of more than 64 MiB.
   bool next(std::vector<std::string>& cells);
 
-  int64_t line() const { return line_; }  ///< line number in the file, from 1, of the cells that next() returned last
-  std::string place() const;              ///< "table.csv:3"
+  /// Returns the line number in the file, from 1, of the cells that next() returned last.
+  int64_t line() const { return lines_.line(); }
+  std::string place() const { return lines_.place(); }  ///< "table.csv:3"
 
  private:
-  std::filesystem::path path_;
-  std::ifstream stream_;
+  TextLines lines_;
   std::string text_;
   char separator_ = '\0';
-  int64_t line_ = 0;
 };
 
 }  // namespace plimsoll

@@ -39,8 +39,8 @@ NiftiBytes::NiftiBytes(const std::filesystem::path& file) : path_(file) {
   if (std::filesystem::is_directory(file, error)) refuse_nifti(file, "is a folder; a NIfTI file is wanted");
   const auto size = std::filesystem::file_size(file, error);
   if (error) throw_file_error("read", file, error.value());
-  if (const std::string_view kind = file_kind(file); !kind.empty() && !kind.ends_with("NIfTI volume") &&
-                                                     kind != "a gzip file" && std::filesystem::is_regular_file(file))
+  if (const std::string_view kind = file_kind(file);
+      !kind.empty() && !kind.starts_with("a NIfTI") && kind != kGzip && std::filesystem::is_regular_file(file))
     refuse_nifti(
         file,
         fmt::format("is not a NIfTI file; it is {}{}", kind,

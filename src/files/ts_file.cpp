@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
@@ -17,6 +16,7 @@
 #include "base/quoted.h"
 #include "base/trimmed.h"
 #include "files/data_memory.h"
+#include "files/text_file.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -69,11 +69,10 @@ class Reader {
     if (size > static_cast<uintmax_t>(kMaxSeriesFileBytes))
       refuse(fmt::format("is {}; at most {} are read", format_bytes(static_cast<int64_t>(size)),
                          format_bytes(kMaxSeriesFileBytes)));
-    std::ifstream stream(file_, std::ios::binary);
-    if (!stream) throw_file_error("read", file_, errno);
+    TextLines lines(file_, "series (.ts)", static_cast<size_t>(kMaxSeriesFileBytes));
     std::string line;
-    while (std::getline(stream, line)) {
-      ++line_;
+    while (lines.next(line)) {
+      line_ = lines.line();
       const std::string_view text = trimmed(line);
       if (text.empty() || text.starts_with('#') || text.starts_with('%')) continue;
       if (in_data_)
@@ -81,7 +80,6 @@ class Reader {
       else
         read_header(text);
     }
-    if (stream.bad()) throw_file_error("read", file_, errno);
     if (!in_data_) refuse("has no line '@data': it is no .ts file, or has been cut off");
     return std::move(result_);
   }

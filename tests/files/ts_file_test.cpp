@@ -73,7 +73,8 @@ TEST(TsFile, LeavesBadSeriesOutWhereItMay) {
 TEST(TsFile, RefusesHeadersThatItCannotUse) {
   EXPECT_THAT(ts_file_refusal(""), HasSubstr("has no line '@data'"));
   EXPECT_THAT(ts_file_refusal("@classLabel true a b\n"), HasSubstr("has no line '@data'"));
-  EXPECT_THAT(ts_file_refusal("\x89PNG\r\n\x1a\n"), HasSubstr("is it a .ts file?"));
+  EXPECT_THAT(ts_file_refusal("\x89PNG\r\n\x1a\n"), HasSubstr("is no series (.ts); it is a PNG picture"));
+  EXPECT_THAT(ts_file_refusal("a PNG picture"), HasSubstr("is it a .ts file?"));
   EXPECT_THAT(ts_file_refusal("@data\n1,2:a\n"), HasSubstr("'@data' comes before '@classLabel"));
   EXPECT_THAT(ts_file_refusal("@classLabel false\n@data\n1,2\n"), HasSubstr("without classes"));
   EXPECT_THAT(ts_file_refusal("@classLabel true\n@data\n"), HasSubstr("names no class"));

@@ -3,21 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <map>
 
-#include "base/file_error.h"
 #include "base/quoted.h"
+#include "files/text_file.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr size_t kMaxLineLength = 64 * 1024;
-constexpr size_t kMaxLines = 10'000'000;
+constexpr int64_t kMaxLines = 10'000'000;
 constexpr double kMaxClips = 10'000'000;
 
 std::vector<std::string> fields_of(const std::string& line) {
@@ -67,17 +65,11 @@ std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list) {
     throw UserError(fmt::format("data.list: {} does not exist", list.string()));
   if (!std::filesystem::is_regular_file(list, error))
     throw UserError(fmt::format("data.list: {} is not a regular file", list.string()));
-  errno = 0;
-  std::ifstream stream(list, std::ios::binary);
-  if (!stream) throw_file_error("read", list, errno != 0 ? errno : EIO);
+  TextLines lines(list, "list of clips", kMaxLineLength, UserError::Kind::usage);
   std::vector<CaptionedVideo> videos;
-  std::string line;
-  size_t number = 0;
-  while (std::getline(stream, line)) {
-    const std::string place = fmt::format("{}:{}", list.string(), ++number);
-    if (line.size() > kMaxLineLength || number > kMaxLines)
-      throw UserError(fmt::format("{}: a list has at most {} lines of {} bytes", place, kMaxLines, kMaxLineLength));
-    if (!line.empty() && line.back() == '\r') line.pop_back();
+  for (std::string line; lines.next(line);) {
+    const std::string place = lines.place();
+    if (lines.line() > kMaxLines) throw UserError(fmt::format("{}: a list has at most {} lines", place, kMaxLines));
     if (line.empty() || line.front() == '#') continue;
     std::vector<std::string> fields = fields_of(line);
     const size_t count = fields.size();
@@ -98,7 +90,6 @@ std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list) {
     }
     videos.push_back(std::move(video));
   }
-  if (stream.bad()) throw_file_error("read", list, EIO);
   if (videos.empty()) throw UserError(fmt::format("data.list: {} names no video", list.string()));
   return videos;
 }

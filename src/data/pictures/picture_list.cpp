@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +15,7 @@
 #include "base/trimmed.h"
 #include "data/slices/label_names.h"
 #include "files/csv_file.h"
+#include "files/text_file.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -189,15 +189,10 @@ class Tasks {
   }
 
   void of_json_lines(const fs::path& list) {
-    std::error_code error;
-    if (fs::is_directory(list, error)) throw_file_error("read", list, EISDIR);
-    std::ifstream stream(list, std::ios::binary);
-    if (!stream) throw_file_error("read", list, errno);
-    std::string line;
-    for (int64_t number = 1; std::getline(stream, line); ++number) {
+    TextLines lines(list, "list of pictures", kMaxLineLength, UserError::Kind::usage);
+    for (std::string line; lines.next(line);) {
       if (trimmed(line).empty()) continue;
-      const std::string place = fmt::format("{}:{}", list.string(), number);
-      if (line.size() > kMaxLineLength) throw UserError(place + ": the line is longer than any list's");
+      const std::string place = lines.place();
       std::map<std::string, std::string> fields;
       const nlohmann::json object = parse_json_object(line, place);
       for (const auto& [name, value] : object.items()) {

@@ -4,53 +4,36 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <set>
 #include <string_view>
 
-#include "base/file_error.h"
 #include "base/glob.h"
 #include "base/quoted.h"
 #include "base/trimmed.h"
+#include "files/text_file.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{1} << 24;
-
-std::string read_text(const std::filesystem::path& file) {
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error)) throw_file_error("read", file, EISDIR);
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw_file_error("read", file, errno);
-  const uintmax_t size = std::filesystem::file_size(file, error);
-  std::string text(error ? kMaxFileBytes + 1 : static_cast<size_t>(std::min<uintmax_t>(size, kMaxFileBytes)) + 1, '\0');
-  stream.read(text.data(), std::ssize(text));
-  text.resize(static_cast<size_t>(stream.gcount()));
-  if (text.size() > kMaxFileBytes)
-    throw UserError(fmt::format("{}: is too large for a list of names; allowed: lines such as '37 left hippocampus'",
-                                file.string()));
-  return text;
-}
+constexpr const char* kWanted = "list of label names ('37 left hippocampus')";
 
 }  // namespace
 
 std::vector<LabelName> read_label_names(const std::filesystem::path& file) {
-  const std::string text = read_text(file);
+  TextLines lines(file, kWanted, kMaxFileBytes, UserError::Kind::usage);
   std::vector<LabelName> names;
   std::set<int64_t> numbers;
   std::set<std::string> words;
-  int64_t line = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view whole = trimmed(std::string_view(text).substr(at, end - at));
-    at = end + 1;
-    ++line;
+  size_t bytes = 0;
+  for (std::string text; lines.next(text);) {
+    const std::string_view whole = trimmed(text);
+    if ((bytes += text.size()) > kMaxFileBytes)
+      throw UserError(
+          fmt::format("{}: is larger than a {} may be; allowed: {} bytes", file.string(), kWanted, kMaxFileBytes));
     if (whole.empty() || whole.front() == '#') continue;
-    const auto refuse = [&](const std::string& what) {
-      throw UserError(fmt::format("{}:{}: {}", file.string(), line, what));
-    };
+    const auto refuse = [&](const std::string& what) { throw UserError(fmt::format("{}: {}", lines.place(), what)); };
     LabelName label;
     const auto [rest, error] = std::from_chars(whole.data(), whole.data() + whole.size(), label.number);
     label.name = trimmed({rest, static_cast<size_t>(whole.data() + whole.size() - rest)});

@@ -4,17 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <numeric>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "base/file_error.h"
 #include "base/quoted.h"
 #include "base/trimmed.h"
 #include "data/stimuli/bad_file.h"
@@ -22,6 +19,7 @@
 #include "files/nifti.h"
 #include "files/nifti_grid.h"
 #include "files/npy.h"
+#include "files/text_file.h"
 #include "files/unpack_limit.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -30,6 +28,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMaxTableCells = int64_t{1} << 20;  // cells of a line
+constexpr size_t kMaxTableLine = size_t{1} << 26;     // bytes
 constexpr int64_t kMaxShown = 5;                      // values of a message
 constexpr int64_t kMaxVoxels = int64_t{1} << 26;      // voxels of a volume: 406 x 406 x 406
 
@@ -56,15 +55,11 @@ std::optional<float> number_of(std::string_view cell) {
 }
 
 FmriSeries read_table(const std::filesystem::path& path) {
-  if (std::error_code error; !std::filesystem::is_regular_file(path, error))
-    throw_file_error("read", path, error ? error.value() : EINVAL);
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw_file_error("read", path, errno != 0 ? errno : EIO);
+  TextLines lines(path, "table of numbers", kMaxTableLine);
   FmriSeries series;
   std::string line;
-  for (int64_t number = 1; std::getline(stream, line); ++number) {
-    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-    if (number == 1 && line.starts_with(byte_order_mark)) line.erase(0, byte_order_mark.size());
+  while (lines.next(line)) {
+    const int64_t number = lines.line();
     if (std::ranges::count_if(line, [](char c) { return c == ',' || c == ';'; }) >= kMaxTableCells)
       throw bad_file(path, fmt::format("line {} has more than {} cells", number, kMaxTableCells));
     const std::vector<std::string_view> cells = cells_of(line);
@@ -88,7 +83,6 @@ FmriSeries read_table(const std::filesystem::path& path) {
     for (std::string_view cell : cells) series.values.push_back(*number_of(cell));
     ++series.volumes;
   }
-  if (stream.bad()) throw_file_error("read", path, errno != 0 ? errno : EIO);
   if (series.volumes == 0) throw bad_file(path, "it holds no time points");
   series.counted = "columns";
   return series;

@@ -4,33 +4,34 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <set>
 #include <sstream>
 
-#include "base/file_error.h"
 #include "base/quoted.h"
 #include "data/stimuli/bad_file.h"
 #include "files/data_memory.h"
+#include "files/text_file.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr size_t kMaxLineLength = size_t{1} << 20;
+
+}  // namespace
 
 StimulusLabels read_stimulus_labels(const std::filesystem::path& path) {
-  if (std::error_code error; !std::filesystem::is_regular_file(path, error))
-    throw_file_error("read", path, error ? error.value() : EINVAL);
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw_file_error("read", path, errno != 0 ? errno : EIO);
+  TextLines lines(path, "list of labels", kMaxLineLength);
   StimulusLabels labels;
   std::map<std::string, int64_t> index;
   std::set<std::string> runs;
   std::string line, label, run, more;
   size_t words = 0;  // words of a line
-  for (int64_t number = 1; std::getline(stream, line); ++number) {
+  while (lines.next(line)) {
+    const int64_t number = lines.line();
     std::istringstream parts(line);
     label.clear(), run.clear(), more.clear();
     parts >> label >> run >> more;
@@ -51,7 +52,6 @@ StimulusLabels read_stimulus_labels(const std::filesystem::path& path) {
     labels.label.push_back(known->second);
     labels.run.push_back(std::ssize(labels.runs) - 1);
   }
-  if (stream.bad()) throw_file_error("read", path, errno != 0 ? errno : EIO);
   if (labels.label.empty()) throw bad_file(path, "it holds no labels");
   return labels;
 }

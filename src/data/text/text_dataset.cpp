@@ -10,6 +10,8 @@
 #include "base/clean_errors.h"
 #include "base/file_error.h"
 #include "data/tokenizers/token_cache.h"
+#include "files/data_notes.h"
+#include "files/text_file.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -33,17 +35,25 @@ std::optional<TokenFile> cached_tokens(const Source& source, const Tokenizer& to
   return tokens;
 }
 
-/// Looks at a file, checks that it can be opened, and finds its cached tokens if there are any.
+/// Looks at a file, checks that it is text and can be opened, and finds its cached tokens if there are any.
 Source looked_at(const std::filesystem::path& file, const std::filesystem::path& cache_dir,
                  const Tokenizer& tokenizer) {
   Source source;
   source.text = TextFile::look_at(file);
-  source.key = token_cache_key(source.text, tokenizer);
+  // Cached tokens of an earlier commit may be those of a file that is no text.
+  TextForm form = TextForm::plain;
+  errno = 0;
+  const bool readable = std::ifstream(file, std::ios::binary).is_open();
+  const int problem = errno != 0 ? errno : EIO;
+  if (readable) {
+    const TextBytes begin(file, "data.files: " + file.string());
+    form = begin.form();
+    if (!begin.note().empty()) note_data(file, begin.note());
+  }
+  source.key = token_cache_key(source.text, tokenizer, form);
   source.cache = token_cache_file(cache_dir, source.text, source.key);
   source.tokens = cached_tokens(source, tokenizer);
-  errno = 0;
-  if (!source.tokens && !std::ifstream(file, std::ios::binary))
-    throw_file_error("read", file, errno != 0 ? errno : EIO);
+  if (!source.tokens && !readable) throw_file_error("read", file, problem);
   return source;
 }
 

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <chrono>
-#include <fstream>
+#include <span>
 
 #include "base/file_error.h"
 #include "base/hash.h"
@@ -42,12 +41,13 @@ TextFile TextFile::look_at(const std::filesystem::path& path) {
   return {path, static_cast<int64_t>(bytes), static_cast<int64_t>(since.count())};
 }
 
-uint64_t token_cache_key(const TextFile& text, const Tokenizer& tokenizer) {
+uint64_t token_cache_key(const TextFile& text, const Tokenizer& tokenizer, TextForm form) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::canonical(text.path, error);
   if (error) throw_file_error("read", text.path, error.value());
-  return mix64(hash_bytes(fmt::format("{}:{}:{}:{}:{}:{}", kCacheFormat, text.bytes, text.changed_at,
-                                      tokenizer.fingerprint(), tokenizer.vocab_size(), absolute.string())));
+  const char* const formed = form == TextForm::packed ? ":packed" : form == TextForm::marked ? ":marked" : "";
+  return mix64(hash_bytes(fmt::format("{}:{}:{}:{}:{}:{}{}", kCacheFormat, text.bytes, text.changed_at,
+                                      tokenizer.fingerprint(), tokenizer.vocab_size(), absolute.string(), formed)));
 }
 
 std::filesystem::path token_cache_file(const std::filesystem::path& directory, const TextFile& text, uint64_t key) {
@@ -56,21 +56,16 @@ std::filesystem::path token_cache_file(const std::filesystem::path& directory, c
 
 void tokenize_file(const TextFile& text, const Tokenizer& tokenizer, const std::filesystem::path& file, uint64_t key,
                    const std::function<void(int64_t bytes)>& progress) {
-  errno = 0;
-  std::ifstream stream(text.path, std::ios::binary);
-  if (!stream) throw_file_error("read", text.path, errno != 0 ? errno : EIO);
+  TextBytes source(text.path, "data.files: " + text.path.string());
   TokenFileWriter writer(file, tokenizer.vocab_size(), key);
   std::string held;  // read and not tokenized yet: its last token may continue in the next block
   int64_t read = 0;
   while (true) {
     const std::size_t before = held.size();
     held.resize(before + kBlock);
-    errno = 0;
-    stream.read(held.data() + before, static_cast<std::streamsize>(kBlock));
-    const auto count = static_cast<std::size_t>(stream.gcount());
-    if (stream.bad()) throw_file_error("read", text.path, errno != 0 ? errno : EIO);
+    const std::size_t count = source.read(std::span(held).subspan(before));
     held.resize(before + count);
-    read += static_cast<int64_t>(count);
+    read = source.file_bytes_read();
     // Detects a text that grows without end before the disk is full.
     if (count < kBlock || read > text.bytes) break;
     // No position before the last character of the held text is a cut. Only the block is searched; otherwise a text
@@ -86,7 +81,7 @@ void tokenize_file(const TextFile& text, const Tokenizer& tokenizer, const std::
     held.erase(0, cut);
     progress(read);
   }
-  if (read != text.bytes || TextFile::look_at(text.path) != text)
+  if ((source.form() != TextForm::packed && read != text.bytes) || TextFile::look_at(text.path) != text)
     throw UserError(fmt::format("data.files: {} changed while it was being tokenised; start again when it is at rest",
                                 text.path.string()),
                     UserError::Kind::failure);

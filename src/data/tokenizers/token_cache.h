@@ -7,6 +7,7 @@
 #include <string>
 
 #include "data/tokenizers/tokenizer.h"
+#include "files/text_file.h"
 
 namespace plimsoll {
 
@@ -22,15 +23,16 @@ struct TextFile {
   bool operator==(const TextFile&) const = default;
 };
 
-/// Returns the key of this text with this tokenizer: a hash of the file's absolute path, size and time of change and of
-/// the tokenizer.
-uint64_t token_cache_key(const TextFile& text, const Tokenizer& tokenizer);
+/// Returns the key of this text with this tokenizer: a hash of the file's absolute path, size and time of change, of
+/// the tokenizer, and of a form that is not plain.
+uint64_t token_cache_key(const TextFile& text, const Tokenizer& tokenizer, TextForm form = TextForm::plain);
 
 /// Returns the token file of a key: "gcide.txt-0123456789abcdef.tokens".
 std::filesystem::path token_cache_file(const std::filesystem::path& directory, const TextFile& text, uint64_t key);
 
-/// Tokenizes `text` into `file`, ended by end of text; `progress` receives the bytes read so far. Holds a few MiB at a
-/// time. Throws UserError if the text cannot be read, if it has changed since it was looked at, or if `file` cannot be
+/// Tokenizes `text` into `file`, ended by end of text; `progress` receives the bytes of the file read so far. A byte
+/// order mark is skipped, and a packed text is unpacked (files/text_file.h). Holds a few MiB at a time. Throws
+/// UserError if the file cannot be read or is no text, if it has changed since it was looked at, or if `file` cannot be
 /// written.
 void tokenize_file(const TextFile& text, const Tokenizer& tokenizer, const std::filesystem::path& file, uint64_t key,
                    const std::function<void(int64_t bytes)>& progress);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/quoted.h"
+#include "base/trimmed.h"
 
 namespace plimsoll::job {
 namespace {
@@ -144,7 +145,7 @@ bool quote_is_closed(std::string_view text, int line, int column) {
   std::string_view rest = lines[static_cast<size_t>(line) - 1];
   // yaml-cpp's columns count bytes, without a byte order mark.
   size_t byte = static_cast<size_t>(std::max(column, 1)) - 1;
-  if (line == 1 && rest.starts_with("\xef\xbb\xbf")) byte += 3;
+  if (line == 1 && rest.starts_with(kByteOrderMark)) byte += kByteOrderMark.size();
   if (byte >= rest.size() || (rest[byte] != '"' && rest[byte] != '\'')) return true;
   const char quote = rest[byte];
   rest = text.substr(static_cast<size_t>(rest.data() - text.data()) + byte + 1);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +12,8 @@
 #include "base/hash.h"
 #include "data/loader.h"
 #include "data/text/text_batch.h"
+#include "data/tokenizers/token_cache.h"
+#include "files/data_notes.h"
 #include "test_files.h"
 
 namespace plimsoll {
@@ -161,6 +164,57 @@ TEST_F(TextDatasetTest, TokenisesLongFilesBlockByBlock) {
   for (int64_t window = 0; window < data.windows(Split::train); ++window)
     ASSERT_TRUE(std::ranges::equal(window_of(data, Split::train, window).first,
                                    std::span(expected).subspan(static_cast<size_t>(window) * 1000, 1000)));
+}
+
+// A packed text and one with a byte order mark have the tokens of the plain text.
+TEST_F(TextDatasetTest, UnpacksTextAndSkipsItsMark) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += std::to_string(i) + " words ";
+  const auto tokens_of = [&](const std::filesystem::path& file) {
+    const TextDataset data(config({file}, 100), *bytes_);
+    std::vector<int64_t> all;
+    for (int64_t w = 0; w < data.windows(Split::train); ++w) {
+      const auto window = window_of(data, Split::train, w).first;
+      all.insert(all.end(), window.begin(), window.end());
+    }
+    return std::pair(data.tokens(Split::train), all);
+  };
+  const auto plain = tokens_of(put_file(folder_ / "a.txt", text));
+  EXPECT_EQ(plain.first, std::ssize(text) + 1);
+  EXPECT_EQ(tokens_of(put_file(folder_ / "b.txt", "\xEF\xBB\xBF" + text)), plain);
+  gzFile packed = gzopen((folder_ / "c.txt.gz").c_str(), "wb");
+  gzwrite(packed, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(packed);
+  EXPECT_EQ(tokens_of(folder_ / "c.txt.gz"), plain);
+  EXPECT_THAT(progress_of(config({folder_ / "c.txt.gz", folder_ / "b.txt"}, 100), *bytes_), IsEmpty());
+}
+
+// Also if an earlier commit has tokenized the file.
+TEST_F(TextDatasetTest, RefusesFilesOfOtherKinds) {
+  const std::string array = "\x93NUMPY\1" + std::string(500, 'x');
+  const auto file = put_file(folder_ / "t.npy", array), text = put_file(folder_ / "t.txt", std::string(500, 'x'));
+  const TextFile looked = TextFile::look_at(file);
+  const uint64_t key = token_cache_key(looked, *bytes_);
+  std::filesystem::create_directories(folder_ / "cache/below");
+  TokenFileWriter writer(token_cache_file(folder_ / "cache/below", looked, key), bytes_->vocab_size(), key);
+  const std::vector<int32_t> tokens(501, 'x');
+  writer.append(tokens);
+  writer.finish();
+  EXPECT_THAT(error_of(config({file}, 4)), HasSubstr("t.npy is a NumPy array (.npy); allowed: text in UTF-8"));
+  DataConfig both = config({file, text}, 4);
+  both.skip_bad = true;
+  const TextDataset data(both, *bytes_);
+  EXPECT_EQ(data.tokens(Split::train), 501);
+  ASSERT_EQ(data.skipped().size(), 1u);
+  EXPECT_THAT(data.skipped()[0], HasSubstr("t.npy is a NumPy array"));
+}
+
+TEST_F(TextDatasetTest, NotesTextInAnotherEncoding) {
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  const auto file = put_file(folder_ / "t.txt", "caf\xe9 au lait");
+  for (int round = 0; round < 2; ++round) EXPECT_EQ(TextDataset(config({file}, 4), *bytes_).tokens(Split::train), 13);
+  EXPECT_THAT(notes.lines(), ElementsAre(HasSubstr("t.txt: byte 0xe9 at 3 is no UTF-8")));
 }
 
 TEST_F(TextDatasetTest, NamesFilesThatCannotBeUsed) {
