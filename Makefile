@@ -86,6 +86,11 @@ test: build text ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
 	@echo "==> test: build/"
 	@ctest --preset release -j$(TEST_JOBS) $(CTEST_ARGS)
 
+.PHONY: test-busy
+test-busy: build text ## All tests three times beside 8 busy processes, then once on one core (hours; RUNS=1, LOAD=4, CTEST_ARGS)
+	@scripts/setup-wheel.sh
+	@TEST_JOBS=$(TEST_JOBS) CTEST_ARGS='$(CTEST_ARGS)' scripts/test-busy.sh build
+
 .PHONY: test-masks
 test-masks: setup ## Tests of kernels, scratch and equality as if the processor had fewer instructions (four runs)
 	@scripts/build.sh release ops_tests run_tests weights_tests train_tests cli_tests

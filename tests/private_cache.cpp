@@ -1,6 +1,6 @@
 // Separates the cache of measurements (XDG_CACHE_HOME/plimsoll) of a test program from the user's: plans depend on the
-// op times in it. Each test begins without op times and rates; the speeds of matmuls, which take seconds to measure,
-// stay.
+// op times in it. Each test begins without op times and rates; the speeds of matmuls stay. All times are those of a
+// machine with stated rates, so that plans are the same on every processor and under any load.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+
+#include "stated_machine.h"
 
 namespace {
 
@@ -35,6 +37,10 @@ class PrivateCache : public ::testing::EmptyTestEventListener {
 
  private:
   std::filesystem::path folder_;
+  // PLIMSOLL_TESTS_MEASURE set: the times are real, which shows what the tests would depend on without a stand-in.
+  plimsoll::MeasuringMachine real_;
+  plimsoll::StatedMachine stated_;
+  plimsoll::MeasuringMachineScope scope_{::getenv("PLIMSOLL_TESTS_MEASURE") ? real_ : stated_};
 };
 
 // Before main(): GoogleTest owns the listener from here on.

@@ -2,7 +2,7 @@
 // allowance.
 #pragma once
 
-#include "base/measure_allowance.h"
+#include "base/measurement.h"
 #include "ops/arithmetic/library_matmul.h"
 
 namespace plimsoll {

@@ -3,15 +3,17 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "base/measurement.h"
 #include "device/pages.h"
 #include "ops/attention/attention.h"
 #include "ops/layers/rms_norm.h"
@@ -24,17 +26,23 @@ namespace {
 constexpr double kSecondsEach = 0.15;
 constexpr int kMaxRuns = 8;
 
-// Returns the shortest of a few runs, after one that does not count.
-double best_seconds(const std::function<void()>& run) {
+// Returns the seconds of the shortest of a few runs, after one that does not count.
+double best_seconds(const MeasuredWork& work, const std::function<void()>& run) {
   double best = 0, spent = 0;
   for (int i = 0; i <= kMaxRuns && (i < 2 || spent < kSecondsEach); ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = measuring_machine().time(work, run);
     spent += seconds;
     if (i > 0 && (i == 1 || seconds < best)) best = seconds;
   }
-  return std::max(best, 1e-9);
+  return best;
+}
+
+// Return the operations, or the bytes, a second.
+double flops_rate(const std::string& name, double flops, const std::function<void()>& run) {
+  return flops / best_seconds({.name = name, .flops = flops}, run);
+}
+double bytes_rate(const std::string& name, double bytes, const std::function<void()>& run) {
+  return bytes / best_seconds({.name = name, .bytes = bytes}, run);
 }
 
 // Returns zeros for which huge pages are requested, as for an arena. The kernel can refuse them. With pages of 4 KiB
@@ -55,23 +63,24 @@ at::ScalarType scalar_of(DType dtype) {
 void measure_type(CostModel& model, DType dtype) {
   const at::TensorOptions options = at::TensorOptions().dtype(scalar_of(dtype));
   const double element = static_cast<double>(element_bytes(dtype));
+  const auto named = [&](const char* kernel) { return fmt::format("{} {}", kernel, name_of(dtype)); };
   {
     const int64_t m = 1024, k = 768, n = 1024;
     const at::Tensor a = huge_zeros({m, k}, options), b = huge_zeros({k, n}, options);
     at::Tensor out = huge_zeros({m, n}, options);
-    const double seconds = best_seconds([&] { at::mm_out(out, a, b); });
-    model.rate(OpKind::product, dtype).flops = 2.0 * static_cast<double>(m * k * n) / seconds;
+    model.rate(OpKind::product, dtype).flops =
+        flops_rate(named("matmul"), 2.0 * static_cast<double>(m * k * n), [&] { at::mm_out(out, a, b); });
   }
   {
     const at::Tensor x = huge_zeros({4, 16, 32, 32}, options), w = huge_zeros({32, 16, 3, 3}, options);
-    const double seconds = best_seconds([&] { at::conv2d(x, w, {}, 1, 1); });
-    model.rate(OpKind::convolution, dtype).flops = 2.0 * 4 * 32 * 32 * 32 * 16 * 9 / seconds;
+    model.rate(OpKind::convolution, dtype).flops =
+        flops_rate(named("convolution"), 2.0 * 4 * 32 * 32 * 32 * 16 * 9, [&] { at::conv2d(x, w, {}, 1, 1); });
   }
   {
     const at::Tensor q = huge_zeros({1, 8, 512, 64}, options);
-    const double seconds = best_seconds([&] { ops::attention(q, q, q, /*causal=*/true, 0); });
     // The whole square of scores counts, as in flops_of.
-    model.rate(OpKind::attention, dtype).flops = 2.0 * 2 * 8 * 512 * 512 * 64 / seconds;
+    model.rate(OpKind::attention, dtype).flops = flops_rate(named("attention"), 2.0 * 2 * 8 * 512 * 512 * 64,
+                                                            [&] { ops::attention(q, q, q, /*causal=*/true, 0); });
   }
   {
     // A language model's step computes both gradients, and its weight is larger than a core's caches.
@@ -79,25 +88,25 @@ void measure_type(CostModel& model, DType dtype) {
     const at::Tensor x = huge_zeros({tokens, width}, options), w = huge_zeros({vocabulary, width}, options);
     const at::Tensor targets = huge_zeros({tokens}, at::kLong), loss = at::empty({}, at::kFloat);
     at::Tensor grad_x = huge_zeros(x.sizes(), options), grad_weight = huge_zeros(w.sizes(), options);
-    const double seconds = best_seconds(
+    model.rate(OpKind::loss_head, dtype).flops = flops_rate(
+        named("loss head"), 3 * 2.0 * static_cast<double>(tokens * width * vocabulary),
         [&] { ops::linear_cross_entropy_cpu(x, w, targets, -100, /*softcap=*/0, loss, {}, grad_x, grad_weight); });
-    model.rate(OpKind::loss_head, dtype).flops = 3 * 2.0 * static_cast<double>(tokens * width * vocabulary) / seconds;
   }
   {
     const int64_t count = (32 << 20) / static_cast<int64_t>(element);
     const at::Tensor a = huge_zeros({count}, options), b = huge_zeros({count}, options);
     at::Tensor out = huge_zeros({count}, options);
-    double seconds = best_seconds([&] { at::add_out(out, a, b); });
-    model.rate(OpKind::streaming, dtype).bytes = 3 * static_cast<double>(count) * element / seconds;
+    model.rate(OpKind::streaming, dtype).bytes =
+        bytes_rate(named("add"), 3 * static_cast<double>(count) * element, [&] { at::add_out(out, a, b); });
     // Small enough that the allocator reuses the result's memory. Results in fresh pages would include the time in
     // which the system makes these pages.
     const int64_t few = (64 << 10) / static_cast<int64_t>(element);
     const at::Tensor rows = a.narrow(0, 0, few).view({-1, 512}), weight = at::ones({512}, options);
-    seconds = best_seconds([&] { ops::rms_norm(rows, weight, 1e-5); });
-    model.rate(OpKind::reduction, dtype).bytes = 2 * static_cast<double>(few) * element / seconds;
+    model.rate(OpKind::reduction, dtype).bytes =
+        bytes_rate(named("norm"), 2 * static_cast<double>(few) * element, [&] { ops::rms_norm(rows, weight, 1e-5); });
     at::Tensor drawn = out.narrow(0, 0, few);
-    seconds = best_seconds([&] { drawn.uniform_(); });
-    model.rate(OpKind::random, dtype).bytes = static_cast<double>(few) * element / seconds;
+    model.rate(OpKind::random, dtype).bytes =
+        bytes_rate(named("random numbers"), static_cast<double>(few) * element, [&] { drawn.uniform_(); });
   }
   {
     const int64_t count = 4 << 20;
@@ -105,11 +114,11 @@ void measure_type(CostModel& model, DType dtype) {
     for (int i = 0; i < 4; ++i) t.push_back(huge_zeros({count}, options));
     const at::Tensor step = at::ones({}, at::kFloat), rate = huge_zeros({}, at::kDouble),
                      no = huge_zeros({}, at::kFloat);
-    const double seconds = best_seconds([&] {
-      ops::adamw_({t[0], {}, {t[1]}}, {t[2]}, {t[3]}, step, {rate, step, no}, 0.9, 0.95, 0.1, 1e-8);
-    });
     // Each operand counts once, as in bytes_moved_by.
-    model.rate(OpKind::update, dtype).bytes = 4 * static_cast<double>(count) * element / seconds;
+    model.rate(OpKind::update, dtype).bytes =
+        bytes_rate(named("update"), 4 * static_cast<double>(count) * element, [&] {
+          ops::adamw_({t[0], {}, {t[1]}}, {t[2]}, {t[3]}, step, {rate, step, no}, 0.9, 0.95, 0.1, 1e-8);
+        });
   }
 }
 
@@ -130,16 +139,17 @@ CostModel measure_rates(int threads) {
   }
   at::Tensor small = huge_zeros({8});
   constexpr int kCalls = 2000;
-  model.overhead_seconds = best_seconds([&] {
-                             for (int i = 0; i < kCalls; ++i) small.add_(1);
-                           }) /
+  model.overhead_seconds = best_seconds({"calls"},
+                                        [&] {
+                                          for (int i = 0; i < kCalls; ++i) small.add_(1);
+                                        }) /
                            kCalls;
   // One thread copies bytes that no cache holds, as in the executor.
   const at::Tensor from = huge_zeros({int64_t{256} << 20}, at::kByte);
   at::Tensor to = huge_zeros(from.sizes(), at::kByte);
   const auto bytes = static_cast<size_t>(from.numel());
-  model.host_link = static_cast<double>(bytes) /
-                    best_seconds([&] { std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), bytes); });
+  model.host_link = bytes_rate("copy", static_cast<double>(bytes),
+                               [&] { std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), bytes); });
   return model;
 }
 

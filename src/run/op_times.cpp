@@ -12,11 +12,10 @@
 #include <set>
 #include <span>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/atomic_file.h"
-#include "base/clock.h"
+#include "base/measurement.h"
 #include "base/stable_timing.h"
 #include "cost/cost.h"
 #include "cost/operators.h"
@@ -64,9 +63,8 @@ double try_op(const Trace& trace, const Op& op, std::span<const int64_t> distanc
   double best = 0;
   for (int run = 0; run < kRunsOfTry; ++run) {
     caches.prepare(operands, distances);
-    const double start = seconds_now();
-    single.run();
-    const double seconds = seconds_now() - start;
+    const double seconds =
+        measuring_machine().time({op.name, op.flops, static_cast<double>(op.bytes_moved)}, [&] { single.run(); });
     if (run > 0 && (run == 1 || seconds < best)) best = seconds;
   }
   return best;
@@ -76,10 +74,9 @@ double try_op(const Trace& trace, const Op& op, std::span<const int64_t> distanc
 
 OpTimer machine_op_timer() {
   kernel_choices();  // keys name kernels, and a choice made within a try would be timed
-  return {[caches = OperandCaches()](const Trace& trace, const Op& op, std::span<const int64_t> distances) mutable {
-            return try_op(trace, op, distances, caches);
-          },
-          seconds_now, [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }};
+  return [caches = OperandCaches()](const Trace& trace, const Op& op, std::span<const int64_t> distances) mutable {
+    return try_op(trace, op, distances, caches);
+  };
 }
 
 int64_t unix_seconds_now() {
@@ -98,7 +95,8 @@ std::string timing_key(const Op& op) {
 }
 
 int OpTimes::measure(const Plan& plan, const CostModel& estimate, double seconds, int64_t bytes, int64_t since) {
-  const double start = timer_.now();
+  MeasuringMachine& machine = measuring_machine();
+  const double start = machine.now();
   const Trace& trace = plan.trace;
   std::map<std::string, Candidate> unknown;
   for (size_t i = 0; i < trace.ops.size(); ++i) {
@@ -130,21 +128,21 @@ int OpTimes::measure(const Plan& plan, const CostModel& estimate, double seconds
   std::ranges::stable_sort(order, {}, &Candidate::expected);
   at::set_num_threads(threads_);
   for (int round = 0; round < kMaxRounds && !order.empty(); ++round) {
-    const double begin = timer_.now();
+    const double begin = machine.now();
     for (Candidate& each : order) {
-      if (timer_.now() - start > seconds) break;
+      if (machine.now() - start > seconds) break;
       if (each.tries.converged()) continue;
       try {
-        each.tries.add(timer_.try_op(trace, *each.op, distances[each.occurrences[each.occurrences.size() / 2]]));
+        each.tries.add(timer_(trace, *each.op, distances[each.occurrences[each.occurrences.size() / 2]]));
       } catch (const UserError&) {  // refuses zeros: its time stays an estimate
         each.op = nullptr;
       }
     }
     std::erase_if(order, [](const Candidate& each) { return each.op == nullptr; });
-    const double left = seconds - (timer_.now() - start);
+    const double left = seconds - (machine.now() - start);
     if (left <= 0 || std::ranges::all_of(order, [](const Candidate& each) { return each.tries.converged(); })) break;
-    if (const double pause = kSecondsBetweenRounds - (timer_.now() - begin); pause > 0)
-      timer_.wait(std::min(pause, left));
+    if (const double pause = kSecondsBetweenRounds - (machine.now() - begin); pause > 0)
+      machine.wait(std::min(pause, left));
   }
   int count = 0;
   for (const Candidate& each : order) {

@@ -19,14 +19,11 @@ int64_t unix_seconds_now();
 /// Returns the key of an op's time: its operator, its constants, and its operands' types, sizes and strides.
 std::string timing_key(const Op& op);
 
-/// The clock and kernels that time ops: the machine's own, or a test's.
-struct OpTimer {
-  /// Returns the seconds of one run of an op whose operands were touched at these distances (run/reuse_distances.h).
-  /// Throws UserError if the op refuses zeros.
-  std::function<double(const Trace&, const Op&, std::span<const int64_t> distances)> try_op;
-  std::function<double()> now;       ///< seconds of a steady clock
-  std::function<void(double)> wait;  ///< waits for this many seconds
-};
+/// A function that returns the seconds of one run of an op whose operands were touched at these distances
+/// (run/reuse_distances.h). It throws UserError if the op refuses zeros.
+using OpTimer = std::function<double(const Trace&, const Op&, std::span<const int64_t> distances)>;
+
+/// Returns the timer that runs an op on zeros and reads measuring_machine().
 OpTimer machine_op_timer();
 
 class OpTimes {

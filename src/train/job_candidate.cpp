@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/measure_allowance.h"
+#include "base/measurement.h"
 #include "device/allocation_frame.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -141,7 +141,7 @@ void JobCandidate::probe() {
         return !scratch.exceeded();
       };
       try {
-        run_op();
+        measuring_machine().time({op.name, op.flops, static_cast<double>(op.bytes_moved)}, run_op);
       } catch (const UserError&) {
         if (!count()) return false;
         throw;

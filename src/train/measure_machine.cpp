@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "base/clock.h"
+#include "base/measurement.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/plan_job.h"
@@ -26,10 +26,10 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
   }
   const int threads = threads_of(options_of(job));
   const std::filesystem::path file = op_times_file(threads);
-  const double end = seconds_now() + seconds;
+  const double end = measuring_machine().now() + seconds;
   int count = 0;
   std::vector<int64_t> micro_batches;
-  for (double left = seconds; left > 0; left = end - seconds_now()) {
+  for (double left = seconds; left > 0; left = end - measuring_machine().now()) {
     PlanTarget target = target_of(job);
     target.measuring = nullptr;  // the caller requested measurements
     const PlannedJob planned = plan_job(job, target);

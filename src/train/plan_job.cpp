@@ -7,7 +7,7 @@
 
 #include "base/bytes_up.h"
 #include "base/clock.h"
-#include "base/measure_allowance.h"
+#include "base/measurement.h"
 #include "device/cpu_workspace.h"
 #include "job/vocabulary.h"
 #include "plimsoll/bytes.h"

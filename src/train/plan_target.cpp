@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "base/measure_allowance.h"
+#include "base/measurement.h"
 #include "catalogue/device_cost.h"
 #include "device/backend.h"
 #include "device/host_memory.h"

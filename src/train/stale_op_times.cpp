@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/measure_allowance.h"
+#include "base/measurement.h"
 #include "device/allocation_frame.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
@@ -59,13 +59,11 @@ bool retime_stale_ops(PlannedJob& planned, const Job& job, const PlanTarget& tar
   if (!target.is_local || target.device != "cpu" || !target.may_have_stale_op_times) return false;
   const int threads = threads_of(options_of(job));
   const std::filesystem::path file = op_times_file(threads);
-  OpTimer timer = machine_op_timer();
-  timer.try_op = [&on_schedule, try_op = timer.try_op](const Trace& trace, const Op& op,
-                                                       std::span<const int64_t> distances) {
+  OpTimes times(threads, [&on_schedule, timer = machine_op_timer()](const Trace& trace, const Op& op,
+                                                                    std::span<const int64_t> distances) {
     if (on_schedule) on_schedule();
-    return try_op(trace, op, distances);
-  };
-  OpTimes times(threads, std::move(timer));
+    return timer(trace, op, distances);
+  });
   times.load(file);
   const int stale = times.invalidated(planned.plan.trace);
   if (stale == 0) return false;

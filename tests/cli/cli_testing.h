@@ -17,6 +17,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -30,7 +31,17 @@ namespace plimsoll::cli_testing {
 using Arguments = std::vector<std::string>;
 using nlohmann::json;
 
-constexpr unsigned kMaxRunSeconds = 120;  ///< seconds; a program that hangs is ended by SIGALRM
+// Limits of a program that hangs. It computes at most so many seconds on a processor (SIGXCPU), whatever else the
+// machine does, and it waits at most so many (SIGALRM).
+constexpr rlim_t kMaxProcessorSeconds = 120;
+constexpr unsigned kMaxWaitSeconds = 1800;
+
+/// Sets the limits for this process and for the program that it becomes.
+inline void limit_run() {
+  const rlimit limit{kMaxProcessorSeconds, kMaxProcessorSeconds + 10};  // after the second one SIGKILL
+  ::setrlimit(RLIMIT_CPU, &limit);
+  ::alarm(kMaxWaitSeconds);
+}
 
 struct Outcome {
   int exit_code = -1;  ///< -1: ended by a signal
@@ -59,7 +70,7 @@ class CliTest : public ::testing::Test {
     argv.push_back(nullptr);
     const bool ready = ::chdir(folder_.c_str()) == 0 && open_as(out.c_str(), STDOUT_FILENO) &&
                        open_as("err.txt", STDERR_FILENO) && ::close(STDIN_FILENO) == 0;
-    ::alarm(kMaxRunSeconds);  // kept over exec
+    limit_run();
     // A shell has programs in its background ignore Ctrl-C, and programs inherit that.
     for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
     if (ready && in_child) in_child();
@@ -100,6 +111,24 @@ class CliTest : public ::testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     return true;
+  }
+
+  /// Returns the seconds that a process has had of processors.
+  static double processor_seconds(pid_t process) {
+    const std::string stat = get_file("/proc/" + std::to_string(process) + "/stat");
+    // Fields 14 and 15, in ticks; the name in field 2 may contain blanks.
+    std::istringstream fields(stat.substr(stat.rfind(')') + 2));
+    std::string skipped;
+    for (int field = 3; field < 14; ++field) fields >> skipped;
+    int64_t user = 0, system = 0;
+    fields >> user >> system;
+    return static_cast<double>(user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  }
+
+  /// Waits until a process has computed for `seconds` more, on an idle or a busy machine, or has ended.
+  static void let_compute(pid_t child, double seconds) {
+    const double end = processor_seconds(child) + seconds;
+    EXPECT_TRUE(wait_for(child, [&] { return processor_seconds(child) >= end; }));
   }
 
   /// Returns the names of the files that a call added to the folder, except its standard output and error.

@@ -92,7 +92,7 @@ class Screens : public CliTest {
       for (std::string& word : words) argv.push_back(word.data());
       argv.push_back(nullptr);
       ::setenv("TERM", "xterm-256color", 1);
-      ::alarm(kMaxRunSeconds);
+      limit_run();
       if (::chdir(folder().c_str()) == 0) ::execv(argv[0], argv.data());
       ::_exit(127);
     }
@@ -205,7 +205,7 @@ TEST_F(Screens, TheMonitorFits80By24) {
   };
   for (int count = 0; count < 3; ++count) {
     runs.push_back(start({"train", "job.yaml", "max_steps=1000000", "memory_budget=1GiB"}, "train.txt"));
-    for (int i = 0; i < 100; ++i) {
+    while (!ended(runs.back())) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       if (json::parse(run({"monitor", "--once", "--json", "-"}).out)["runs"].size() == runs.size()) break;
     }

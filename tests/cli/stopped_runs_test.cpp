@@ -55,7 +55,7 @@ class StoppedRuns : public CliTest {
                            "checkpoint.directory=run", "log.metrics_file=metrics.jsonl"};
     const pid_t child = start(all);
     EXPECT_TRUE(wait_for(child, [&] { return lines_of_metrics() == steps; })) << get("err.txt");
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // from the line to the next step
+    let_compute(child, 0.3);  // from the line to the next step
     return child;
   }
 };

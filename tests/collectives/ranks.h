@@ -110,27 +110,15 @@ inline std::vector<std::string> run_processes(int size, const std::function<std:
   return texts;
 }
 
-/// Returns the exception of `action` and the seconds until then: "3.1 MESSAGE"; "" if there is none.
-inline std::string timed_error(const std::function<void()>& action) {
-  const auto begin = std::chrono::steady_clock::now();
+/// Returns the message of the exception of `action`; "" if there is none. bench/ranks_failures.py measures the seconds
+/// until a fault is reported.
+inline std::string error_of(const std::function<void()>& action) {
   try {
     action();
   } catch (const std::exception& error) {
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    return std::to_string(time.count()) + " " + error.what();
+    return error.what();
   }
   return {};
-}
-
-/// Checks a text of timed_error(): the error came within 5 s. Returns the message.
-inline std::string message_in_time(const std::string& text) {
-  const size_t space = text.find(' ');
-  if (space == std::string::npos || text.starts_with("ended")) {
-    ADD_FAILURE() << "no error: '" << text << "'";
-    return text;
-  }
-  EXPECT_LT(std::stod(text), 5.0);
-  return text.substr(space + 1);
 }
 
 }  // namespace plimsoll

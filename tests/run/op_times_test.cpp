@@ -8,7 +8,9 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <utility>
 
+#include "base/measurement.h"
 #include "cost/cost.h"
 #include "device/allocation_frame.h"
 #include "device/cpu_backend.h"
@@ -27,20 +29,24 @@ Plan small_plan() {
 
 // A machine whose every op takes a millisecond, and on which `spike` sets the time of a try. Its arguments are the
 // number of tries of any op before, and the time.
-struct FakeTimedMachine {
+struct FakeTimedMachine : MeasuringMachine {
+  explicit FakeTimedMachine(std::function<double(int, double)> spikes = {}) : spike(std::move(spikes)) {}
+  double now() override { return clock; }
+  void wait(double seconds) override { clock += seconds; }
+
+  OpTimer timer() {
+    return [this](const Trace&, const Op&, std::span<const int64_t>) {
+      const double seconds = 1e-3 * (spike ? spike(tries, clock) : 1);
+      ++tries;
+      clock += seconds;
+      return seconds;
+    };
+  }
+
   std::function<double(int, double)> spike;
   double clock = 0;
   int tries = 0;
-
-  OpTimer timer() {
-    return {[this](const Trace&, const Op&, std::span<const int64_t>) {
-              const double seconds = 1e-3 * (spike ? spike(tries, clock) : 1);
-              ++tries;
-              clock += seconds;
-              return seconds;
-            },
-            [this] { return clock; }, [this](double seconds) { clock += seconds; }};
-  }
+  MeasuringMachineScope scope{*this};
 };
 
 TEST(OpTimes, EachDistinctOpHasATimeOnce) {
@@ -155,8 +161,8 @@ TEST(OpTimes, AnOpIsTimedAtTheReuseDistancesOfItsMedianOccurrence) {
       occurrences[timing_key(plan.trace.ops[i])].push_back(all[i]);
   int different = 0;
   FakeTimedMachine machine;
-  OpTimer timer = machine.timer();
-  timer.try_op = [&, try_op = timer.try_op](const Trace& trace, const Op& op, std::span<const int64_t> distances) {
+  const OpTimer try_op = machine.timer();
+  const OpTimer timer = [&](const Trace& trace, const Op& op, std::span<const int64_t> distances) {
     std::vector<std::vector<int64_t>>& each = occurrences[timing_key(op)];
     if (each.empty()) return try_op(trace, op, distances);  // occurs in an evaluation only
     std::ranges::stable_sort(each, {}, [](const std::vector<int64_t>& of_op) {

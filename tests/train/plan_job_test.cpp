@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/measure_allowance.h"
+#include "base/measurement.h"
 #include "ops/arithmetic/matmul_throughput.h"
 #include "ops/cpu_capability.h"
 #include "plan/validate/validator.h"

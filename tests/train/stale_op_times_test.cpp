@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/measure_allowance.h"
+#include "base/measurement.h"
 #include "plan/search_count.h"
 #include "run/machine_cost.h"
 #include "run/op_times.h"
@@ -25,9 +25,7 @@ class StaleOpTimes : public ::testing::Test {
 
   /// Writes times as if every op of the job had been timed while the machine did other work.
   void poison() {
-    const OpTimer slow{[](const Trace&, const Op&, std::span<const int64_t>) { return 0.5; }, [] { return 0.0; },
-                       [](double) {}};
-    OpTimes times(1, slow);
+    OpTimes times(1, [](const Trace&, const Op&, std::span<const int64_t>) { return 0.5; });
     times.measure(plan_job(job_).plan, machine_cost_model(1), 1000, 1 << 30);
     ASSERT_GT(times.size(), 10u);
     times.save(op_times_file(1));

@@ -20,7 +20,7 @@
 
 #include "base/atomic_file.h"
 #include "base/cache_folder.h"
-#include "base/clock.h"
+#include "base/measurement.h"
 #include "base/stable_timing.h"
 #include "ops/processor.h"
 #include "plimsoll/error.h"
@@ -56,17 +56,16 @@ std::array<double, 2> contest(const KernelPair& pair) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const OneThread one_thread;
-  const auto now = [&] { return pair.now ? pair.now() : seconds_now(); };
-  const double start = now();
+  MeasuringMachine& machine = measuring_machine();
+  const double start = machine.now();
   std::array<StableTiming, 2> tries;
   for (const bool second : {false, true}) pair.run(second);  // creates kernels and maps pages
   do {
     for (const bool second : {false, true}) {
-      const double begin = now();
-      pair.run(second);
-      tries[second].add(std::max(now() - begin, 1e-9));
+      const MeasuredWork work{fmt::format("{} {}", pair.site, second ? pair.second : pair.first)};
+      tries[second].add(machine.time(work, [&] { pair.run(second); }));
     }
-  } while (now() - start < kSecondsOfContest &&
+  } while (machine.now() - start < kSecondsOfContest &&
            (tries[0].count() < kMinTries || !tries[0].converged() || !tries[1].converged()));
   return {tries[0].shortest(), tries[1].shortest()};
 }

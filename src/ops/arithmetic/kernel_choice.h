@@ -28,7 +28,6 @@ struct KernelPair {
   std::string_view first;                ///< name of the usual kernel on this processor: "blocks"
   std::string_view second;               ///< name of the other one: "libtorch"
   std::function<void(bool second)> run;  ///< runs either kernel on a typical shape
-  std::function<double()> now = {};      ///< seconds of a steady clock; empty: the machine's
 };
 
 /// The fraction of the usual kernel's time that the other one must stay below to be chosen. It is far from 1 so that

@@ -20,11 +20,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/atomic_file.h"
 #include "base/cache_folder.h"
-#include "base/clock.h"
+#include "base/measurement.h"
 #include "base/stable_timing.h"
 #include "ops/arithmetic/products_cpu.h"
 #include "ops/dtypes.h"
@@ -56,6 +57,7 @@ int64_t unix_seconds() {
 }
 
 struct Work {
+  std::string name;
   std::function<void()> run;
   double flops;
   double* rate;
@@ -75,13 +77,10 @@ void products_into(Tensor& out, Tensor& gradient, const Tensor& x, const Tensor&
 // Returns true if all tries agreed. No try begins after kMaxSeconds; a kind that never ran gets the rate of the
 // slowest.
 bool measure(std::vector<Work>& all) {
-  const double start = seconds_now();
-  const auto is_over = [&] { return seconds_now() - start > kMaxSeconds; };
-  const auto timed = [](Work& each) {
-    const double begin = seconds_now();
-    each.run();
-    return std::max(seconds_now() - begin, 1e-9);
-  };
+  MeasuringMachine& machine = measuring_machine();
+  const double start = machine.now();
+  const auto is_over = [&] { return machine.now() - start > kMaxSeconds; };
+  const auto timed = [&](Work& each) { return machine.time({each.name, each.flops}, each.run); };
   std::vector<double> first(all.size(), 0);  // seconds; the first run creates kernels and maps pages
   for (size_t i = 0; i < all.size() && !is_over(); ++i) first[i] = timed(all[i]);
   bool agreed = false;
@@ -125,14 +124,20 @@ Measured measured() {
     const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(dtype)).device(at::kCPU);
     const Tensor x = at::zeros({kRows, kDepth}, options), weight = at::zeros({kColumns, kDepth}, options);
     Tensor out = at::empty({kRows, kColumns}, options), gradient = at::empty({kColumns, kDepth}, options);
-    all.push_back(
-        {[=]() mutable { products_into(out, gradient, x, weight, false); }, kProductFlops, &speed.libtorch, {}});
+    const auto add = [&](const char* kernel, std::function<void()> run, double flops, double& rate) {
+      all.push_back({fmt::format("{} {}", kernel, name_of(dtype)), std::move(run), flops, &rate, {}});
+    };
+    add(
+        "libtorch matmul", [=]() mutable { products_into(out, gradient, x, weight, false); }, kProductFlops,
+        speed.libtorch);
     if (dtype != DType::float32)
-      all.push_back(
-          {[=]() mutable { products_into(out, gradient, x, weight, true); }, kProductFlops, &speed.blocks, {}});
+      add(
+          "block matmul", [=]() mutable { products_into(out, gradient, x, weight, true); }, kProductFlops,
+          speed.blocks);
     const Tensor image = at::zeros({2, kChannels, kSide, kSide}, options),
                  filter = at::zeros({kChannels, kChannels, 3, 3}, options);
-    all.push_back({[=] { at::conv2d(image, filter, {}, 1, 1); }, kConvolutionFlops, &speed.convolution, {}});
+    add(
+        "libtorch convolution", [=] { at::conv2d(image, filter, {}, 1, 1); }, kConvolutionFlops, speed.convolution);
   }
   const bool agreed = measure(all);
   speeds.of(DType::float32).blocks = speeds.of(DType::float32).libtorch;

@@ -32,7 +32,7 @@ TEST_F(MonitorCommand, WithoutRunsShowsTheMachine) {
 TEST_F(MonitorCommand, ShowsARunThatIsUnderWay) {
   const pid_t child = start({"train", "job.yaml", "max_steps=1000000", "memory_budget=1GiB"}, "train.txt");
   json seen;
-  for (int i = 0; i < 200 && (seen.empty() || seen["step"] < 1); ++i) {
+  while (!ended(child) && (seen.empty() || seen["step"] < 1)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     const Outcome outcome = run({"monitor", "--once", "--json", "-"});
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -58,7 +58,7 @@ TEST_F(MonitorCommand, ShowsARunThatIsUnderWay) {
 TEST_F(MonitorCommand, ShowsEveryRank) {
   const pid_t child = start({"train", "job.yaml", "max_steps=1000000", "--devices", "2"}, "train.txt");
   json seen;
-  for (int i = 0; i < 400 && (seen.empty() || seen["ranks"].empty()); ++i) {
+  while (!ended(child) && (seen.empty() || seen["ranks"].empty())) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     const Outcome outcome = run({"monitor", "--once", "--json", "-"});
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -67,7 +67,7 @@ TEST_F(MonitorCommand, ShowsEveryRank) {
     for (const json& each : shown["runs"]) seen = each;
   }
   // The second status at the earliest: by then exchanges were made.
-  for (int i = 0; i < 200 && !seen.empty() && seen["ranks"][1]["exchange_seconds"] == 0; ++i) {
+  while (!ended(child) && seen["ranks"][1]["exchange_seconds"] == 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     const json shown = json::parse(run({"monitor", "--once", "--json", "-"}).out);
     for (const json& each : shown["runs"]) seen = each;

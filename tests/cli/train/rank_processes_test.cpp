@@ -26,7 +26,7 @@ class RankProcessesTest : public CliTest {
   pid_t start_script(int count, const std::string& script, int patience = 10'000, int grace = 5'000) const {
     const pid_t child = ::fork();
     if (child != 0) return child;
-    ::alarm(kMaxRunSeconds);
+    limit_run();
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
     ::setpgid(0, 0);
     if (::chdir(folder().c_str()) != 0 || !open_as("out.txt", STDOUT_FILENO) || !open_as("err.txt", STDERR_FILENO))

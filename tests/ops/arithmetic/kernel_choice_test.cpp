@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/measurement.h"
 #include "ops/processor.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
@@ -36,10 +37,10 @@ class KernelChoices : public testing::Test {
     runs_ = 0;
     const auto run = [&](bool other) {
       ++runs_;
-      clock_ += (other ? second_ms : first_ms) / 1e3;
+      machine_.clock += (other ? second_ms : first_ms) / 1e3;
     };
-    return uses_second_kernel(
-        {.site = site, .first = "usual", .second = "other", .run = run, .now = [&] { return clock_; }});
+    const MeasuringMachineScope scope(machine_);
+    return uses_second_kernel({.site = site, .first = "usual", .second = "other", .run = run});
   }
 
   std::filesystem::path file() const {
@@ -51,7 +52,10 @@ class KernelChoices : public testing::Test {
   std::string before_;
   std::filesystem::path folder_;
   int runs_ = 0;
-  double clock_ = 0;  // seconds
+  struct : MeasuringMachine {
+    double now() override { return clock; }
+    double clock = 0;  // seconds
+  } machine_;
 };
 
 TEST_F(KernelChoices, TheFasterKernelIsUsedMeasuredOnce) {

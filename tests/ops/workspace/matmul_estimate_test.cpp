@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "base/measure_allowance.h"
+#include "base/measurement.h"
 #include "device/matmul_scratch.h"
 #include "plimsoll/bytes.h"
 
@@ -23,14 +23,14 @@ LibraryMatmul product_of(int64_t m, int64_t k, int64_t n) {
 }
 
 /// Seconds that only matmuls take, and which matmuls ran.
-struct FakeMachine {
-  double flops_per_second = 1e11, clock = 0;
-  std::vector<LibraryMatmul> ran;
+struct FakeMachine : MeasuringMachine {
+  explicit FakeMachine(double flops = 1e11) : flops_per_second(flops) {}
+  double now() override { return clock; }
 
-  MeasureClocks clocks() {
-    const auto now = [this] { return clock; };
-    return {now, now};
-  }
+  double flops_per_second, clock = 0;
+  std::vector<LibraryMatmul> ran;
+  MeasuringMachineScope scope{*this};
+
   MatmulSpeed expected() const { return {flops_per_second}; }
   ops::MatmulScratch measure(const std::function<int64_t(const LibraryMatmul&)>& scratch) {
     return [this, scratch](const LibraryMatmul& product) {
@@ -49,39 +49,21 @@ int64_t copy_of_right(const LibraryMatmul& product) {
 }
 
 TEST(MeasureAllowance, ChargesTheClock) {
-  double clock = 5;
-  const auto now = [&] { return clock; };
-  MeasureAllowance allowance({100, 3}, {now, now});
+  FakeMachine machine;
+  MeasureAllowance allowance({100, 3});
   EXPECT_TRUE(allowance.allows(100, 3));
   EXPECT_FALSE(allowance.allows(101, 0));
   {
     const MeasureAllowance::Charge charge(&allowance);
-    clock += 2;
+    machine.clock += 2;
   }
   EXPECT_DOUBLE_EQ(allowance.seconds_left(), 1);
   EXPECT_FALSE(allowance.allows(0, 1.5));
   {
     const MeasureAllowance::Charge charge(&allowance), none(nullptr);
-    clock += 2;
+    machine.clock += 2;
   }
   EXPECT_EQ(allowance.seconds_left(), 0);
-}
-
-TEST(MeasureAllowance, ChargesTheLargerOfProcessorAndWallTime) {
-  double processor = 0, wall = 0;
-  MeasureAllowance allowance({.seconds = 10}, {[&] { return processor; }, [&] { return wall; }});
-  {
-    const MeasureAllowance::Charge charge(&allowance);
-    processor += 1;
-    wall += 4;  // other programs use the processor
-    EXPECT_EQ(charge.seconds(), 4);
-  }
-  EXPECT_DOUBLE_EQ(allowance.seconds_left(), 6);
-  {
-    const MeasureAllowance::Charge charge(&allowance);
-    processor += 2;
-  }
-  EXPECT_DOUBLE_EQ(allowance.seconds_left(), 4);
 }
 
 TEST(MeasureAllowance, EstimatesAreItsOwn) {
@@ -100,7 +82,7 @@ TEST(MeasureAllowance, ThePlansLimits) {
 
 TEST(MatmulEstimate, MeasuresWhatTheAllowanceAllows) {
   FakeMachine machine;
-  MeasureAllowance allowance({}, machine.clocks());
+  MeasureAllowance allowance;
   MatmulSpeed speed = machine.expected();
   const LibraryMatmul product = product_of(512, 1024, 16000);  // 96 MiB and as much scratch, 0.17 s
   const MatmulScratchFigure figure = matmul_scratch_within(product, speed, allowance, machine.measure(copy_of_right));
@@ -118,16 +100,16 @@ TEST(MatmulEstimate, ScratchCountsInTheLimitOfBytes) {
   FakeMachine machine;
   MatmulSpeed speed = machine.expected();
   const LibraryMatmul product = product_of(512, 1024, 32000);  // 191 MiB, and as much scratch
-  MeasureAllowance small({}, machine.clocks()), large({.bytes = 400 * MiB}, machine.clocks());
+  MeasureAllowance small, large({.bytes = 400 * MiB});
   EXPECT_TRUE(matmul_scratch_within(product, speed, small, machine.measure(copy_of_right)).is_estimate);
   EXPECT_FALSE(matmul_scratch_within(product, speed, large, machine.measure(copy_of_right)).is_estimate);
 }
 
 // By the expected speed it would take a seventh of the time that is left, in truth 2.9 times the time.
 TEST(MatmulEstimate, AMatmulThatTurnsOutSlowIsNotRun) {
-  FakeMachine machine{.flops_per_second = 5e9};
+  FakeMachine machine(5e9);
   MatmulSpeed speed{1e11};
-  MeasureAllowance allowance({.bytes = GiB, .seconds = 3}, machine.clocks());
+  MeasureAllowance allowance({.bytes = GiB, .seconds = 3});
   const MatmulScratchFigure figure =
       matmul_scratch_within(product_of(2048, 2600, 4096), speed, allowance, machine.measure(constant));
   EXPECT_TRUE(figure.is_estimate);
@@ -139,7 +121,7 @@ TEST(MatmulEstimate, AMatmulThatTurnsOutSlowIsNotRun) {
 TEST(MatmulEstimate, RunsNoMatmulAboveTheLimitOfBytes) {
   FakeMachine machine;
   MatmulSpeed speed = machine.expected();
-  MeasureAllowance allowance({.seconds = 1000}, machine.clocks());
+  MeasureAllowance allowance({.seconds = 1000});
   for (const auto& [m, k, n] :
        {std::tuple{512, 4096, 151936}, {151936, 512, 4096}, {512, 151936, 4096}, {20000, 20000, 20000}}) {
     const MatmulScratchFigure figure =
@@ -154,7 +136,7 @@ TEST(MatmulEstimate, RunsNoMatmulAboveTheLimitOfBytes) {
 TEST(MatmulEstimate, ManyMatmulsKeepTheLimitOfSeconds) {
   FakeMachine machine;
   MatmulSpeed speed{4 * machine.flops_per_second};  // the machine has a quarter of it
-  MeasureAllowance allowance({}, machine.clocks());
+  MeasureAllowance allowance;
   for (int64_t i = 0; i < 300; ++i) {
     const LibraryMatmul product = i % 2 == 0 ? product_of(200 + i, 4096, 128256) : product_of(200 + i, 1024, 16000);
     const MatmulScratchFigure figure = matmul_scratch_within(product, speed, allowance, machine.measure(constant));
@@ -167,7 +149,7 @@ TEST(MatmulEstimate, ManyMatmulsKeepTheLimitOfSeconds) {
 TEST(MatmulEstimate, WithoutTimeItIsTheUpperBound) {
   FakeMachine machine;
   MatmulSpeed speed = machine.expected();
-  MeasureAllowance allowance({.seconds = 0}, machine.clocks());
+  MeasureAllowance allowance({.seconds = 0});
   const LibraryMatmul product = product_of(512, 1024, 32000);
   const MatmulScratchFigure figure = matmul_scratch_within(product, speed, allowance, machine.measure(constant));
   EXPECT_EQ(figure.bytes, product_bytes(product));

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/measure_allowance.h"
+#include "base/measurement.h"
 #include "ops/arithmetic/matmul_throughput.h"
 #include "ops/dtypes.h"
 #include "ops/ops_testing.h"

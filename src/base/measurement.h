@@ -1,0 +1,100 @@
+// Declares the machine whose times measurements read: the one that runs the program, or a stand-in of a test. Declares
+// the limits of measurements for a plan: memory and time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "plimsoll/bytes.h"
+
+namespace plimsoll {
+
+/// A piece of work whose seconds are measured. A stand-in computes the seconds from these figures.
+struct MeasuredWork {
+  std::string name;  ///< kernel and dtype: "libtorch matmul float32", or an op: "aten::mm"
+  double flops = 0;  ///< multiplications and additions
+  double bytes = 0;  ///< bytes read and written
+};
+
+/// The clocks of this machine. Choices of kernels, rates, times of ops and the limits of measurements depend on no
+/// other clock, so that a test with a stand-in has the same choices and plans on every machine and under any load.
+/// A stand-in is safe from any thread, as this class is.
+class MeasuringMachine {
+ public:
+  MeasuringMachine() = default;
+  virtual ~MeasuringMachine() = default;
+  MeasuringMachine(const MeasuringMachine&) = delete;
+  MeasuringMachine& operator=(const MeasuringMachine&) = delete;
+
+  /// Returns the seconds of a steady clock.
+  virtual double now();
+  /// Waits for this many seconds.
+  virtual void wait(double seconds);
+  /// Runs the work and returns its seconds, at least 1e-9.
+  virtual double time(const MeasuredWork& work, const std::function<void()>& run);
+};
+
+/// Returns the machine of this process.
+MeasuringMachine& measuring_machine();
+
+/// A scope, for tests, in which measurements read a stand-in. Not thread-safe: no measurement may run at its ends.
+class MeasuringMachineScope {
+ public:
+  explicit MeasuringMachineScope(MeasuringMachine& machine);
+  ~MeasuringMachineScope();
+  MeasuringMachineScope(const MeasuringMachineScope&) = delete;
+  MeasuringMachineScope& operator=(const MeasuringMachineScope&) = delete;
+
+ private:
+  MeasuringMachine* before_;
+};
+
+struct MeasureLimits {
+  int64_t bytes = 256 * MiB;  ///< operands, results and scratch of one measurement; one measurement runs at a time
+  double seconds = 3;         ///< limit for all measurements together
+};
+
+/// The memory and the time that the measurements of one command may take. Threads may share an allowance. A measurement
+/// is charged the time that passes on the clock of measuring_machine(): on a busy machine fewer measurements are made.
+class MeasureAllowance {
+ public:
+  explicit MeasureAllowance(const MeasureLimits& limits = {}) : limits_(limits) {}
+
+  const MeasureLimits& limits() const { return limits_; }
+  /// Returns the seconds that are not spent yet; at least 0.
+  double seconds_left() const;
+  /// Returns true if a measurement of at most `bytes` that is expected to take `seconds` keeps the limits.
+  bool allows(int64_t bytes, double seconds) const { return bytes <= limits_.bytes && seconds <= seconds_left(); }
+
+  /// A charge of its lifetime to an allowance; nullptr: to none.
+  class Charge {
+   public:
+    explicit Charge(MeasureAllowance* allowance);
+    ~Charge();
+    Charge(const Charge&) = delete;
+    Charge& operator=(const Charge&) = delete;
+    /// Returns the seconds that it would charge now; 0 without an allowance.
+    double seconds() const;
+
+   private:
+    MeasureAllowance* allowance_;
+    double begin_ = 0;  // seconds of the clock
+  };
+
+  /// Keeps an estimate that replaces a measurement that was not allowed. Another allowance does not have it, so that a
+  /// later command measures.
+  void keep_estimate(const std::string& key, int64_t bytes);
+  std::optional<int64_t> estimate(const std::string& key) const;
+
+ private:
+  MeasureLimits limits_;
+  mutable std::mutex mutex_;
+  double spent_ = 0;
+  std::map<std::string, int64_t> estimates_;
+};
+
+}  // namespace plimsoll
