@@ -167,6 +167,8 @@ def make_tokenizers():
                    decoder=None)
     replace["model"] = {"type": "BPE", "byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True,
                         "vocab": {"<unk>": 0, "\u2581": 1, "a": 2, "\u2581a": 4, "<0x0A>": 5}, "merges": [["\u2581", "a"]]}
+    next_to_it = {"eos_token": "lo", "added_tokens_decoder": {"3": {"content": "<|endoftext|>"}}, "add_prefix_space": False}
+    put("tokenizer_json", "folder", json.dumps(small), "lo LO", json.dumps(next_to_it))
     put("tokenizer_json", "metaspace", json.dumps(replace), "a a  a\n\xe9")
     word_piece = {"added_tokens": [], "normalizer": {"type": "BertNormalizer", "lowercase": True},
                   "pre_tokenizer": {"type": "BertPreTokenizer"},

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "data/tokenizers/gguf_tokenizer.h"
+#include "files/data_notes.h"
 #include "files/gguf_file.h"
 #include "test_files.h"
 #include "weights/source.h"
@@ -177,6 +178,14 @@ TEST_F(GgufTest, ItsTokenizerMergesAsTheModelDoes) {
   put_file(folder_ / "ends.gguf", with_tokenizer("gpt-2", "<none>").whole("tokenizer.ggml.eos_token_id", 1).text());
   EXPECT_THAT(make_tokenizer("gguf", folder_ / "ends.gguf")->encode("lo\xffw"), ElementsAre(lo, letter('w')));
   EXPECT_NE(gpt2->fingerprint(), make_tokenizer("bytes", "")->fingerprint());
+  // The token that the file names ends a text, whatever the others are called.
+  put_file(folder_ / "chat.gguf", with_tokenizer("gpt-2").whole("tokenizer.ggml.eos_token_id", 5).text());
+  EXPECT_EQ(make_tokenizer("gguf", folder_ / "chat.gguf")->end_of_text(), 5);
+  put_file(folder_ / "none.gguf", with_tokenizer("gpt-2", "<none>").text());
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  EXPECT_EQ(make_tokenizer("gguf", folder_ / "none.gguf")->end_of_text(), fifty_six + 1);
+  EXPECT_THAT(notes.lines(), ElementsAre(HasSubstr("none.gguf: names no end of text")));
   const auto refused = [&](const GgufText& text) {
     put_file(folder_ / "bad.gguf", text.text());
     return user_error_of([&] { make_tokenizer("gguf", folder_ / "bad.gguf"); });

@@ -11,6 +11,7 @@
 #include "data/tokenizers/byte_letters.h"
 #include "data/tokenizers/gpt2_tokenizer.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "files/gguf.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors_header.h"
@@ -78,15 +79,19 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
     return static_cast<int32_t>(token);
   };
   const int32_t unknown = special("tokenizer.ggml.unknown_token_id");
-  BpeVariant variant{"gguf", pre == "smollm", unknown, std::nullopt};
-  // <|endoftext|> separates the documents of a pretraining text, whatever token ends a turn of a chat.
-  if (file.integer("tokenizer.ggml.eos_token_id")) variant.end_of_text = special("tokenizer.ggml.eos_token_id");
-  for (size_t i = 0; i < letters->size(); ++i)
-    if ((*letters)[i] == "<|endoftext|>") variant.end_of_text = static_cast<int32_t>(i);
+  BpeVariant variant{"gguf", pre == "smollm", std::nullopt, std::nullopt};
+  // The file says which token ends a text. Only without this key a name does.
+  if (file.integer("tokenizer.ggml.eos_token_id")) {
+    variant.end_of_text = special("tokenizer.ggml.eos_token_id");
+  } else {
+    for (size_t i = 0; i < letters->size(); ++i)
+      if ((*letters)[i] == "<|endoftext|>") variant.end_of_text = static_cast<int32_t>(i);
+    if (!variant.end_of_text)
+      note_data(path, fmt::format("names no end of text: documents end with a new token, {}", letters->size()));
+  }
   // Some files name the end of text as the unknown token too. Inside a document it would separate text that belongs
   // together. Such a byte is therefore left out, as by tokenizers without an unknown token.
-  if (file.integer("tokenizer.ggml.unknown_token_id") && unknown != *variant.end_of_text)
-    variant.unknown_byte = unknown;
+  if (file.integer("tokenizer.ggml.unknown_token_id") && variant.end_of_text != unknown) variant.unknown_byte = unknown;
   return std::make_unique<Gpt2Tokenizer>(BpeRanks::of_tokens(std::move(tokens), file.path()), std::move(variant));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "base/hash.h"
@@ -17,7 +18,9 @@
 #include "data/tokenizers/piece_cache.h"
 #include "data/tokenizers/subword_model.h"
 #include "data/tokenizers/text_steps.h"
+#include "data/tokenizers/tokenizer_folder.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -45,7 +48,9 @@ bool spans_a_cut(const AddedToken& token) {
 
 class HuggingFaceTokenizer final : public Tokenizer {
  public:
-  HuggingFaceTokenizer(const nlohmann::json& json, const std::string& name, uint64_t fingerprint)
+  /// `end`: the end of a text as the folder of the file names it.
+  HuggingFaceTokenizer(const nlohmann::json& json, const std::string& name, uint64_t fingerprint,
+                       const std::optional<NamedEnd>& end)
       : fingerprint_(fingerprint) {
     const JsonFields fields(json, name);
     normalizer_ = read_normalizer(fields.at("normalizer"), name, traits_);
@@ -69,13 +74,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
     words_apart_ =
         traits_.replaces_spaces && model_->vocabulary().id(kLowLine) >= 0 && std::ranges::none_of(texts, crosses_words);
     if (!traits_.splits_words && !words_apart_) traits_.can_be_cut = false;
-    for (const std::string_view each : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]"}) {
-      if (end_of_text_ >= 0) break;
-      end_of_text_ = model_->vocabulary().id(each);
-      for (const auto& [id, content] : added_)
-        if (content == each) end_of_text_ = id;
-    }
-    if (end_of_text_ < 0) end_of_text_ = static_cast<int32_t>(vocab_size_++);
+    find_end_of_text(end, name);
   }
 
   std::vector<int32_t> encode(std::string_view text) const override {
@@ -128,6 +127,37 @@ class HuggingFaceTokenizer final : public Tokenizer {
   }
 
  private:
+  /// Returns the token of this content, or -1.
+  int32_t find(std::string_view content) const {
+    for (const auto& [id, each] : added_)
+      if (each == content) return id;
+    return model_->vocabulary().id(content);
+  }
+
+  void find_end_of_text(const std::optional<NamedEnd>& end, const std::string& name) {
+    int32_t by_name = -1;
+    for (const std::string_view each : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]"})
+      if (by_name < 0) by_name = find(each);
+    end_of_text_ = by_name;
+    if (end) {
+      if (end->content)
+        end_of_text_ = find(*end->content);
+      else
+        end_of_text_ = end->id < vocab_size_ ? static_cast<int32_t>(end->id) : -1;
+      if (end_of_text_ < 0)
+        throw UserError(
+            without_controls(fmt::format("{}, and {} has no such token; name one of its tokens", end->place, name)),
+            UserError::Kind::failure);
+      // The end is part of the cached tokens of a text.
+      if (end_of_text_ != by_name) fingerprint_ = hash_bytes(fmt::format("end {}", end_of_text_), fingerprint_);
+    }
+    if (end_of_text_ >= 0) return;
+    end_of_text_ = static_cast<int32_t>(vocab_size_++);
+    note_data(name, fmt::format("names no end of text: documents end with a new token, {}; to name one of its tokens, "
+                                "add a tokenizer_config.json with eos_token",
+                                end_of_text_));
+  }
+
   std::string normalized(const AddedToken& token, const std::string& name) const {
     NormalizedRoom room(token.content.size());
     std::string made = normalizer_(valid_utf8(token.content), room);
@@ -208,7 +238,13 @@ std::unique_ptr<Tokenizer> open_huggingface_tokenizer(const std::filesystem::pat
   const uint64_t hash = hash_bytes({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},
                                    hash_bytes("huggingface"));
   file.require_whole();
-  return std::make_unique<HuggingFaceTokenizer>(json, without_controls(path.string()), hash);
+  // Files next to a file of another name may belong to another tokenizer.
+  std::optional<NamedEnd> end;
+  if (path.filename() == "tokenizer.json") {
+    check_tokenizer_config(path.parent_path(), json);
+    end = named_end_in(path.parent_path());
+  }
+  return std::make_unique<HuggingFaceTokenizer>(json, without_controls(path.string()), hash, end);
 }
 
 }  // namespace plimsoll

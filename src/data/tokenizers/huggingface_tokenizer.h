@@ -18,11 +18,13 @@ namespace plimsoll {
 /// and pre-tokenizers of text_steps.h; others are rejected by name. encode() returns the ids of the package with
 /// add_special_tokens=False. Tokens that a post-processor adds before and after a text are left out. Special tokens in
 /// the text are found. (Here text is data: remove such marks from untrusted text, or use another tokenizer.) Bytes that
-/// are no UTF-8 count as U+FFFD. The end of text is the first of <|endoftext|>, <|end_of_text|>, </s>, <eos> or [SEP]
-/// that exists, or an additional token. decode() concatenates the texts of tokens, without the clean-up that a decoder
-/// may specify.
+/// are no UTF-8 count as U+FFFD. The end of text is the one that the files next to a tokenizer.json name
+/// (tokenizer_folder.h), or else the first of <|endoftext|>, <|end_of_text|>, </s>, <eos> or [SEP] that exists, or else
+/// an additional token, with a note. decode() concatenates the texts of tokens, without the clean-up that a decoder may
+/// specify.
 ///
-/// Throws UserError (failure) that names the file: missing, larger than 128 MiB, damaged, or of an unknown kind.
+/// Throws UserError (failure) that names the file: missing, larger than 128 MiB, damaged, of an unknown kind, or next
+/// to a tokenizer_config.json that contradicts it.
 std::unique_ptr<Tokenizer> open_huggingface_tokenizer(const std::filesystem::path& file);
 
 }  // namespace plimsoll

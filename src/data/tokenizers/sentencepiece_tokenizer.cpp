@@ -7,12 +7,16 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <unordered_map>
 
 #include "base/file_error.h"
 #include "base/hash.h"
+#include "base/text_width.h"
 #include "data/tokenizers/sentencepiece_check.h"
+#include "data/tokenizers/tokenizer_folder.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -104,6 +108,33 @@ struct SentencePieceTokenizer::Impl {
     // Adjacent unknown characters are one token: a space that is no piece is joined with its neighbors. A model with
     // pieces for bytes has no unknown characters.
     if (!knows_space && std::ranges::all_of(byte_ids, [](int32_t id) { return id < 0; })) crosses_words = true;
+    find_end_of_text(file);
+  }
+
+  /// Sets the end of a text: the model's own, unless the files next to it name another.
+  void find_end_of_text(const std::filesystem::path& file) {
+    end_of_text = processor.eos_id();
+    // Files next to a file of another name may belong to another tokenizer.
+    const std::optional<NamedEnd> end =
+        file.filename() == "tokenizer.model" ? named_end_in(file.parent_path()) : std::nullopt;
+    if (end) {
+      int32_t named = end->id < pieces ? static_cast<int32_t>(end->id) : -1;
+      if (end->content) {
+        named = processor.PieceToId(*end->content);
+        if (processor.IdToPiece(named) != *end->content) named = -1;
+      }
+      if (named < 0)
+        throw UserError(without_controls(fmt::format("{}, and {} has no such token; name one of its tokens", end->place,
+                                                     file.string())),
+                        UserError::Kind::failure);
+      // The end is part of the cached tokens of a text.
+      if (named != end_of_text) fingerprint = hash_bytes(fmt::format("end {}", named), fingerprint);
+      end_of_text = named;
+    }
+    if (end_of_text >= 0) return;
+    end_of_text = pieces;
+    note_data(without_controls(file.string()),
+              fmt::format("names no end of text: documents end with a new token, {}", end_of_text));
   }
 
   void look_at(int id) {
@@ -171,6 +202,7 @@ struct SentencePieceTokenizer::Impl {
 
   sentencepiece::SentencePieceProcessor processor;
   int pieces = 0;
+  int32_t end_of_text = -1;
   uint64_t fingerprint = 0;
   bool crosses_words = false;           // a token may have a space after another character
   bool knows_space = false;             // a single space is a piece
@@ -229,12 +261,11 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> tokens) cons
 }
 
 int64_t SentencePieceTokenizer::vocab_size() const {
-  return impl_->pieces + (impl_->processor.eos_id() < 0 ? 1 : 0);
+  return impl_->pieces + (impl_->end_of_text == impl_->pieces ? 1 : 0);
 }
 
 int32_t SentencePieceTokenizer::end_of_text() const {
-  const int id = impl_->processor.eos_id();
-  return id < 0 ? impl_->pieces : id;
+  return impl_->end_of_text;
 }
 
 uint64_t SentencePieceTokenizer::fingerprint() const {

@@ -7,11 +7,13 @@
 #include <random>
 
 #include "base/hash.h"
+#include "files/data_notes.h"
 #include "test_files.h"
 
 namespace plimsoll {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Tokens = std::vector<int32_t>;
 
@@ -189,6 +191,30 @@ TEST_F(SentencePieceTest, AModelWithoutAnEndGetsOne) {
   EXPECT_THAT(user_error_of([&] { tokenizer.decode(Tokens{static_cast<int32_t>(tokenizer.vocab_size())}); }),
               HasSubstr("is not in the vocabulary"));
   EXPECT_THAT(user_error_of([&] { tokenizer.decode(Tokens{-1}); }), HasSubstr("token -1"));
+}
+
+TEST_F(SentencePieceTest, TheFilesBesideATokenizerModelNameItsEnd) {
+  const TempFolder folder;
+  const auto model = put_file(folder / "tokenizer.model", get_file(file("llama")));
+  const SentencePieceTokenizer plain(model);
+  put_file(folder / "tokenizer_config.json", R"({"eos_token": "<s>"})");
+  const SentencePieceTokenizer named(model);
+  EXPECT_NE(named.end_of_text(), plain.end_of_text());
+  EXPECT_EQ(named.vocab_size(), plain.vocab_size());
+  EXPECT_NE(named.fingerprint(), plain.fingerprint());
+  put_file(folder / "tokenizer_config.json", R"({"eos_token": "</s>"})");
+  EXPECT_EQ(SentencePieceTokenizer(model).fingerprint(), plain.fingerprint());
+  put_file(folder / "tokenizer_config.json", R"({"eos_token": "<nowhere>"})");
+  EXPECT_THAT(user_error_of([&] { SentencePieceTokenizer{model}; }),
+              AllOf(HasSubstr("eos_token is '<nowhere>'"), HasSubstr("no such token")));
+  EXPECT_EQ(SentencePieceTokenizer(put_file(folder / "mine.model", get_file(model))).end_of_text(),
+            plain.end_of_text());
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  SentencePieceTokenizer{file("llama")};
+  EXPECT_THAT(notes.lines(), ::testing::IsEmpty());
+  SentencePieceTokenizer{file("no_end")};
+  EXPECT_THAT(notes.lines(), ::testing::ElementsAre(HasSubstr("names no end of text")));
 }
 
 TEST_F(SentencePieceTest, DifferentModelsHaveDifferentFingerprints) {
