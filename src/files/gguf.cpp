@@ -251,4 +251,32 @@ std::optional<std::vector<std::string_view>> GgufFile::texts(const std::string& 
   return texts;
 }
 
+std::vector<std::string> GgufFile::keys() const {
+  std::vector<std::string> all;
+  for (const auto& [key, value] : values_) all.push_back(key);
+  return all;
+}
+
+std::string GgufFile::shown(const std::string& key) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return "";
+  const Value& value = found->second;
+  switch (value.type) {
+    case Type::string:
+      return *text(key);
+    case Type::array:
+      return fmt::format("a list of {}", value.count);
+    case Type::boolean:
+      return number_at<uint8_t>(value.bytes) != 0 ? "true" : "false";
+    case Type::f32:
+      return fmt::format("{}", number_at<float>(value.bytes));
+    case Type::f64:
+      return fmt::format("{}", number_at<double>(value.bytes));
+    case Type::u64:
+      return fmt::format("{}", number_at<uint64_t>(value.bytes));
+    default:
+      return fmt::format("{}", *integer(key));
+  }
+}
+
 }  // namespace plimsoll

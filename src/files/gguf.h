@@ -44,6 +44,11 @@ class GgufFile {
   /// Returns the strings of a list; they point into the map.
   std::optional<std::vector<std::string_view>> texts(const std::string& key) const;
 
+  /// Returns the keys of the metadata.
+  std::vector<std::string> keys() const;
+  /// Returns a value for a message or a comparison: "4", "0.25", "true", "linear", "a list of 3"; "" if there is none.
+  std::string shown(const std::string& key) const;
+
   const std::string& path() const { return path_; }
 
   /// Throws UserError (failure) if bytes of the file that were read so far were gone (MappedFile).

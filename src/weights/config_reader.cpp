@@ -12,13 +12,13 @@
 
 namespace plimsoll::weights {
 
-const nlohmann::json& ConfigReader::at(const char* key) const {
+const nlohmann::json& ConfigReader::at(const std::string& key) const {
   static const nlohmann::json none;
   const auto found = json_.find(key);
   return found == json_.end() ? none : *found;
 }
 
-bool ConfigReader::has(const char* key) const {
+bool ConfigReader::has(const std::string& key) const {
   return !at(key).is_null();
 }
 
@@ -30,10 +30,33 @@ void ConfigReader::refuse_whole(const std::string& what) const {
   throw UserError(fmt::format("{}: {}", file_, what), UserError::Kind::failure);
 }
 
-void ConfigReader::refuse(const char* key, const std::string& what) const {
+std::string ConfigReader::text_of(const std::string& key) const {
   // Invalid UTF-8 is replaced instead of throwing: the message may show it.
-  const std::string value = at(key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  refuse_whole(fmt::format("{} is {}; {}", key, at(key).is_null() ? "missing" : one_line(value), what));
+  if (at(key).is_null()) return "missing";
+  return one_line(at(key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void ConfigReader::refuse(const std::string& key, const std::string& what) const {
+  refuse_whole(fmt::format("{}{} is {}; {}", section_, one_line(key), text_of(key), what));
+}
+
+std::vector<std::string> ConfigReader::keys() const {
+  std::vector<std::string> all;
+  for (const auto& [key, value] : json_.items()) all.push_back(key);
+  return all;
+}
+
+bool ConfigReader::states_nothing(const std::string& key) const {
+  const nlohmann::json& value = at(key);
+  return value.is_null() || value == false || value == "" || (value.is_structured() && value.empty());
+}
+
+bool ConfigReader::has_same(const std::string& key, const ConfigReader& other, const std::string& other_key) const {
+  return at(key) == other.at(other_key);
+}
+
+bool ConfigReader::is(const std::string& key, std::string_view json) const {
+  return at(key) == nlohmann::json::parse(json);
 }
 
 int64_t ConfigReader::integer(const char* key, int64_t min, int64_t max, std::optional<int64_t> fallback) const {
@@ -71,9 +94,9 @@ std::string ConfigReader::word(const char* key, const std::vector<std::string>& 
 
 ConfigReader ConfigReader::object(const char* key) const {
   static const nlohmann::json empty = nlohmann::json::object();
-  if (!has(key)) return {empty, file_};
+  if (!has(key)) return {empty, file_, section_};
   if (!at(key).is_object()) refuse(key, "it must be an object");
-  return {at(key), file_};
+  return {at(key), file_, section_ + key + "."};
 }
 
 std::vector<double> ConfigReader::numbers(const char* key, size_t count, std::vector<double> fallback) const {

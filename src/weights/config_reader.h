@@ -18,9 +18,18 @@ inline constexpr int64_t kMaxConfigBytes = 4 * MiB;
 /// missing key.
 class ConfigReader {
  public:
-  ConfigReader(const nlohmann::json& json, std::string file) : json_(json), file_(std::move(file)) {}
+  /// `section`: what is put before the names of keys in messages, "rope_parameters.".
+  ConfigReader(const nlohmann::json& json, std::string file, std::string section = "")
+      : json_(json), file_(std::move(file)), section_(std::move(section)) {}
 
-  bool has(const char* key) const;
+  std::vector<std::string> keys() const;
+  bool states_nothing(const std::string& key) const;             ///< the value is null, false, "", [] or {}
+  bool is(const std::string& key, std::string_view json) const;  ///< the value equals that of the JSON text
+  /// Returns whether the value under `key` equals that of `other` under `other_key`.
+  bool has_same(const std::string& key, const ConfigReader& other, const std::string& other_key) const;
+  std::string text_of(const std::string& key) const;  ///< the value for a message: at most 60 bytes of its JSON
+
+  bool has(const std::string& key) const;
   bool is_null(const char* key) const;  ///< the key is there and null; for keys whose default is not "none"
   /// Returns an integer from `min` to `max`. Without a `fallback` the key must be there.
   int64_t integer(const char* key, int64_t min, int64_t max, std::optional<int64_t> fallback = {}) const;
@@ -35,14 +44,14 @@ class ConfigReader {
   /// Returns a list of at most `max` words.
   std::vector<std::string> words(const char* key, size_t max) const;
 
-  [[noreturn]] void refuse(const char* key, const std::string& what) const;
+  [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
   [[noreturn]] void refuse_whole(const std::string& what) const;
 
  private:
-  const nlohmann::json& at(const char* key) const;
+  const nlohmann::json& at(const std::string& key) const;
 
   const nlohmann::json& json_;
-  std::string file_;
+  std::string file_, section_;
 };
 
 }  // namespace plimsoll::weights

@@ -12,8 +12,10 @@
 #include "base/quoted.h"
 #include "models/size_limits.h"
 #include "plimsoll/error.h"
+#include "weights/config_keys.h"
 #include "weights/config_reader.h"
 #include "weights/decoder_fields.h"
+#include "weights/rope_settings.h"
 
 namespace plimsoll::weights {
 namespace {
@@ -22,6 +24,7 @@ using Json = nlohmann::json;
 
 // The defaults below are those of transformers' configuration classes, for keys that a config.json omits.
 constexpr int64_t kUsualWindow = 4096;
+constexpr int64_t kLlamaPositions = 2048, kMistralPositions = 131072, kGemmaPositions = 8192, kQwenPositions = 32768;
 
 /// Returns the settings that Llama and its descendants share. `kv_heads` is the default if the file omits the key. If
 /// the file has null, or `kv_heads` is 0, there are as many key heads as heads.
@@ -47,40 +50,37 @@ void read_silu(const ConfigReader& read, DecoderConfig& config) {
   config.activation = "swiglu";
 }
 
-/// Reads the settings of rope. transformers 5 stores all of them under rope_parameters, earlier versions rope_theta
-/// next to rope_scaling.
-void read_rope(const ConfigReader& read, DecoderConfig& config) {
-  const bool together = read.has("rope_parameters");
-  const ConfigReader scaling = read.object(together ? "rope_parameters" : "rope_scaling");
-  config.rope_theta = (together ? scaling : read).number("rope_theta", 10000.0);
-  if (config.rope_theta < 1) (together ? scaling : read).refuse("rope_theta", "it must be at least 1");
-  for (const ConfigReader* each : {&read, &scaling})
-    if (each->number("partial_rotary_factor", 1) != 1)
-      each->refuse("partial_rotary_factor", "positions turn all of a head here");
-  const char* kind = scaling.has("rope_type") ? "rope_type" : "type";
-  if (scaling.word(kind, {"default", "llama3"}, "default") == "default") return;
-  config.rope_scaling.factor = scaling.number("factor", 1);
-  config.rope_scaling.low_frequency_factor = scaling.number("low_freq_factor", 1);
-  config.rope_scaling.high_frequency_factor = scaling.number("high_freq_factor", 4);
-  config.rope_scaling.original_length = scaling.integer("original_max_position_embeddings", 1, int64_t{1} << 32, 8192);
-  if (config.rope_scaling.factor < 1) scaling.refuse("factor", "it must be at least 1");
-  if (config.rope_scaling.high_frequency_factor <= config.rope_scaling.low_frequency_factor)
-    scaling.refuse("high_freq_factor", "it must be above low_freq_factor");
+/// Throws UserError if both names of one setting are there and differ.
+void must_agree(const ConfigReader& read, const char* name, const char* other) {
+  if (read.has(name) && read.has(other) && !read.has_same(name, read, other))
+    read.refuse(name, fmt::format("and {}, another name of it, is {}: remove one of them", other, read.text_of(other)));
+}
+
+/// Returns the kind of each layer, or nothing if the file does not list them.
+std::vector<std::string> read_layer_types(const ConfigReader& read, const DecoderConfig& config) {
+  std::vector<std::string> listed = read.words("layer_types", static_cast<size_t>(model::kMaxLayers));
+  if (!listed.empty() && static_cast<int64_t>(listed.size()) != config.num_layers)
+    read.refuse("layer_types", fmt::format("it must name the {} layers", config.num_layers));
+  for (const std::string& each : listed)
+    if (each != "sliding_attention" && each != "full_attention")
+      read.refuse("layer_types", "known are sliding_attention and full_attention");
+  return listed;
+}
+
+/// Throws UserError if the file lists layers of another kind than `kind`, which all layers of the family have.
+void require_layer_types(const ConfigReader& read, const DecoderConfig& config, const std::string& kind) {
+  for (const std::string& each : read_layer_types(read, config))
+    if (each != kind) read.refuse("layer_types", fmt::format("all layers of this family are {} here", kind));
 }
 
 /// Reads the layers with a window, from the file's list or from `usual`. Our windows repeat: the first of every n
 /// layers.
 template <typename Usual>
 void read_windows(const ConfigReader& read, DecoderConfig& config, Usual usual) {
-  const std::vector<std::string> listed = read.words("layer_types", static_cast<size_t>(model::kMaxLayers));
-  if (!listed.empty() && static_cast<int64_t>(listed.size()) != config.num_layers)
-    read.refuse("layer_types", fmt::format("it must name the {} layers", config.num_layers));
+  const std::vector<std::string> listed = read_layer_types(read, config);
   std::vector<bool> sliding;
-  for (int64_t i = 0; i < config.num_layers; ++i) {
-    if (!listed.empty() && listed[i] != "sliding_attention" && listed[i] != "full_attention")
-      read.refuse("layer_types", "known are sliding_attention and full_attention");
+  for (int64_t i = 0; i < config.num_layers; ++i)
     sliding.push_back(listed.empty() ? usual(i) : listed[i] == "sliding_attention");
-  }
   if (std::ranges::none_of(sliding, [](bool each) { return each; })) return;
   for (int64_t every = 1; every <= config.num_layers; ++every) {
     bool fits = true;
@@ -90,13 +90,16 @@ void read_windows(const ConfigReader& read, DecoderConfig& config, Usual usual) 
     config.sliding_window_every = every;
     return;
   }
-  read.refuse_whole("its layers with a sliding window do not come at even distances from the first");
+  // Our windows have no other order. Without a list the layers follow from max_window_layers.
+  const char* key = listed.empty() && read.has("max_window_layers") ? "max_window_layers" : "layer_types";
+  read.refuse(key, "the layers with a sliding window do not come at even distances from the first");
 }
 
 DecoderConfig read_llama(const ConfigReader& read) {
   DecoderConfig config = read_llama_like(read, false, 0);
   read_silu(read, config);
-  read_rope(read, config);
+  read_rope(read, kLlamaPositions, config);
+  require_layer_types(read, config, "full_attention");
   config.attention_bias = read.boolean("attention_bias", false);
   config.mlp_bias = read.boolean("mlp_bias", false);
   return config;
@@ -105,19 +108,20 @@ DecoderConfig read_llama(const ConfigReader& read) {
 DecoderConfig read_mistral(const ConfigReader& read) {
   DecoderConfig config = read_llama_like(read, false, 8);
   read_silu(read, config);
-  read_rope(read, config);
+  read_rope(read, kMistralPositions, config);
   config.sliding_window =
       read.integer("sliding_window", 1, model::kMaxSequence, read.is_null("sliding_window") ? 0 : kUsualWindow);
+  require_layer_types(read, config, config.sliding_window > 0 ? "sliding_attention" : "full_attention");
   return config;
 }
 
 DecoderConfig read_gemma2(const ConfigReader& read) {
   DecoderConfig config = read_llama_like(read, true, 4);
-  read_rope(read, config);
+  read_rope(read, kGemmaPositions, config);
   const char* activation = read.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   read.word(activation, {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
-  if (read.boolean("use_bidirectional_attention", false))
-    read.refuse("use_bidirectional_attention", "tokens see what is before them only");
+  must_agree(read, "sliding_window", "sliding_window_size");
+  must_agree(read, "hidden_activation", "hidden_act");
   config.activation = "geglu";
   if (config.head_dim == 0) config.head_dim = 256;
   config.attention_bias = read.boolean("attention_bias", false);
@@ -133,9 +137,10 @@ DecoderConfig read_gemma2(const ConfigReader& read) {
 DecoderConfig read_qwen2(const ConfigReader& read) {
   DecoderConfig config = read_llama_like(read, false, 32);
   read_silu(read, config);
-  read_rope(read, config);
+  read_rope(read, kQwenPositions, config);
   config.qkv_bias = true;
   const bool windows = read.boolean("use_sliding_window", false) && !read.is_null("sliding_window");
+  if (!windows) require_layer_types(read, config, "full_attention");
   const int64_t first = read.integer("max_window_layers", 0, std::numeric_limits<int32_t>::max(), 28);
   read_windows(read, config, [&](int64_t layer) { return windows && layer >= first; });
   return config;
@@ -153,10 +158,14 @@ DecoderConfig read_qwen3(const ConfigReader& read) {
 DecoderConfig read_gpt2(const ConfigReader& read) {
   DecoderConfig config;
   config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary, 50257);
-  config.hidden_size = read.integer("n_embd", 1, model::kMaxWidth, 768);
-  config.num_layers = read.integer("n_layer", 1, model::kMaxLayers, 12);
-  config.num_heads = read.integer("n_head", 1, model::kMaxHeads, 12);
-  config.max_positions = read.integer("n_positions", 1, model::kMaxSequence, 1024);
+  const auto size = [&](const char* name, const char* other, int64_t max, int64_t usual) {
+    must_agree(read, name, other);
+    return read.integer(read.has(name) ? name : other, 1, max, usual);
+  };
+  config.hidden_size = size("n_embd", "hidden_size", model::kMaxWidth, 768);
+  config.num_layers = size("n_layer", "num_hidden_layers", model::kMaxLayers, 12);
+  config.num_heads = size("n_head", "num_attention_heads", model::kMaxHeads, 12);
+  config.max_positions = size("n_positions", "max_position_embeddings", model::kMaxSequence, 1024);
   config.intermediate_size = read.integer("n_inner", 1, model::kMaxFeedForward, 4 * config.hidden_size);
   config.norm = "layernorm";
   config.norm_eps = read.number("layer_norm_epsilon", 1e-5);
@@ -165,9 +174,6 @@ DecoderConfig read_gpt2(const ConfigReader& read) {
   config.activation = gelu == "gelu" ? "gelu" : "gelu_tanh";
   config.tie_embeddings = read.boolean("tie_word_embeddings", true);
   config.attention_bias = config.mlp_bias = true;
-  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"})
-    if (read.boolean(key, false)) read.refuse(key, "Plimsoll's decoder does not have it");
-  if (!read.boolean("scale_attn_weights", true)) read.refuse("scale_attn_weights", "scores are always scaled here");
   return config;
 }
 
@@ -306,11 +312,12 @@ Architecture architecture_of(const Json& json, const std::string& name) {
   if (!read.has("model_type")) read.refuse("model_type", fmt::format("known are {}", fmt::join(family_names(), ", ")));
   if (json["model_type"] == "mamba2") read.refuse("model_type", "such a model is read with model.type: mamba");
   const Family* family = find_family(read.word("model_type", family_names(), ""));
-  if (read.has("quantization_config"))
-    read.refuse_whole("its weights are quantised (quantization_config); take the model as it was before");
+  const std::vector<std::string> unknown = check_keys(read, family->name);
   const DecoderConfig config = family->read(read);
   check_sizes(read, config);
-  return {family->name, canonical(config)};
+  Architecture found{family->name, canonical(config), {}};
+  if (!unknown.empty()) found.notes.push_back(unused_keys_note(name, unknown));
+  return found;
 }
 
 Architecture read_architecture(const std::filesystem::path& path) {

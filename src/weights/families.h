@@ -17,7 +17,8 @@ const std::vector<std::string>& family_names();
 /// An architecture as described in a file.
 struct Architecture {
   std::string family;
-  DecoderConfig config;  ///< canonical (decoder_fields.h); without dropout, which the job sets
+  DecoderConfig config;                 ///< canonical (decoder_fields.h); without dropout, which the job sets
+  std::vector<std::string> notes = {};  ///< notes on parts of the files that are not used, one a line
 };
 
 /// Returns the architecture in the config.json of `path` (the file, or its folder). Throws UserError that names the

@@ -2,12 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/quoted.h"
 #include "files/gguf.h"
 #include "models/size_limits.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors_header.h"
+#include "weights/config_keys.h"
 #include "weights/decoder_fields.h"
+#include "weights/gguf_facts.h"
 
 namespace plimsoll::weights {
 namespace {
@@ -70,6 +75,56 @@ int64_t size_of(const GgufFile& file, const std::string& key, int64_t max, std::
   throw UserError(fmt::format("{}: {}", file.path(), what), UserError::Kind::failure);
 }
 
+/// Values of a refused key that are accepted, separated by |.
+struct AllowedMetadata {
+  std::string_view key, values;
+};
+constexpr AllowedMetadata kAllowedMetadata[] = {{"general.type", "model"},
+                                                {"split.count", "1|0"},
+                                                {"llama.rope.scaling.type", "none"},
+                                                {"llama.rope.scaling.factor", "1|0"},
+                                                {"llama.rope.scaling.attn_factor", "1|0"},
+                                                {"llama.rope.scale_linear", "1|0"},
+                                                {"llama.attention.causal", "true"},
+                                                {"llama.attention.sliding_window", "0"},
+                                                {"llama.use_parallel_residual", "false"},
+                                                {"llama.expert_count", "0"},
+                                                {"llama.expert_used_count", "0"},
+                                                {"llama.tensor_data_layout", "Meta AI original pth"}};
+
+bool is_of_row(std::string_view key, std::string_view field) {
+  return field.ends_with('*') ? key.starts_with(field.substr(0, field.size() - 1)) : key == field;
+}
+
+bool is_allowed(std::string_view value, std::string_view allowed) {
+  while (true) {
+    const size_t bar = allowed.find('|');
+    if (value == allowed.substr(0, bar)) return true;
+    if (bar == std::string_view::npos) return false;
+    allowed.remove_prefix(bar + 1);
+  }
+}
+
+/// Returns the keys of other programs that no row has. Throws UserError for those that are refused.
+std::vector<std::string> check_metadata(const GgufFile& file) {
+  std::vector<std::string> unknown;
+  for (const std::string& key : file.keys()) {
+    const auto* fact =
+        std::ranges::find_if(gguf::kFacts, [&](const FileFact& each) { return is_of_row(key, each.field); });
+    const std::string where = fmt::format("{} is {}", one_line(key), one_line(file.shown(key)));
+    if (fact == std::end(gguf::kFacts)) {
+      if (key.starts_with("llama."))
+        refuse(file, where + "; this setting is not known here; take the safetensors files");
+      unknown.push_back(key);
+    } else if (fact->treatment == gguf::kRefused) {
+      const auto* allowed = std::ranges::find(kAllowedMetadata, fact->field, &AllowedMetadata::key);
+      if (allowed == std::end(kAllowedMetadata) || !is_allowed(file.shown(key), allowed->values))
+        refuse(file, fmt::format("{}; {}", where, reason_to_refuse(*fact)));
+    }
+  }
+  return unknown;
+}
+
 }  // namespace
 
 std::unique_ptr<Source> open_gguf_source(const std::filesystem::path& path) {
@@ -83,10 +138,11 @@ Architecture read_gguf_architecture(const std::filesystem::path& path) {
   const auto embedding = file.tensors().find("token_embd.weight");
   if (embedding == file.tensors().end() || embedding->second.sizes.size() != 2)
     throw corrupt_file(file.path(), "it has no matrix token_embd.weight");
-  if (file.tensors().contains("rope_freqs.weight") || file.text("llama.rope.scaling.type").value_or("none") != "none")
-    refuse(file, "its rotary frequencies are scaled, which is not read from GGUF files; take the safetensors files");
-  if (file.integer("llama.expert_count").value_or(0) > 0)
-    refuse(file, "it is a mixture of experts; Plimsoll's decoder has one feed-forward network a layer");
+  const std::vector<std::string> unknown = check_metadata(file);
+  if (file.tensors().contains("rope_freqs.weight"))
+    refuse(file,
+           "rope_freqs.weight scales its rotary frequencies, which is not read from GGUF files; take the safetensors "
+           "files");
   DecoderConfig config;
   config.vocab_size = embedding->second.sizes[0];
   config.hidden_size = size_of(file, "llama.embedding_length", model::kMaxWidth);
@@ -100,6 +156,12 @@ Architecture read_gguf_architecture(const std::filesystem::path& path) {
     throw corrupt_file(file.path(), "its heads do not divide its width");
   config.head_dim =
       size_of(file, "llama.attention.key_length", model::kMaxWidth, config.hidden_size / config.num_heads);
+  if (size_of(file, "llama.attention.value_length", model::kMaxWidth, config.head_dim) != config.head_dim)
+    refuse(file, fmt::format("llama.attention.value_length is {}, and keys have {}; they must be equal here",
+                             file.shown("llama.attention.value_length"), config.head_dim));
+  if (size_of(file, "llama.vocab_size", model::kMaxVocabulary, config.vocab_size) != config.vocab_size)
+    refuse(file, fmt::format("llama.vocab_size is {}, and token_embd.weight has {} rows",
+                             file.shown("llama.vocab_size"), config.vocab_size));
   if (config.head_dim % 2 != 0 ||
       size_of(file, "llama.rope.dimension_count", model::kMaxWidth, config.head_dim) != config.head_dim)
     refuse(file, "its positions turn a part of each head only; all of it is turned here");
@@ -112,7 +174,9 @@ Architecture read_gguf_architecture(const std::filesystem::path& path) {
   config.attention_bias = has("attn_output.bias");
   config.qkv_bias = has("attn_q.bias");
   config.mlp_bias = has("ffn_down.bias");
-  return {"gguf", canonical(config)};
+  Architecture found{"gguf", canonical(config), {}};
+  if (!unknown.empty()) found.notes.push_back(unused_keys_note(path.string(), unknown));
+  return found;
 }
 
 }  // namespace plimsoll::weights

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/json_file.h"
 #include "models/mamba_config.h"
 #include "models/size_limits.h"
+#include "weights/config_keys.h"
 #include "weights/config_reader.h"
 
 namespace plimsoll::weights {
@@ -18,12 +20,12 @@ constexpr int64_t kMaxState = 4096, kMaxExpand = 16;  // the bounds of the job f
 
 }  // namespace
 
-MambaConfig mamba_config_of(const Json& json, const std::string& name) {
+MambaConfig mamba_config_of(const Json& json, const std::string& name, std::vector<std::string>* notes) {
   const ConfigReader read(json, name);
   const char* known = "with model.type: mamba known is mamba2; other families are read with model.type: decoder";
   if (!read.has("model_type") || json["model_type"] != "mamba2") read.refuse("model_type", known);
-  if (read.has("quantization_config"))
-    read.refuse_whole("its weights are quantised (quantization_config); take the model as it was before");
+  const std::vector<std::string> unknown = check_keys(read, "mamba2");
+  if (notes && !unknown.empty()) notes->push_back(unused_keys_note(name, unknown));
   // The defaults are those of transformers' Mamba2Config.
   MambaConfig config;
   config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary, 32768);
@@ -43,19 +45,21 @@ MambaConfig mamba_config_of(const Json& json, const std::string& name) {
   config.min_step = limit[0];
   config.max_step = limit[1];
   read.word("hidden_act", {"silu", "swish"}, "silu");
-  if (!read.boolean("rms_norm", true)) read.refuse("rms_norm", "the mixer's result is always normed here");
   const int64_t heads = read.integer("num_heads", 1, model::kMaxWidth, 128);
   if (heads * config.head_dim != model::scan_width_of(config))
     read.refuse("num_heads",
                 fmt::format("num_heads x head_dim must be expand x hidden_size, {}", model::scan_width_of(config)));
+  const int64_t width = model::scan_width_of(config);
+  if (read.integer("intermediate_size", 1, std::numeric_limits<int64_t>::max(), width) != width)
+    read.refuse("intermediate_size", fmt::format("it must be expand x hidden_size, {}", width));
   if (const auto problem = model::problem_of(config)) read.refuse_whole(problem->message);
   return config;
 }
 
-MambaConfig read_mamba_config(const std::filesystem::path& path) {
+MambaConfig read_mamba_config(const std::filesystem::path& path, std::vector<std::string>* notes) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "config.json" : path;
-  return mamba_config_of(read_python_json_file(file, kMaxConfigBytes), file.string());
+  return mamba_config_of(read_python_json_file(file, kMaxConfigBytes), file.string(), notes);
 }
 
 Json mamba_config_json_of(const MambaConfig& config, const std::string& dtype) {

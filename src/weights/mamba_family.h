@@ -13,11 +13,13 @@ namespace plimsoll::weights {
 
 /// Returns the settings in the config.json of `path` (the file, or its folder). Throws UserError that names the file,
 /// and the key at fault if there is one. Causes: another family, a setting that Plimsoll's layers do not have, or heads
-/// and groups that do not divide. A size may also be missing, not a whole number or out of bounds.
-MambaConfig read_mamba_config(const std::filesystem::path& path);
+/// and groups that do not divide. A size may also be missing, not a whole number or out of bounds. `notes` gets what
+/// the file has and the model does not use; nullptr: it is not needed.
+MambaConfig read_mamba_config(const std::filesystem::path& path, std::vector<std::string>* notes = nullptr);
 
 /// Returns the settings in the parsed file; `name` is its name in messages.
-MambaConfig mamba_config_of(const nlohmann::json& json, const std::string& name);
+MambaConfig mamba_config_of(const nlohmann::json& json, const std::string& name,
+                            std::vector<std::string>* notes = nullptr);
 
 /// Returns the config.json of that model, in transformers' format. `dtype`: "float32", "bfloat16", "float16".
 nlohmann::json mamba_config_json_of(const MambaConfig& config, const std::string& dtype);

@@ -17,8 +17,15 @@ using Json = nlohmann::json;
 
 /// Returns the config.json that the job read, for weights of another type.
 Json with_dtype(Json json, DType dtype) {
-  json[json.contains("dtype") ? "dtype" : "torch_dtype"] = name_of(dtype);
+  const bool has_new_name = json.contains("dtype");
+  if (has_new_name) json["dtype"] = name_of(dtype);
+  if (!has_new_name || json.contains("torch_dtype")) json["torch_dtype"] = name_of(dtype);
   return json;
+}
+
+/// Sets whether the head is the embedding, which the weights decide if they have another head (tied_head.h).
+void set_tied(Json& json, bool tied, bool read_as) {
+  if (tied != read_as) json["tie_word_embeddings"] = tied;
 }
 
 HuggingFaceModel decoder_in_huggingface(const HuggingFaceRequest& request) {
@@ -27,7 +34,9 @@ HuggingFaceModel decoder_in_huggingface(const HuggingFaceRequest& request) {
   if (const auto positions = request.rows("positions")) config.max_positions = *positions;
   if (const auto& file = request.config_file) {
     Json json = read_python_json_file(*file, kMaxConfigBytes);
-    const Architecture read = architecture_of(json, file->string());
+    Architecture read = architecture_of(json, file->string());
+    set_tied(json, config.tie_embeddings, read.config.tie_embeddings);
+    read.config.tie_embeddings = config.tie_embeddings;
     if (differences(read.config, canonical(config)).empty())
       return {parameters_of(read.family, read.config), with_dtype(std::move(json), request.dtype)};
   }
@@ -42,8 +51,10 @@ HuggingFaceModel mamba_in_huggingface(const HuggingFaceRequest& request) {
   std::vector<Parameter> parameters = mamba_layout_of(config).parameters;
   if (const auto& file = request.config_file) {
     Json json = read_python_json_file(*file, kMaxConfigBytes);
-    if (differences(mamba_config_of(json, file->string()), config).empty())
-      return {std::move(parameters), with_dtype(std::move(json), request.dtype)};
+    MambaConfig read = mamba_config_of(json, file->string());
+    set_tied(json, config.tie_embeddings, read.tie_embeddings);
+    read.tie_embeddings = config.tie_embeddings;
+    if (differences(read, config).empty()) return {std::move(parameters), with_dtype(std::move(json), request.dtype)};
   }
   return {std::move(parameters), mamba_config_json_of(config, std::string(name_of(request.dtype)))};
 }

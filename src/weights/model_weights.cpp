@@ -21,6 +21,7 @@
 #include "weights/model_formats.h"
 #include "weights/source.h"
 #include "weights/tensor_names.h"
+#include "weights/tied_head.h"
 #include "weights/vision_families.h"
 #include "weights/weight_slots.h"
 #include "weights/weights_file.h"
@@ -210,12 +211,34 @@ class Loading {
     for (const auto& [name, tensor] : source_->tensors())
       if (!used_.contains(name) && !layout_.is_ignored(without_prefix(name)))
         problems_.push_back(fmt::format("{} {} is in the file only", in_quotes(name), sizes_text(tensor.sizes)));
+      else if (!used_.contains(name) && tensor.sizes.size() > 0 && !is_computed_alike(name))
+        problems_.push_back(fmt::format("{} {} is not what the model computes in its place", in_quotes(name),
+                                        sizes_text(tensor.sizes)));
     std::set<std::string> known;
     for (const weights::Parameter& parameter : layout_.parameters) known.insert(parameter.name);
     for (const auto& [name, wanted] : wanted_)
       if (!wanted.optional && !known.contains(name))
         problems_.push_back(
             fmt::format("'{}' {} is in the model that is trained only", name, sizes_text(wanted.sizes)));
+  }
+
+  /// Returns false if a buffer of older versions of transformers differs from what the model computes in its place: a
+  /// causal mask, or rotary frequencies (to 1 %, because a file may hold them in 8 bits).
+  bool is_computed_alike(const std::string& name) const {
+    const bool mask = name.ends_with(".attn.bias"), frequencies = name.ends_with(".rotary_emb.inv_freq");
+    if (!mask && !frequencies) return true;
+    const std::vector<int64_t>& sizes = source_->tensors().at(name).sizes;
+    Reading reading(*source_, name);
+    const at::Tensor held = reading.rows(0, sizes[0]).to(at::kDouble);
+    if (frequencies) {
+      const at::Tensor computed = at::from_blob(const_cast<double*>(layout_.rotary_frequencies.data()),  // NOLINT: read
+                                                {std::ssize(layout_.rotary_frequencies)}, at::kDouble);
+      return held.sizes() == computed.sizes() && at::allclose(held, computed, 0.01, 0);
+    }
+    const int64_t side = sizes.back();
+    if (held.numel() != side * side) return false;
+    const at::Tensor shown = held.view({side, side}) != 0;
+    return at::equal(shown, at::ones({side, side}).tril() != 0);
   }
 
   weights::Layout layout_;
@@ -237,9 +260,10 @@ bool has_our_names(const std::filesystem::path& file) {
 void load_decoder_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
                           const NamedTensors& state, const std::string& prefix, const SlicedState& sliced) {
   const at::NoGradGuard no_grad;
-  const weights::Architecture architecture = weights::is_gguf(weights)
-                                                 ? weights::read_gguf_architecture(weights)
-                                                 : weights::read_architecture(config.empty() ? weights : config);
+  weights::Architecture architecture = weights::is_gguf(weights)
+                                           ? weights::read_gguf_architecture(weights)
+                                           : weights::read_architecture(config.empty() ? weights : config);
+  weights::compare_with_weights(weights, architecture);
   Loading(weights, weights::layout_of(architecture.family, architecture.config), part_of(state, prefix),
           part_of(sliced, prefix), "model." + prefix + "weights")
       .load();
@@ -248,7 +272,8 @@ void load_decoder_weights(const std::filesystem::path& weights, const std::files
 void load_mamba_weights(const std::filesystem::path& weights, const std::filesystem::path& config,
                         const NamedTensors& state, const SlicedState& sliced) {
   const at::NoGradGuard no_grad;
-  const MambaConfig architecture = weights::read_mamba_config(config.empty() ? weights : config);
+  MambaConfig architecture = weights::read_mamba_config(config.empty() ? weights : config);
+  weights::compare_with_weights(weights, architecture, nullptr);
   Loading(weights, weights::mamba_layout_of(architecture), state, sliced, "model.weights").load();
 }
 

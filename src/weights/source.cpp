@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -20,7 +21,8 @@ namespace {
 
 constexpr int64_t kMaxIndexBytes = 64 * MiB;
 constexpr size_t kMaxShards = 4096;
-constexpr const char *kSingle = "model.safetensors", *kIndex = "model.safetensors.index.json";
+constexpr const char *kSingle = "model.safetensors", *kIndex = "model.safetensors.index.json",
+                     *kAdapter = "adapter_config.json";  // PEFT's
 
 class SafetensorsSource : public Source {
  public:
@@ -105,6 +107,18 @@ class SafetensorsSource : public Source {
   std::map<std::string, StoredTensor> stored_;
 };
 
+/// Returns the names of the folder's .safetensors and .gguf files, sorted.
+std::vector<std::string> files_of_weights(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error))
+    if (const auto ending = entries->path().extension(); ending == ".safetensors" || ending == ".gguf")
+      names.push_back(entries->path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
 }  // namespace
 
 bool is_gguf(const std::filesystem::path& path) {
@@ -119,15 +133,45 @@ std::unique_ptr<Source> open_source(const std::filesystem::path& path) {
     if (is_gguf(path)) return open_gguf_source(path);
     return std::make_unique<SafetensorsSource>(path);
   }
-  if (std::filesystem::exists(path / kIndex, error)) return std::make_unique<SafetensorsSource>(path, path / kIndex);
+  if (std::filesystem::exists(path / kAdapter, error))
+    throw UserError(fmt::format("{} has {}: the weights of an adapter are added to those of the model, which is not "
+                                "done here; merge it (merge_and_unload of PEFT), or remove it",
+                                path.string(), kAdapter),
+                    UserError::Kind::failure);
   if (std::filesystem::exists(path / kSingle, error)) return std::make_unique<SafetensorsSource>(path / kSingle);
-  throw UserError(fmt::format("{} has neither {} nor {}{}", path.string(), kSingle, kIndex,
+  if (std::filesystem::exists(path / kIndex, error)) return std::make_unique<SafetensorsSource>(path, path / kIndex);
+  const std::vector<std::string> others = files_of_weights(path);
+  throw UserError(fmt::format("{} has neither {} nor {}{}{}", path.string(), kSingle, kIndex,
                               std::filesystem::exists(path / "pytorch_model.bin", error) ||
                                       std::filesystem::exists(path / "pytorch_model.bin.index.json", error)
                                   ? "; its pytorch_model.bin is a pickle, which can run programs: save the model anew "
                                     "with safe_serialization=True"
-                                  : ""),
+                                  : "",
+                              others.empty() ? "" : "; to read one of its files, name it: " + few_names(others)),
                   UserError::Kind::failure);
+}
+
+std::vector<std::string> notes_on_unread_weights(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return {};
+  const bool single = std::filesystem::exists(path / kSingle, error);
+  std::set<std::string> read = {kSingle};
+  if (!single) {
+    if (!std::filesystem::exists(path / kIndex, error)) return {};
+    try {
+      const nlohmann::json json = read_json_file(path / kIndex, kMaxIndexBytes);
+      const nlohmann::json map = json.value("weight_map", nlohmann::json::object());
+      for (const auto& [name, file] : map.items())
+        if (file.is_string()) read.insert(file.get<std::string>());
+    } catch (const std::exception&) {
+      return {};  // open_source() says what is wrong with it
+    }
+  }
+  std::vector<std::string> unread = files_of_weights(path);
+  std::erase_if(unread, [&](const std::string& each) { return read.contains(each); });
+  if (unread.empty()) return {};
+  return {fmt::format("{}: the weights are those of {}; these files are not read: {}", path.string(),
+                      single ? kSingle : kIndex, few_names(unread))};
 }
 
 }  // namespace plimsoll::weights

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace plimsoll::weights {
 namespace {
@@ -134,6 +135,15 @@ std::vector<Parameter> gpt2(const DecoderConfig& c) {
   return all;
 }
 
+/// Returns the frequencies without scaling, which is how versions of transformers that saved them did.
+std::vector<double> rotary_frequencies_of(const DecoderConfig& config) {
+  std::vector<double> all;
+  if (config.positions != "rope") return all;
+  for (int64_t i = 0; i < config.head_dim / 2; ++i)
+    all.push_back(std::pow(config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim)));
+  return all;
+}
+
 }  // namespace
 
 std::vector<Parameter> parameters_of(const std::string& family, const DecoderConfig& config) {
@@ -151,7 +161,8 @@ Layout layout_of(const std::string& family, const DecoderConfig& config) {
             // Buffers that older versions of transformers saved: the causal mask, its fill value, rotary frequencies.
             constexpr std::array endings = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
             return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
-          }};
+          },
+          rotary_frequencies_of(config)};
 }
 
 }  // namespace plimsoll::weights

@@ -42,6 +42,9 @@ struct Layout {
   std::string_view optional_prefix = {};
   /// Returns true for a tensor that is no piece but may be in the file; `name` is without the prefix.
   std::function<bool(std::string_view name)> is_ignored;
+  /// Radians per position of the pairs of a head, of rotary positions; empty: the positions are not rotary. A
+  /// `rotary_emb.inv_freq` in the file must be the same.
+  std::vector<double> rotary_frequencies = {};
 };
 
 /// Returns the parameters of a canonical configuration (decoder_fields.h), in the order of the layers. `family`: a

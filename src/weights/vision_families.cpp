@@ -11,6 +11,7 @@
 #include "base/json_file.h"
 #include "models/size_limits.h"
 #include "plimsoll/error.h"
+#include "weights/config_keys.h"
 #include "weights/config_reader.h"
 
 namespace plimsoll::weights {
@@ -50,9 +51,6 @@ VisionArchitecture read_encoder(const ConfigReader& read, const std::string& fam
   config.class_token = !siglip;
   config.pre_norm = clip;
   config.final_norm = !clip;
-  if (read.integer("num_channels", 1, 1 << 10, kChannels) != kChannels)
-    read.refuse("num_channels", "frames have 3 channels here");
-  if (!read.boolean("qkv_bias", true)) read.refuse("qkv_bias", "all projections of such an encoder have biases here");
   if (config.patch > found.image_size)
     read.refuse("patch_size", fmt::format("it must not exceed image_size {}", found.image_size));
   if (config.width % config.num_heads != 0)
@@ -61,6 +59,12 @@ VisionArchitecture read_encoder(const ConfigReader& read, const std::string& fam
   config.image_mean = clip ? kClipMean : kHalf;
   config.image_std = clip ? kClipStd : kHalf;
   return found;
+}
+
+bool is_same(const VisionArchitecture& one, const VisionArchitecture& other) {
+  bool same = one.image_size == other.image_size && one.config.depth == other.config.depth;
+  for_each_vision_field([&](const char*, auto place) { same = same && place(one.config) == place(other.config); });
+  return same;
 }
 
 /// Reads how an image processor changes colours after it scales them to [0, 1].
@@ -162,11 +166,20 @@ VisionArchitecture read_vision_architecture(const std::filesystem::path& path) {
   if (!read.has("model_type"))
     read.refuse("model_type", fmt::format("known are {}", fmt::join(vision_family_names(), ", ")));
   const std::string type = read.word("model_type", vision_family_names(), "");
-  if (read.has("quantization_config"))
-    read.refuse_whole("its weights are quantised (quantization_config); take the model as it was before");
   const bool both = type == "clip" || type == "siglip";
   const std::string family = type.substr(0, type.find('_'));
-  VisionArchitecture found = read_encoder(both ? read.object("vision_config") : read, family);
+  const ConfigReader encoder = both ? read.object("vision_config") : read;
+  const ConfigReader older = read.object("vision_config_dict");
+  std::vector<std::string> unknown = check_keys(read, type);
+  if (both) {
+    const std::vector<std::string> inner = check_keys(encoder, family + "_vision_model");
+    unknown.insert(unknown.end(), inner.begin(), inner.end());
+  }
+  VisionArchitecture found = read_encoder(encoder, family);
+  // transformers lets the older section win, with the family's usual values for keys that it lacks.
+  if (both && !older.keys().empty() && !is_same(read_encoder(older, family), found))
+    read.refuse("vision_config_dict", "vision_config, another name of it, says something else: remove one of them");
+  if (!unknown.empty()) found.notes.push_back(unused_keys_note(file.string(), unknown));
   read_preprocessor(file.parent_path(), found.config);
   return found;
 }

@@ -19,6 +19,7 @@ struct VisionArchitecture {
   std::string family;  ///< "vit", "clip", "siglip"
   VisionConfig config;
   int64_t image_size = 0;
+  std::vector<std::string> notes = {};  ///< notes on keys that are not used, one a line
 };
 
 /// Returns the architecture in the config.json of `path` (the file, or its folder), with the mean and deviation of a

@@ -12,12 +12,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::write("model/b.safetensors", part[2]);
   static const bool once = [] {
     fuzz::decoy("a.safetensors", "secret");
-    fuzz::decoy("model/model.safetensors", "secret");
+    fuzz::decoy("model/other.safetensors", "secret");
     return true;
   }();
   fuzz::require(once, "no decoys");
   fuzz::reads(input,
               [&] {
+                weights::notes_on_unread_weights(fuzz::folder() / "model");
                 const auto source = weights::open_source(fuzz::folder() / "model");
                 for (const auto& [name, tensor] : source->tensors()) {
                   std::vector<std::byte> buffer;

@@ -291,9 +291,10 @@ TEST_F(ModelWeightsFolder, ConfigurationsThatCannotBeAreRefused) {
   EXPECT_THAT(said(R"({"model_type": "llama", )" + sizes + R"(, "rope_scaling": {"type": "yarn", "factor": 4}})"),
               AllOf(HasSubstr("yarn"), HasSubstr("known are default, llama3")));
   EXPECT_THAT(said(R"({"model_type": "llama", )" + sizes + R"(, "quantization_config": {"bits": 4}})"),
-              HasSubstr("quantised"));
+              HasSubstr("quantization_config is {\"bits\":4}; it is not computed here: quantized weights"));
   EXPECT_THAT(said(R"({"model_type": "qwen2", )" + sizes +
-                   R"(, "sliding_window": 4, "layer_types": ["full_attention", "sliding_attention"]})"),
+                   R"(, "sliding_window": 4, "use_sliding_window": true,
+                      "layer_types": ["full_attention", "sliding_attention"]})"),
               HasSubstr("sliding window"));
   EXPECT_THAT(said(std::string((size_t{4} << 20) + 1, ' ')), HasSubstr("more than"));
   fs::create_directory(folder_ / "empty");
@@ -422,7 +423,7 @@ TEST_F(ModelWeightsFolder, NamesWithoutTheirPrefixAndBuffersAreTaken) {
   std::map<std::string, at::Tensor> tensors;
   for (const auto& [name, tensor] : tensors_in(from / "model.safetensors"))
     tensors[name.substr(std::string("transformer.").size())] = tensor;
-  tensors["h.0.attn.bias"] = torch::ones({1, 1, 20, 20}).to(at::kByte);
+  tensors["h.0.attn.bias"] = torch::ones({20, 20}).tril().view({1, 1, 20, 20}).to(at::kByte);
   tensors["h.1.attn.masked_bias"] = torch::tensor(-1e4f);
   tensors["lm_head.weight"] = tensors.at("wte.weight");
   write_tensors(from / "model.safetensors", tensors);

@@ -11,6 +11,7 @@
 #include "models/size_limits.h"
 #include "weights/decoder_fields.h"
 #include "weights/gguf_source.h"
+#include "weights/tied_head.h"
 
 namespace plimsoll::job {
 namespace {
@@ -55,6 +56,10 @@ void check_heads(const DecoderConfig& model, const std::string& section, const K
     refuse(locations.of({key("head_dim"), key("num_heads")}),
            fmt::format("{}.head_dim {} x num_heads {} is {}; it must not exceed {}", section, head_dim, model.num_heads,
                        model.num_heads * head_dim, model::kMaxWidth));
+}
+
+std::filesystem::path in_folder(const std::filesystem::path& directory, const std::filesystem::path& path) {
+  return path.empty() ? path : directory / path;
 }
 
 }  // namespace
@@ -211,21 +216,25 @@ std::map<std::string, std::string> decoder_origin(const DecoderConfig& model, co
   return origin;
 }
 
-void apply_decoder_file(const std::filesystem::path& file, const std::string& section, const KeyLocations& locations,
-                        DecoderConfig& config) {
-  const weights::Architecture found =
+void apply_decoder_file(const std::filesystem::path& file, const std::filesystem::path& weights,
+                        const std::string& section, const KeyLocations& locations, DecoderConfig& config,
+                        std::vector<std::string>& notes) {
+  weights::Architecture found =
       weights::is_gguf(file) ? weights::read_gguf_architecture(file) : weights::read_architecture(file);
+  if (!weights.empty()) weights::compare_with_weights(weights, found);
   must_agree(
       file, section, locations, [](auto&& visit) { weights::for_each_field(visit); }, config, found.config);
+  notes.insert(notes.end(), found.notes.begin(), found.notes.end());
   const double dropout = config.dropout;
   config = found.config;
   config.dropout = dropout;
 }
 
 void apply_language_model_file(const ModelConfig& model, DecoderConfig& config, const KeyLocations& locations,
-                               const std::filesystem::path& directory) {
+                               const std::filesystem::path& directory, std::vector<std::string>& notes) {
   const auto file = architecture_file(model.llm_weights, model.llm_config, "model.llm", locations, directory);
-  if (!file.empty()) apply_decoder_file(file, "model.llm", locations, config);
+  if (!file.empty())
+    apply_decoder_file(file, in_folder(directory, model.llm_weights), "model.llm", locations, config, notes);
 }
 
 ModelKind decoder_kind() {
@@ -271,7 +280,8 @@ ModelKind decoder_kind() {
   kind.apply_architecture = [](Job& job, const KeyLocations& locations, const std::filesystem::path& directory) {
     ModelConfig& model = job.model;
     const auto file = architecture_file(model.weights, model.config, "model", locations, directory);
-    if (!file.empty()) apply_decoder_file(file, "model", locations, model.decoder);
+    if (!file.empty())
+      apply_decoder_file(file, in_folder(directory, model.weights), "model", locations, model.decoder, job.notes);
   };
   return kind;
 }

@@ -11,6 +11,7 @@
 #include "models/mamba_config.h"
 #include "models/size_limits.h"
 #include "weights/mamba_family.h"
+#include "weights/tied_head.h"
 
 namespace plimsoll {
 
@@ -120,7 +121,8 @@ void apply_mamba_file(Job& job, const KeyLocations& locations, const std::filesy
   const auto file = architecture_file(job.model.weights, job.model.config, "model", locations, directory);
   if (file.empty()) return;
   MambaConfig& config = job.model.mamba;
-  MambaConfig found = weights::read_mamba_config(file);
+  MambaConfig found = weights::read_mamba_config(file, &job.notes);
+  if (!job.model.weights.empty()) weights::compare_with_weights(directory / job.model.weights, found, &job.notes);
   must_agree(
       file, "model", locations, [](auto&& visit) { weights::for_each_mamba_field(visit); }, config, found);
   // The job may choose the chunks of the scan.

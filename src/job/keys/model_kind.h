@@ -91,11 +91,14 @@ void check_decoder(const DecoderConfig& config, const std::string& section, int6
                    const KeyLocations& locations);
 /// Sets all but the dropout of `config`, the decoder at `section`, from `file`: a config.json, its folder, or a GGUF
 /// file. Throws UserError if keys of the job contradict the file, with all such keys; and as read_architecture() does.
-void apply_decoder_file(const std::filesystem::path& file, const std::string& section, const KeyLocations& locations,
-                        DecoderConfig& config);
+/// `weights`: the weights to start from, with which the file is compared; empty: none. `notes` gets what the file has
+/// and the model does not use.
+void apply_decoder_file(const std::filesystem::path& file, const std::filesystem::path& weights,
+                        const std::string& section, const KeyLocations& locations, DecoderConfig& config,
+                        std::vector<std::string>& notes);
 /// Does this for a language model that is a part of another model, from model.llm.config or model.llm.weights.
 void apply_language_model_file(const ModelConfig& model, DecoderConfig& config, const KeyLocations& locations,
-                               const std::filesystem::path& directory);
+                               const std::filesystem::path& directory, std::vector<std::string>& notes);
 /// Returns the settings of a decoder that a checkpoint stores.
 std::map<std::string, std::string> decoder_origin(const DecoderConfig& config, const std::string& section);
 

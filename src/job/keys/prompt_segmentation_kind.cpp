@@ -185,7 +185,7 @@ ModelKind prompt_segmentation_kind() {
           // The encoder's weights have no configuration file.
           .apply_architecture =
               [](Job& job, const KeyLocations& locations, const std::filesystem::path& directory) {
-                apply_language_model_file(job.model, job.model.segmentation.llm, locations, directory);
+                apply_language_model_file(job.model, job.model.segmentation.llm, locations, directory, job.notes);
               },
           .vision_weights_key = "model.encoder.weights"};
 }

@@ -182,8 +182,10 @@ std::map<std::string, std::string> origin_of_video_llm(const Job& job) {
   return origin;
 }
 
-void apply_vision_file(const std::filesystem::path& file, const KeyLocations& locations, VideoLlmConfig& config) {
+void apply_vision_file(const std::filesystem::path& file, const KeyLocations& locations, VideoLlmConfig& config,
+                       std::vector<std::string>& notes) {
   weights::VisionArchitecture found = weights::read_vision_architecture(file);
+  notes.insert(notes.end(), found.notes.begin(), found.notes.end());
   const VisionConfig said = config.vision;
   must_agree(
       file, "model.vision", locations, [](auto&& visit) { weights::for_each_vision_field(visit); }, said, found.config);
@@ -209,10 +211,10 @@ void apply_vision_file(const std::filesystem::path& file, const KeyLocations& lo
 
 void apply_files(Job& job, const KeyLocations& locations, const std::filesystem::path& directory) {
   ModelConfig& model = job.model;
-  apply_language_model_file(model, model.video_llm.llm, locations, directory);
+  apply_language_model_file(model, model.video_llm.llm, locations, directory, job.notes);
   const auto file = architecture_file(model.vision_weights, model.vision_config, "model.vision", locations, directory);
   if (!file.empty()) {
-    apply_vision_file(file, locations, model.video_llm);
+    apply_vision_file(file, locations, model.video_llm, job.notes);
   } else if (!model.vision_weights.empty()) {
     refuse(locations.of({"model.vision.weights"}),
            fmt::format("model.vision.weights is {}; it must be a folder with a config.json and safetensors, or "
