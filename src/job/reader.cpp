@@ -23,6 +23,7 @@
 #include "job/architecture.h"
 #include "job/batch_sizes.h"
 #include "job/checks.h"
+#include "job/default_tokenizer.h"
 #include "job/infer_types.h"
 #include "job/keys/data_kind.h"
 #include "job/keys/keys.h"
@@ -355,6 +356,7 @@ Job job_of(const std::string& yaml, const std::string& name, const std::filesyst
   resolve_optimizer_name(job, locations);
   resolve_batch_sizes(job, locations);
   apply_architecture(job, locations, directory);
+  use_tokenizer_of_weights(job, locations, directory);
   check_keys_together(job, locations);
   make_relative_to(directory, job);
   if (const auto note = learning_rate_note(job)) job.notes.push_back(*note);

@@ -11,7 +11,9 @@ std::vector<Key> tokenizer_keys() {
   return {
       word("data.tokenizer", &DataConfig::tokenizer, {"bytes", "gpt2", "sentencepiece", "gguf", "huggingface"},
            "type of the tokenizer; gpt2: byte-pair encoding; sentencepiece: as in Llama and Mistral; gguf: that of a "
-           "GGUF file; huggingface: that of a tokenizer.json; all except bytes need tokenizer_file"),
+           "GGUF file; huggingface: that of a tokenizer.json; all except bytes need tokenizer_file. Default with "
+           "weights of "
+           "another program: theirs"),
       path("data.tokenizer_file", &DataConfig::tokenizer_file, "(none)",
            "gpt2: a tiktoken rank file (lines of base64 token, space, rank); sentencepiece: a .model file; gguf: the "
            "GGUF file of a model; huggingface: a tokenizer.json, or the folder of one"),
