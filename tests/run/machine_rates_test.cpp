@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "base/measurement.h"
@@ -42,18 +43,22 @@ class RatesByName : public MeasuringMachine {
   double clock_ = 0;
 };
 
+// The rates are measured once for all tests.
 class MachineRates : public ::testing::Test {
  protected:
-  MachineRates() {
-    const MeasuringMachineScope scope(machine_);
+  static void SetUpTestSuite() {
+    machine_ = std::make_unique<RatesByName>();
+    const MeasuringMachineScope scope(*machine_);
     model_ = measure_rates(1);
   }
-  const RatesByName::Kernel& kernel(const std::string& name, DType dtype) {
-    return machine_.kernels.at(name + " " + std::string(name_of(dtype)));
+  static void TearDownTestSuite() { machine_.reset(); }
+  static const RatesByName::Kernel& kernel(const std::string& name) { return machine_->kernels.at(name); }
+  static const RatesByName::Kernel& kernel(const std::string& name, DType dtype) {
+    return kernel(name + " " + std::string(name_of(dtype)));
   }
 
-  RatesByName machine_;
-  CostModel model_;
+  static inline std::unique_ptr<RatesByName> machine_;
+  static inline CostModel model_;
 };
 
 constexpr DType kTypes[] = {DType::float32, DType::bfloat16, DType::float16};
@@ -71,7 +76,7 @@ TEST_F(MachineRates, CountTheWorkOfEachKernel) {
     EXPECT_EQ(kernel("random numbers", dtype).work.bytes, 65'536);
     EXPECT_EQ(kernel("update", dtype).work.bytes, 16'777'216 * element);
   }
-  EXPECT_EQ(machine_.kernels.at("copy").work.bytes, 268'435'456);
+  EXPECT_EQ(kernel("copy").work.bytes, 268'435'456);
 }
 
 // A rate is that of the shortest run after the first, within kSecondsEach (0.15 s) or 8 runs.
@@ -92,10 +97,10 @@ TEST_F(MachineRates, AreThoseOfTheShortestRun) {
     for (const OpKind kind : {OpKind::product, OpKind::convolution, OpKind::attention, OpKind::loss_head})
       EXPECT_EQ(model_.rate(kind, dtype).bytes, model_.rate(OpKind::streaming, dtype).bytes);
   }
-  EXPECT_DOUBLE_EQ(model_.host_link, expected(machine_.kernels.at("copy")));
+  EXPECT_DOUBLE_EQ(model_.host_link, expected(kernel("copy")));
   EXPECT_FALSE(model_.copies_overlap);
   // Runs of a millisecond, of which eight are made after the first; 2000 calls each.
-  EXPECT_EQ(machine_.kernels.at("calls").runs, 9);
+  EXPECT_EQ(kernel("calls").runs, 9);
   EXPECT_DOUBLE_EQ(model_.overhead_seconds, 1e-3 / 2000);
 }
 
