@@ -187,13 +187,18 @@ TEST_F(Screens, HotOpsFillTheTerminalAndNoMore) {
   }
 }
 
-// Text that scrolled off the top is repeated at the end.
+// Text that scrolled off the top is repeated at the end. On a busy machine an early answer comes before the plan's.
 TEST_F(Screens, TheAnswerIsSeenOnATerminal) {
-  const std::vector<std::string> lines = lines_of(show({"plan", "job.yaml", "memory_budget=1GiB"}, 80, 24).text);
+  const auto shown = [&](unsigned short lines) {
+    std::vector<std::string> all = lines_of(show({"plan", "job.yaml", "memory_budget=1GiB"}, 80, lines).text);
+    std::erase_if(all, [](const std::string& line) { return line.ends_with("; searching for the fastest plan"); });
+    return all;
+  };
+  const std::vector<std::string> lines = shown(24);
   ASSERT_GT(lines.size(), 24u);
   EXPECT_THAT(lines.front(), HasSubstr("fits: "));
   EXPECT_EQ(lines[lines.size() - 2], lines.front());
-  const std::vector<std::string> tall = lines_of(show({"plan", "job.yaml", "memory_budget=1GiB"}, 80, 200).text);
+  const std::vector<std::string> tall = shown(200);
   EXPECT_NE(tall[tall.size() - 2], tall.front());
 }
 
