@@ -20,6 +20,7 @@ inline constexpr std::string_view kSilu = "config.json (llama, mistral, qwen2, q
 inline constexpr std::string_view kGpt2 = "config.json (gpt2)";
 inline constexpr std::string_view kMamba2 = "config.json (mamba2)";
 inline constexpr std::string_view kVision = "config.json (vit, clip_vision_model, siglip_vision_model)";
+inline constexpr std::string_view kProcessor = "preprocessor_config.json (image_processor)";
 inline constexpr std::string_view kTwoTowers = "config.json (clip, siglip)";
 
 inline constexpr std::string_view kDropout = "dropout is the job's: model.dropout";
@@ -31,6 +32,7 @@ inline constexpr std::string_view kQuantized = "quantized weights of other progr
 inline constexpr std::string_view kDtype =
     "the job sets dtypes; the dtype of each tensor is read from the file of weights";
 inline constexpr std::string_view kOnlyOfNote = "a note of another program";
+inline constexpr std::string_view kResized = "frames are scaled to squares of the size of the learned positions";
 inline constexpr std::string_view kPooler = "the pooler and the classifier are not read";
 
 inline constexpr std::string_view kApplied = kTreatments[0], kRefused = kTreatments[1], kIgnored = kTreatments[2];
@@ -68,6 +70,8 @@ inline constexpr FileFact kFacts[] = {
     {kQwen, "sliding_window", kApplied, "with use_sliding_window"},
     {kQwen, "max_window_layers", kApplied, "with use_sliding_window, if layer_types is missing"},
     {kQwen, "layer_types", kApplied, "full_attention, sliding_attention at even distances from the first layer"},
+    {kQwen, "dual_chunk_attention_config", kIgnored,
+     "for texts longer than those of the first training; transformers does not read it"},
     {kGemma2, "hidden_activation", kApplied, "gelu_pytorch_tanh"},
     {kGemma2, "hidden_act", kApplied, "the older name of hidden_activation"},
     {kGemma2, "query_pre_attn_scalar", kApplied, "number whose square root divides the scores"},
@@ -100,7 +104,6 @@ inline constexpr FileFact kFacts[] = {
     {kGpt2, "resid_pdrop", kIgnored, kDropout},
     {kGpt2, "embd_pdrop", kIgnored, kDropout},
     {kGpt2, "attn_pdrop", kIgnored, kDropout},
-    {kGpt2, "gradient_checkpointing", kIgnored, "the planner chooses what is recomputed"},
     {kGpt2, "summary_type", kIgnored, kTask},
     {kGpt2, "summary_use_proj", kIgnored, kTask},
     {kGpt2, "summary_activation", kIgnored, kTask},
@@ -182,6 +185,35 @@ inline constexpr FileFact kFacts[] = {
     {kTwoTowers, "projection_dim", kIgnored, "the projection is not read"},
     {kTwoTowers, "logit_scale_init_value", kIgnored, kStart},
     {kTwoTowers, "initializer_factor", kIgnored, kStart},
+    // preprocessor_config.json, or image_processor of processor_config.json
+    {kProcessor, "do_rescale", kRefused, "unless true: pixels are divided by 255"},
+    {kProcessor, "rescale_factor", kApplied, "must be 1 / 255"},
+    {kProcessor, "do_normalize", kApplied, "false: colors stay in [0, 1]"},
+    {kProcessor, "image_mean", kApplied, "subtracted from colors in [0, 1]"},
+    {kProcessor, "image_std", kApplied, "colors are divided by it"},
+    {kProcessor, "offset", kRefused, "colors are in [0, 1] before the mean is subtracted"},
+    {kProcessor, "do_flip_channel_order", kRefused, "colors are in the order red, green, blue"},
+    {kProcessor, "do_convert_grayscale", kRefused, "colors stay as they are"},
+    {kProcessor, "do_resize", kIgnored, kResized},
+    {kProcessor, "size", kIgnored, kResized},
+    {kProcessor, "size_divisor", kIgnored, kResized},
+    {kProcessor, "resample", kIgnored, kResized},
+    {kProcessor, "do_center_crop", kIgnored, kResized},
+    {kProcessor, "crop_size", kIgnored, kResized},
+    {kProcessor, "do_pad", kIgnored, kResized},
+    {kProcessor, "pad_size", kIgnored, kResized},
+    {kProcessor, "default_to_square", kIgnored, kResized},
+    {kProcessor, "do_convert_rgb", kIgnored, "frames have three colors"},
+    {kProcessor, "data_format", kIgnored, "the order of dimensions in transformers"},
+    {kProcessor, "input_data_format", kIgnored, "the order of dimensions in transformers"},
+    {kProcessor, "return_tensors", kIgnored, "which values transformers returns"},
+    {kProcessor, "device", kIgnored, "where transformers computes"},
+    {kProcessor, "disable_grouping", kIgnored, "how transformers computes several pictures"},
+    {kProcessor, "image_processor_type", kIgnored, kOnlyOfNote},
+    {kProcessor, "feature_extractor_type", kIgnored, kOnlyOfNote},
+    {kProcessor, "processor_class", kIgnored, kOnlyOfNote},
+    {kProcessor, "_processor_class", kIgnored, kOnlyOfNote},
+    {kProcessor, "_valid_processor_keys", kIgnored, kOnlyOfNote},
     // All
     {kAll, "model_type", kApplied, "the family"},
     {kAll, "quantization_config", kRefused, kQuantized},
@@ -201,6 +233,10 @@ inline constexpr FileFact kFacts[] = {
     {kAll, "unsloth_version", kIgnored, kOnlyOfNote},
     {kAll, "transformers.js_config", kIgnored, kOnlyOfNote},
     {kAll, "initializer_range", kIgnored, kStart},
+    {kAll, "gradient_checkpointing", kIgnored, "the planner chooses what is recomputed"},
+    {kAll, "use_flash_attention_2", kIgnored, "which kernel computes attention"},
+    {kAll, "_flash_attn_2_enabled", kIgnored, "which kernel computes attention"},
+    {kAll, "use_flash_attn", kIgnored, "which kernel computes attention"},
     {kAll, "attn_implementation", kIgnored, "which kernel computes attention"},
     {kAll, "_attn_implementation", kIgnored, "which kernel computes attention"},
     {kAll, "_attn_implementation_autoset", kIgnored, "which kernel computes attention"},

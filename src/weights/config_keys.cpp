@@ -18,9 +18,9 @@ namespace {
 struct AllowedValue {
   std::string_view key, json;
 };
-constexpr AllowedValue kAllowed[] = {{"partial_rotary_factor", "1"}, {"scale_attn_weights", "true"},
-                                     {"rms_norm", "true"},           {"is_causal", "true"},
-                                     {"num_channels", "3"},          {"qkv_bias", "true"}};
+constexpr AllowedValue kAllowed[] = {
+    {"partial_rotary_factor", "1"}, {"scale_attn_weights", "true"}, {"rms_norm", "true"}, {"do_rescale", "true"},
+    {"is_causal", "true"},          {"num_channels", "3"},          {"qkv_bias", "true"}};
 
 /// Calls visit(word) for each word of a name: "num_key_value_heads" has four, "ropeScaling" two.
 template <typename Visit>
@@ -42,14 +42,15 @@ void for_each_word(std::string_view name, const Visit& visit) {
 /// Returns true if the name has a word of a section that changes what a model computes.
 bool looks_like_the_function(std::string_view name) {
   constexpr std::array kWords = {
-      "act",        "activation", "alibi",       "attention", "attn",     "beta",      "bias",   "bidirectional",
-      "cap",        "causal",     "clamp",       "clip",      "conv",     "depth",     "dim",    "embed",
-      "embedding",  "embeddings", "eps",         "epsilon",   "expert",   "experts",   "factor", "ffn",
-      "freq",       "frequency",  "gate",        "head",      "heads",    "hidden",    "kv",     "layer",
-      "layers",     "logit",      "logits",      "mask",      "mlp",      "moe",       "mscale", "mtp",
-      "multiplier", "norm",       "normalize",   "norms",     "position", "positions", "qk",     "query",
-      "residual",   "rope",       "rotary",      "router",    "scalar",   "scale",     "scales", "scaling",
-      "sliding",    "softcap",    "softcapping", "ssm",       "theta",    "tie",       "tied",   "window",
+      "act",       "activation",  "alibi",    "attention", "attn",       "beta",   "bias",       "bidirectional",
+      "cap",       "causal",      "clamp",    "channel",   "channels",   "clip",   "color",      "conv",
+      "depth",     "dim",         "embed",    "embedding", "embeddings", "eps",    "epsilon",    "expert",
+      "experts",   "factor",      "ffn",      "freq",      "frequency",  "flip",   "gate",       "head",
+      "heads",     "hidden",      "kv",       "layer",     "layers",     "logit",  "logits",     "mask",
+      "mean",      "offset",      "mlp",      "moe",       "mscale",     "mtp",    "multiplier", "norm",
+      "normalize", "norms",       "position", "positions", "qk",         "query",  "residual",   "rope",
+      "rotary",    "rescale",     "router",   "scalar",    "scale",      "scales", "scaling",    "sliding",
+      "softcap",   "softcapping", "ssm",      "std",       "theta",      "tie",    "tied",       "window",
       "windows"};
   constexpr std::array kBeginnings = {"quant", "layernorm", "rmsnorm", "dequant"};
   bool found = false;

@@ -22,6 +22,7 @@ class ConfigReader {
   ConfigReader(const nlohmann::json& json, std::string file, std::string section = "")
       : json_(json), file_(std::move(file)), section_(std::move(section)) {}
 
+  const std::string& file() const { return file_; }
   std::vector<std::string> keys() const;
   bool states_nothing(const std::string& key) const;             ///< the value is null, false, "", [] or {}
   bool is(const std::string& key, std::string_view json) const;  ///< the value equals that of the JSON text

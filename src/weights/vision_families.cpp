@@ -68,11 +68,12 @@ bool is_same(const VisionArchitecture& one, const VisionArchitecture& other) {
 }
 
 /// Reads how an image processor changes colours after it scales them to [0, 1].
-void read_colours(const ConfigReader& read, VisionConfig& config) {
+void read_colours(const ConfigReader& read, VisionConfig& config, std::vector<std::string>& notes) {
+  const std::vector<std::string> unknown = check_keys(read, "image_processor");
+  if (!unknown.empty()) notes.push_back(unused_keys_note(read.file(), unknown));
   constexpr double kUsual = 1.0 / 255;
-  if (!read.boolean("do_rescale", true) || std::abs(read.number("rescale_factor", kUsual) / kUsual - 1) > 1e-6)
-    read.refuse(read.boolean("do_rescale", true) ? "rescale_factor" : "do_rescale",
-                "pixels are divided by 255 here before mean and deviation are taken off");
+  if (std::abs(read.number("rescale_factor", kUsual) / kUsual - 1) > 1e-6)
+    read.refuse("rescale_factor", "pixels are divided by 255 here before mean and deviation are taken off");
   if (!read.boolean("do_normalize", true)) {
     config.image_mean = {0, 0, 0};
     config.image_std = {1, 1, 1};
@@ -90,17 +91,17 @@ void read_colours(const ConfigReader& read, VisionConfig& config) {
     read.refuse("image_std", "its numbers must be above 0");
 }
 
-void read_preprocessor(const std::filesystem::path& folder, VisionConfig& config) {
+void read_preprocessor(const std::filesystem::path& folder, VisionConfig& config, std::vector<std::string>& notes) {
   std::error_code error;
   if (const auto file = folder / "preprocessor_config.json"; std::filesystem::exists(file, error)) {
     const Json json = read_python_json_file(file, kMaxConfigBytes);
-    return read_colours(ConfigReader(json, file.string()), config);
+    return read_colours(ConfigReader(json, file.string()), config, notes);
   }
   // transformers 5 may store it in the settings of the whole processor.
   const auto file = folder / "processor_config.json";
   if (!std::filesystem::exists(file, error)) return;
   const Json json = read_python_json_file(file, kMaxConfigBytes);
-  read_colours(ConfigReader(json, file.string()).object("image_processor"), config);
+  read_colours(ConfigReader(json, file.string()).object("image_processor"), config, notes);
 }
 
 struct VisionNames {
@@ -180,7 +181,7 @@ VisionArchitecture read_vision_architecture(const std::filesystem::path& path) {
   if (both && !older.keys().empty() && !is_same(read_encoder(older, family), found))
     read.refuse("vision_config_dict", "vision_config, another name of it, says something else: remove one of them");
   if (!unknown.empty()) found.notes.push_back(unused_keys_note(file.string(), unknown));
-  read_preprocessor(file.parent_path(), found.config);
+  read_preprocessor(file.parent_path(), found.config, found.notes);
   return found;
 }
 

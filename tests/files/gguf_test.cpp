@@ -190,6 +190,15 @@ TEST_F(GgufTest, ItsTokenizerMergesAsTheModelDoes) {
     put_file(folder_ / "bad.gguf", text.text());
     return user_error_of([&] { make_tokenizer("gguf", folder_ / "bad.gguf"); });
   };
+  EXPECT_THAT(refused(with_tokenizer("gpt-2").whole("tokenizer.ggml.normalizer", 1)),
+              HasSubstr("tokenizer.ggml.normalizer is 1; this setting is not known here"));
+  const auto with_space = [](bool added) {
+    return with_tokenizer("gpt-2").entry("tokenizer.ggml.add_space_prefix", 7,
+                                         std::string(1, static_cast<char>(added)));
+  };
+  EXPECT_THAT(refused(with_space(true)), HasSubstr("tokenizer.ggml.add_space_prefix is true; a text begins"));
+  put_file(folder_ / "plain.gguf", with_space(false).text());
+  EXPECT_NO_THROW(make_tokenizer("gguf", folder_ / "plain.gguf"));
   EXPECT_THAT(refused(with_tokenizer("qwen2")), HasSubstr("known are gpt2 with gpt-2 or smollm"));
   GgufText other;
   other.word("tokenizer.ggml.model", "gpt2").word("tokenizer.ggml.pre", "gpt-2");

@@ -227,6 +227,9 @@ TEST_F(VisionWeightsFolder, ConfigurationsThatCannotBeAreRefused) {
   EXPECT_THAT(colours({{"image_std", {0.5, 0, 0.5}}}), HasSubstr("above 0"));
   EXPECT_THAT(colours({{"rescale_factor", 1}}), HasSubstr("divided by 255"));
   EXPECT_THAT(colours({{"do_rescale", false}}), HasSubstr("divided by 255"));
+  EXPECT_THAT(colours({{"do_flip_channel_order", true}}), HasSubstr("do_flip_channel_order is true"));
+  EXPECT_THAT(colours({{"offset", true}}), HasSubstr("offset is true"));
+  EXPECT_THAT(colours({{"color_scale", 2}}), HasSubstr("color_scale is 2; image_processor has no such setting here"));
 }
 
 Job video_job(const std::string& model) {

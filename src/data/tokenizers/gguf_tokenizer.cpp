@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "data/tokenizers/bpe_ranks.h"
 #include "data/tokenizers/byte_letters.h"
 #include "data/tokenizers/gpt2_tokenizer.h"
+#include "data/tokenizers/tokenizer_facts.h"
 #include "files/data_memory.h"
 #include "files/data_notes.h"
 #include "files/gguf.h"
@@ -21,6 +23,21 @@ namespace {
 
 constexpr int kGgufBytesOfByte = 32;  // upper bound of the memory for a byte of the lists, in bytes (gguf_tokenizer.h)
 
+/// Throws UserError for a key of the tokenizer that is not known, or that says what the tokenizer does not do.
+void check_keys_of_tokenizer(const GgufFile& file) {
+  for (const std::string& key : file.keys()) {
+    if (!key.starts_with("tokenizer.ggml.")) continue;
+    const auto* fact = std::ranges::find(gguf_tokenizer::kFacts, key, &FileFact::field);
+    const bool known = fact != std::end(gguf_tokenizer::kFacts);
+    const std::string value = file.shown(key);
+    if (known && (fact->treatment != "refused" || value == "false")) continue;
+    throw UserError(
+        fmt::format("{}: {} is {}; {}; take the model's tokenizer.json (data.tokenizer: huggingface)", file.path(),
+                    one_line(key), one_line(value), known ? fact->note : "this setting is not known here"),
+        UserError::Kind::failure);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path) {
@@ -30,6 +47,7 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
   if (kind != "gpt2" || (pre != "gpt-2" && pre != "smollm"))
     throw UserError(fmt::format("{}: its tokenizer is {} {}; known are gpt2 with gpt-2 or smollm", path.string(),
                                 in_quotes(kind), in_quotes(pre)));
+  check_keys_of_tokenizer(file);
   const auto letters = file.texts("tokenizer.ggml.tokens"), merges = file.texts("tokenizer.ggml.merges");
   if (!letters || !merges || letters->empty() || std::ssize(*letters) > kMaxVocabularyTokens ||
       merges->size() > letters->size())

@@ -30,3 +30,46 @@ inline constexpr FileFact kFacts[] = {
 static_assert(are_complete(kFacts));
 
 }  // namespace plimsoll::tokenizer_folder
+
+namespace plimsoll::gguf_tokenizer {
+
+inline constexpr std::string_view kFormat = "GGUF (tokenizer)";
+
+/// The treatment of each key of a GGUF file's tokenizer. Keys of tokenizer.ggml that are in no row are
+/// refused.
+inline constexpr FileFact kFacts[] = {
+    {kFormat, "tokenizer.ggml.model", "applied", "gpt2"},
+    {kFormat, "tokenizer.ggml.pre", "applied", "gpt-2, smollm"},
+    {kFormat, "tokenizer.ggml.tokens", "applied", "texts of the tokens, in the order of their numbers"},
+    {kFormat, "tokenizer.ggml.merges", "applied", "must make the tokens in their order"},
+    {kFormat, "tokenizer.ggml.eos_token_id", "applied", "ends documents; without it, <|endoftext|> does"},
+    {kFormat, "tokenizer.ggml.unknown_token_id", "applied", "a byte that no token has, unless it ends documents"},
+    {kFormat, "tokenizer.ggml.add_space_prefix", "refused", "a text begins with its first character"},
+    {kFormat, "tokenizer.ggml.remove_extra_whitespaces", "refused", "spaces stay as they are"},
+    {kFormat, "tokenizer.ggml.token_type", "ignored", "control tokens in a text are spelled out"},
+    {kFormat, "tokenizer.ggml.token_type_count", "ignored", "a size of embeddings that the model does not have"},
+    {kFormat, "tokenizer.ggml.scores", "ignored", "merges have their order"},
+    {kFormat, "tokenizer.ggml.bos_token_id", "ignored", "documents begin without a mark"},
+    {kFormat, "tokenizer.ggml.add_bos_token", "ignored", "documents begin without a mark"},
+    {kFormat, "tokenizer.ggml.add_eos_token", "ignored", "documents always end with the end of text"},
+    {kFormat, "tokenizer.ggml.add_sep_token", "ignored", "documents always end with the end of text"},
+    {kFormat, "tokenizer.ggml.eot_token_id", "ignored", "of chats"},
+    {kFormat, "tokenizer.ggml.eom_token_id", "ignored", "of chats"},
+    {kFormat, "tokenizer.ggml.padding_token_id", "ignored", "texts are packed without padding"},
+    {kFormat, "tokenizer.ggml.seperator_token_id", "ignored", "of other kinds of models"},
+    {kFormat, "tokenizer.ggml.separator_token_id", "ignored", "of other kinds of models"},
+    {kFormat, "tokenizer.ggml.cls_token_id", "ignored", "of other kinds of models"},
+    {kFormat, "tokenizer.ggml.mask_token_id", "ignored", "of other kinds of models"},
+    {kFormat, "tokenizer.ggml.prefix_token_id", "ignored", "of texts with a gap"},
+    {kFormat, "tokenizer.ggml.suffix_token_id", "ignored", "of texts with a gap"},
+    {kFormat, "tokenizer.ggml.middle_token_id", "ignored", "of texts with a gap"},
+    {kFormat, "tokenizer.ggml.fim_pre_token_id", "ignored", "of texts with a gap"},
+    {kFormat, "tokenizer.ggml.fim_suf_token_id", "ignored", "of texts with a gap"},
+    {kFormat, "tokenizer.ggml.fim_mid_token_id", "ignored", "of texts with a gap"},
+    {kFormat, "tokenizer.ggml.fim_pad_token_id", "ignored", "of texts with a gap"},
+    {kFormat, "tokenizer.ggml.fim_rep_token_id", "ignored", "of texts with a gap"},
+    {kFormat, "tokenizer.ggml.fim_sep_token_id", "ignored", "of texts with a gap"},
+};
+static_assert(are_complete(kFacts));
+
+}  // namespace plimsoll::gguf_tokenizer
