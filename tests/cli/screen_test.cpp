@@ -93,6 +93,7 @@ class Screens : public CliTest {
       argv.push_back(nullptr);
       ::setenv("TERM", "xterm-256color", 1);
       limit_run();
+      for (const int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);  // as start()
       if (::chdir(folder().c_str()) == 0) ::execv(argv[0], argv.data());
       ::_exit(127);
     }
