@@ -12,7 +12,7 @@ inline std::string_view trimmed(std::string_view text) {
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  ///< that of UTF-8
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  ///< in UTF-8
 
 /// Returns `text` without a byte order mark at its begin. Every reader of text calls it on the begin of its file.
 constexpr std::string_view without_byte_order_mark(std::string_view text) {

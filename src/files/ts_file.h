@@ -35,8 +35,9 @@ struct TsSeries {
 struct TsFile {
   std::vector<std::string> classes;  ///< declared by the header, or else those that its series have
   bool declares_classes = true;
-  std::string before_number = ":";  ///< separator of the file's name and TsSeries::line in messages
-  int64_t channels = 0;             ///< number of channels, the same for every series
+  std::string before_number = ":";         ///< separator of the file's name and TsSeries::line in messages
+  int64_t channels = 0;                    ///< number of channels, the same for every series
+  std::vector<std::string> channel_names;  ///< names of a table's columns; empty: the format has none
   std::vector<TsSeries> series;
 };
 

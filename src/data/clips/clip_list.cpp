@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/quoted.h"
+#include "files/data_notes.h"
 #include "files/text_file.h"
 #include "plimsoll/error.h"
 
@@ -27,6 +28,17 @@ std::vector<std::string> fields_of(const std::string& line) {
       fields.back() += c;
   }
   return fields;
+}
+
+/// Returns the text of a cell that is whole in double quotes, with "" for a quote, or nothing.
+std::optional<std::string> unquoted(std::string_view field) {
+  if (field.size() < 2 || field.front() != '"' || field.back() != '"') return std::nullopt;
+  std::string text;
+  for (size_t i = 1; i + 1 < field.size(); ++i) {
+    if (field[i] == '"' && (i + 2 == field.size() || field[++i] != '"')) return std::nullopt;
+    text += field[i];
+  }
+  return text;
 }
 
 // Removes the split that ends a line from its fields.
@@ -72,6 +84,11 @@ std::vector<CaptionedVideo> read_clip_list(const std::filesystem::path& list) {
     if (lines.line() > kMaxLines) throw UserError(fmt::format("{}: a list has at most {} lines", place, kMaxLines));
     if (line.empty() || line.front() == '#') continue;
     std::vector<std::string> fields = fields_of(line);
+    for (std::string& field : fields)
+      if (std::optional<std::string> text = unquoted(field)) {
+        field = std::move(*text);
+        note_data(list, "double quotes around a whole cell are not part of it, as in tables");
+      }
     const size_t count = fields.size();
     const std::optional<Split> split = take_split(fields, place);
     if ((fields.size() != 2 && fields.size() != 4) || fields[0].empty() || fields[1].empty() ||

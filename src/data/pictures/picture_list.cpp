@@ -15,6 +15,7 @@
 #include "base/trimmed.h"
 #include "data/slices/label_names.h"
 #include "files/csv_file.h"
+#include "files/data_notes.h"
 #include "files/text_file.h"
 #include "plimsoll/error.h"
 
@@ -175,17 +176,26 @@ class Tasks {
     std::vector<std::string> names, cells;
     const auto refuse = [&](const std::string& what) { throw UserError(fmt::format("{}: {}", table.place(), what)); };
     if (!table.next(names)) throw UserError(fmt::format("data.list: {} is empty", list.string()));
+    const bool has_index = names.size() > 1 && names[0].empty();
+    IndexColumn index;
     for (const std::string& name : names)
-      if (std::ranges::find(kColumns, name) == std::end(kColumns))
+      if (!(has_index && &name == &names[0]) && std::ranges::find(kColumns, name) == std::end(kColumns))
         refuse(fmt::format("{} is no column of a list; the first line names its columns, of: {}", in_quotes(name),
                            fmt::join(kColumns, ", ")));
     while (table.next(cells)) {
       if (cells.size() != names.size())
         refuse(fmt::format("the line has {} cells, and the first line names {}", cells.size(), names.size()));
+      if (has_index && !index.add(cells[0]))
+        refuse(
+            fmt::format("{} is in the first column, which has no name and does not count as an index does; name the "
+                        "column, or remove it",
+                        in_quotes(cells[0])));
       std::map<std::string, std::string> fields;
-      for (size_t i = 0; i < cells.size(); ++i) fields[names[i]] = cells[i];
+      for (size_t i = has_index ? 1 : 0; i < cells.size(); ++i) fields[names[i]] = cells[i];
       of_fields(fields, list, table.place());
     }
+    if (has_index)
+      note_data(list, fmt::format("the first column has no name and {}; it is left out as an index", index.describe()));
   }
 
   void of_json_lines(const fs::path& list) {

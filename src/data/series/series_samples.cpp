@@ -1,6 +1,7 @@
 #include "data/series/series_samples.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/quoted.h"
 #include "data/series/hilbert.h"
 #include "data/series/series_baselines.h"
 #include "data/series/series_file.h"
@@ -33,6 +35,8 @@ struct Series {
 
 // Parameters of the upper bound of a file's series in memory, padded to data.length.
 constexpr int64_t kFilledUpFloor = GiB, kFilledUpFactor = 64;
+
+constexpr int64_t kMaxShown = 5;  // values of a message
 
 struct Statistics {
   double mean = 0, deviation = 1;
@@ -175,12 +179,27 @@ class SeriesSamples final : public SampleSource {
     return bytes;
   }
 
+  /// Returns ", the first vector is: x 1.5, y 2, ..." with the names that the file has; "" without series.
+  static std::string first_vector_of(const TsFile& file) {
+    if (file.series.empty()) return "";
+    std::vector<std::string> values;
+    for (int64_t i = 0; i < std::min(file.channels, kMaxShown); ++i) {
+      const std::string number = fmt::format("{:.6g}", file.series[0].values[static_cast<size_t>(i)]);
+      const bool named = i < std::ssize(file.channel_names);
+      values.push_back(named ? one_line(file.channel_names[static_cast<size_t>(i)]) + " " + number : number);
+    }
+    return fmt::format(", the first vector is: {}{}", fmt::join(values, ", "),
+                       file.channels > kMaxShown ? ", ..." : "");
+  }
+
   void check_channels(const TsFile& file, const std::string& name) const {
     if (file.channels == 0 || file.channels == shape_.channels) return;
     const bool turned = !file.series.empty() && file.series[0].length == shape_.channels;
-    refuse(fmt::format("{} has series of {} channels; model.channels is {}: set it to {}{}", name, file.channels,
-                       shape_.channels, file.channels,
-                       turned ? "; or are these [series, channels, vectors]? Save array.swapaxes(1, 2) then" : ""));
+    refuse(
+        fmt::format("{} has series of {} channels{}; model.channels is {}: set it to {} if all of these are values to "
+                    "learn from{}",
+                    name, file.channels, first_vector_of(file), shape_.channels, file.channels,
+                    turned ? "; or are these [series, channels, vectors]? Save array.swapaxes(1, 2) then" : ""));
   }
 
   /// Sets the classes as the first file declares them. If it declares none, whole numbers below model.num_classes are
@@ -208,9 +227,9 @@ class SeriesSamples final : public SampleSource {
         std::ranges::sort(classes_, {}, number_of);
     }
     if (std::ssize(classes_) != shape_.classes)
-      refuse(fmt::format("{} has {} classes; model.num_classes is {}: set it to {}",
+      refuse(fmt::format("{} has {} classes ({}); model.num_classes is {}: set it to {} if these are classes",
                          first.declares_classes || files.size() == 1 ? name : "data.files", classes_.size(),
-                         shape_.classes, classes_.size()));
+                         few_names(classes_), shape_.classes, classes_.size()));
   }
 
   /// Returns the index of each of the file's classes.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -14,6 +13,7 @@
 #include "base/quoted.h"
 #include "files/csv_file.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -22,17 +22,6 @@ namespace {
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
   return text;
-}
-
-/// Returns nothing for text that is no number within float32's range.
-std::optional<double> number_in(std::string_view text) {
-  if (text.empty() || text == "?" || lower(std::string(text)) == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (text.starts_with('+')) text.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(static_cast<float>(value)))
-    return std::nullopt;
-  return value;
 }
 
 class Reader {
@@ -45,6 +34,7 @@ class Reader {
     while (table_.next(cells)) add_line(cells);
     finish();
     if (result_.series.empty() && !any_) refuse("has names of columns and no lines of numbers");
+    judge_first_column();
     return std::move(result_);
   }
 
@@ -53,15 +43,27 @@ class Reader {
     throw UserError(fmt::format("{}: {}", table_.place(), what), UserError::Kind::failure);
   }
 
+  /// Returns nothing for text that is no number within float32's range.
+  std::optional<double> number_in(const std::string& text) {
+    if (text.empty() || text == "?" || lower(text) == "nan") return std::numeric_limits<double>::quiet_NaN();
+    const std::optional<double> value = table_.number(text);
+    return value && std::isfinite(static_cast<float>(*value)) ? value : std::nullopt;
+  }
+
   void read_names() {
     if (!table_.next(names_)) refuse("the file is empty");
     const bool numbers = std::ranges::any_of(
-        names_, [](const std::string& name) { return !name.empty() && number_in(name).has_value(); });
+        names_, [this](const std::string& name) { return !name.empty() && number_in(name).has_value(); });
     if (numbers)
       refuse("the first line has numbers; it names the columns, for example series,label,x,y (docs/job-file.md)");
     std::set<std::string> seen;
     for (size_t i = 0; i < names_.size(); ++i) {
       const std::string name = lower(names_[i]);
+      if (name.empty() && i == 0 && names_.size() > 1) {
+        unnamed_index_ = true;
+        continue;
+      }
+      if (name.empty()) refuse(fmt::format("column {} has no name; name it, or remove it", i + 1));
       if (!seen.insert(name).second) refuse(fmt::format("two columns are called {}", in_quotes(name)));
       const auto is = [&](std::optional<size_t>& column, std::initializer_list<const char*> words) {
         if (std::ranges::find(words, name) == words.end()) return false;
@@ -73,10 +75,24 @@ class Reader {
       };
       if (is(series_, {"series", "sample", "id"}) || is(label_, {"label", "class"}) || is(time_, {"time"})) continue;
       channels_.push_back(i);
+      result_.channel_names.push_back(names_[i]);
     }
     if (channels_.empty()) refuse("no column is a channel: beside series, label and time there is none");
     result_.channels = std::ssize(channels_);
     result_.declares_classes = false;
+  }
+
+  void judge_first_column() const {
+    if (unnamed_index_)
+      note_data(path_, fmt::format("the first column has no name and {}; it is left out as an index",
+                                   first_column_.describe()));
+    else if (channels_.front() == 0 && first_column_.is_certain())
+      throw UserError(
+          fmt::format(
+              "{}: the first column {} {}, as an index does; remove it (pandas: index=False), call it time if it "
+              "is the time, or write its numbers as 0.0, 1.0, ... if they are values",
+              path_.string(), in_quotes(names_[0]), first_column_.describe()),
+          UserError::Kind::failure);
   }
 
   void add_line(const std::vector<std::string>& cells) {
@@ -84,6 +100,11 @@ class Reader {
     // A line of another length may belong to any series.
     if (cells.size() != names_.size())
       refuse(fmt::format("the line has {} cells, and the first line names {}", cells.size(), names_.size()));
+    if (!first_column_.add(cells[0]) && unnamed_index_)
+      refuse(
+          fmt::format("{} is in the first column, which has no name and does not count as an index does; name the "
+                      "column if it has values, or remove it",
+                      in_quotes(cells[0])));
     const std::string name = series_ ? cells[*series_] : "";
     if (!open_ || name != name_) {
       finish();
@@ -148,6 +169,8 @@ class Reader {
   std::vector<std::string> names_;
   std::optional<size_t> series_, label_, time_;
   std::vector<size_t> channels_;
+  IndexColumn first_column_;
+  bool unnamed_index_ = false;  // the first column has no name
   TsFile result_;
   std::map<std::string, int64_t> class_index_;
   std::set<std::string> seen_;

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -13,13 +12,12 @@
 #include <string_view>
 
 #include "base/quoted.h"
-#include "base/trimmed.h"
 #include "data/stimuli/bad_file.h"
+#include "data/stimuli/fmri_table.h"
 #include "files/data_memory.h"
 #include "files/nifti.h"
 #include "files/nifti_grid.h"
 #include "files/npy.h"
-#include "files/text_file.h"
 #include "files/unpack_limit.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -27,66 +25,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMaxTableCells = int64_t{1} << 20;  // cells of a line
-constexpr size_t kMaxTableLine = size_t{1} << 26;     // bytes
-constexpr int64_t kMaxShown = 5;                      // values of a message
-constexpr int64_t kMaxVoxels = int64_t{1} << 26;      // voxels of a volume: 406 x 406 x 406
-
-std::vector<std::string_view> cells_of(std::string_view line) {
-  constexpr std::string_view blanks = " \t\r";
-  const bool commas = line.find(',') != line.npos, semicolons = line.find(';') != line.npos;
-  const std::string_view separators = commas ? "," : semicolons ? ";" : blanks;
-  std::vector<std::string_view> cells;
-  while (true) {
-    const size_t end = line.find_first_of(separators);
-    const std::string_view cell = trimmed(line.substr(0, end));
-    if (!cell.empty() || commas || semicolons) cells.push_back(cell);  // several blanks are one separator
-    if (end == line.npos) return cells;
-    line.remove_prefix(end + 1);
-  }
-}
-
-std::optional<float> number_of(std::string_view cell) {
-  double number = 0;
-  const char* end = cell.data() + cell.size();
-  const auto [stop, error] = std::from_chars(cell.data(), end, number);
-  if (cell.empty() || stop != end || error != std::errc{}) return std::nullopt;
-  return static_cast<float>(number);
-}
-
-FmriSeries read_table(const std::filesystem::path& path) {
-  TextLines lines(path, "table of numbers", kMaxTableLine);
-  FmriSeries series;
-  std::string line;
-  while (lines.next(line)) {
-    const int64_t number = lines.line();
-    if (std::ranges::count_if(line, [](char c) { return c == ',' || c == ';'; }) >= kMaxTableCells)
-      throw bad_file(path, fmt::format("line {} has more than {} cells", number, kMaxTableCells));
-    const std::vector<std::string_view> cells = cells_of(line);
-    if (cells.empty()) continue;
-    const auto is_number = [](std::string_view cell) { return number_of(cell).has_value(); };
-    if (number == 1 && std::ranges::none_of(cells, is_number)) {  // a line of names
-      series.voxels = std::ssize(cells);
-      continue;
-    }
-    if (const auto wrong = std::ranges::find_if_not(cells, is_number); wrong != cells.end())
-      throw bad_file(path, fmt::format("line {}, cell {}: {} is not a number{}", number, wrong - cells.begin() + 1,
-                                       in_quotes(*wrong), number == 1 ? "; a line of names would have no number" : ""));
-    if (series.voxels == 0) series.voxels = std::ssize(cells);
-    if (std::ssize(cells) != series.voxels)
-      throw bad_file(path,
-                     fmt::format("line {} has {} values, those before it {}", number, cells.size(), series.voxels));
-    if (const size_t values = series.values.size() + cells.size();
-        sizeof(float) * static_cast<double>(values) > data_memory_left())
-      require_data_memory(path.string(), fmt::format("has {} values up to line {}", values, number),
-                          sizeof(float) * static_cast<double>(values));
-    for (std::string_view cell : cells) series.values.push_back(*number_of(cell));
-    ++series.volumes;
-  }
-  if (series.volumes == 0) throw bad_file(path, "it holds no time points");
-  series.counted = "columns";
-  return series;
-}
+constexpr int64_t kMaxShown = 5;                  // values of a message
+constexpr int64_t kMaxVoxels = int64_t{1} << 26;  // voxels of a volume: 406 x 406 x 406
 
 /// Returns the voxels of the mask in `path` that are not 0. The mask has the series' grid.
 std::vector<uint32_t> chosen_by(const std::filesystem::path& path, const std::filesystem::path& of,
@@ -285,7 +225,7 @@ FmriSeries read_fmri(const std::filesystem::path& path, const std::filesystem::p
   if (table && !mask.empty())
     throw bad_file(mask, fmt::format("{} is a table, which has no grid for a mask", path.string()));
   if (extension == ".npy") return read_array(path, mask);
-  return table ? read_table(path) : read_scan(path, mask);
+  return table ? read_fmri_table(path) : read_scan(path, mask);
 }
 
 }  // namespace plimsoll

@@ -146,18 +146,21 @@ class StimuliSamples final : public SampleSource {
     }
     labels_ = read_stimulus_labels(config_.texts);
     if (std::ssize(labels_.label) != series_.volumes)
-      throw UserError(fmt::format("data.texts: {} has {} lines, and {} {} volumes; it has a line for each",
-                                  config_.texts.string(), labels_.label.size(), config_.fmri.string(),
-                                  series_.volumes));
+      throw UserError(
+          fmt::format("data.texts: {} has {} lines, and {} {} volumes; it has a line for each; the first is {}",
+                      config_.texts.string(), labels_.label.size(), config_.fmri.string(), series_.volumes,
+                      in_quotes(labels_.names.front() + " " + labels_.runs.front())));
     if (config_.text_embeddings.empty()) return;  // words are from data.text_features
     vectors_ = read_label_vectors(config_.text_embeddings, labels_.names);
     keep_data_memory(sizeof(float) * static_cast<double>(vectors_.size()) *
                      static_cast<double>(vectors_.front().size()));
     if (std::ssize(vectors_.front()) != shape_.text_features)
-      throw UserError(fmt::format(
-          "data.text_embeddings: the vectors in {} have {} values, and model.text.features is "
-          "{}; set model.text.features: {}",
-          config_.text_embeddings.string(), vectors_.front().size(), shape_.text_features, vectors_.front().size()));
+      throw UserError(
+          fmt::format("data.text_embeddings: the vectors in {} have {} values, and model.text.features is {}; that of "
+                      "{} begins with "
+                      "{:.6g}; if these are the labels' vectors, set model.text.features: {}",
+                      config_.text_embeddings.string(), vectors_.front().size(), shape_.text_features,
+                      in_quotes(labels_.names.front()), vectors_.front().front(), vectors_.front().size()));
   }
 
   std::string file_and_mask() const {

@@ -21,6 +21,10 @@ namespace {
 
 constexpr size_t kMaxLineLength = size_t{1} << 20;
 
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
 }  // namespace
 
 StimulusLabels read_stimulus_labels(const std::filesystem::path& path) {
@@ -41,6 +45,10 @@ StimulusLabels read_stimulus_labels(const std::filesystem::path& path) {
       throw bad_file(path, fmt::format("line {} is {}; every line is a label and a run, or every line a label", number,
                                        in_quotes(line)));
     words = count;
+    if (const size_t mark = label.find_last_of(",;");
+        count == 1 && mark != label.npos && is_digits(label.substr(mark + 1)))
+      throw bad_file(path, fmt::format("line {}: {} has a run behind '{}'; separate the label and the run by a blank",
+                                       number, in_quotes(label), label[mark]));
     const auto [known, fresh] = index.emplace(label, std::ssize(labels.names));
     if (fresh) labels.names.push_back(label);
     if (labels.runs.empty() || labels.runs.back() != run) {

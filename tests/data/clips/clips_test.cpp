@@ -10,6 +10,7 @@
 #include "data/clips/captions.h"
 #include "data/clips/clip_list.h"
 #include "data/clips/frame_cache.h"
+#include "files/data_notes.h"
 #include "files/media_files.h"
 
 namespace plimsoll {
@@ -65,6 +66,22 @@ TEST(ClipList, ReadsPartsAndCaptions) {
   EXPECT_EQ(videos[1].end, 2);
   EXPECT_THAT(videos[1].place, HasSubstr("list.tsv:4"));
   EXPECT_EQ(captioned_by_name({"x/white-cat_3.avi"})[0].caption, "white cat 3");
+}
+
+// Programs that write tables put quotes around cells with a quote in them.
+TEST(ClipList, CellsMayBeInQuotes) {
+  TempFolder folder;
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  const auto videos = read_clip_list(
+      put_file(folder / "list.tsv",
+               "\"a.mp4\"\t\"the \"\"red\"\" ball\"\nb.mp4\t\"up\" and \"down\"\nc.mp4\t\"\nd.mp4\t\"a\"b\"\n"));
+  EXPECT_EQ(videos[0].file, folder / "a.mp4");
+  EXPECT_EQ(videos[0].caption, "the \"red\" ball");
+  EXPECT_EQ(videos[1].caption, "\"up\" and \"down\"");
+  EXPECT_EQ(videos[2].caption, "\"");
+  EXPECT_EQ(videos[3].caption, "\"a\"b\"");
+  EXPECT_THAT(notes.lines(), ElementsAre(HasSubstr("list.tsv: double quotes around a whole cell are not part of it")));
 }
 
 TEST(ClipList, NamesTheLineThatIsWrong) {

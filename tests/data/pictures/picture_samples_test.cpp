@@ -1,5 +1,6 @@
 #include "data/pictures/picture_samples.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <set>
@@ -7,6 +8,7 @@
 #include "data/pictures/picture_list.h"
 #include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
+#include "files/data_notes.h"
 #include "files/jpeg_files.h"
 #include "files/picture_files.h"
 
@@ -209,6 +211,25 @@ TEST_F(PictureSamplesTest, SayWhatIsWrongWithAList) {
   EXPECT_THAT(refusal(), HasSubstr("list.jsonl:1: image is neither a text nor a whole number"));
   put_file(folder_ / "list.jsonl", "not json\n");
   EXPECT_THAT(refusal(), HasSubstr("list.jsonl:1"));
+}
+
+TEST_F(PictureSamplesTest, LeaveAnIndexOfTheListOut) {
+  config_.pictures.images.clear();
+  config_.pictures.masks.clear();
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  const auto put = [&](const char* first, const char* second) {
+    config_.pictures.list =
+        put_file(folder_ / "list.csv", fmt::format(",image,mask,structure,value\n"
+                                                   "{},images/scene0.png,masks/scene0.png,bright square,5\n"
+                                                   "{},images/scene1.png,masks/scene1.png,bright square,5\n",
+                                                   first, second));
+  };
+  put("0", "1");
+  EXPECT_EQ(open()->samples(Split::train) + open()->samples(Split::validation), 2);
+  EXPECT_THAT(notes.lines(), ElementsAre(HasSubstr("list.csv: the first column has no name and counts from 0 to 1")));
+  put("0", "x");
+  EXPECT_THAT(refusal(), HasSubstr("list.csv:3: 'x' is in the first column, which has no name"));
 }
 
 TEST_F(PictureSamplesTest, SayWhichFileIsBadAndLeaveItOutWhereTheyMay) {

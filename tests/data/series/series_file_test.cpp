@@ -7,6 +7,7 @@
 #include <random>
 
 #include "data/series/series_samples.h"
+#include "files/data_notes.h"
 #include "files/npy_files.h"
 #include "test_files.h"
 
@@ -88,6 +89,40 @@ TEST(SeriesTable, SaysWhatIsWrong) {
   reading.bad.clear();
   reading.read("a.csv", "id,class,time,x\n1,a,2,1\n1,a,2,1\n");
   EXPECT_THAT(reading.bad, ElementsAre(HasSubstr("has the time '2' in line 3")));
+}
+
+// pandas' to_csv() writes an index without a name; read as a channel it tells how far the file has come.
+TEST(SeriesTable, LeavesAnIndexOut) {
+  Reading reading;
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  const TsFile plain = reading.read("a.csv", "id,class,x\n1,a,1.5\n1,a,2.5\n2,b,3.5\n");
+  EXPECT_THAT(plain.channel_names, ElementsAre("x"));
+  const TsFile indexed = reading.read("b.csv", ",id,class,x\n0,1,a,1.5\n1,1,a,2.5\n2,2,b,3.5\n");
+  EXPECT_EQ(indexed.channels, 1);
+  ASSERT_EQ(indexed.series.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(indexed.series[i].values, plain.series[i].values);
+  EXPECT_THAT(notes.lines(),
+              ElementsAre(HasSubstr("b.csv: the first column has no name and counts from 0 to 2; it is left out")));
+  EXPECT_THAT(
+      reading.refusal("a.csv", ",class,x\n0.5,a,1\n"),
+      AllOf(HasSubstr("a.csv:2: '0.5' is in the first column, which has no name"), HasSubstr("name the column")));
+  EXPECT_THAT(reading.refusal("a.csv", "x,,class\n1,2,a\n"), HasSubstr("a.csv:1: column 2 has no name"));
+  EXPECT_THAT(
+      reading.refusal("a.csv", "frame,x,class\n0,1,a\n1,2,a\n2,3,a\n"),
+      AllOf(HasSubstr("the first column 'frame' counts from 0 to 2, as an index does"), HasSubstr("call it time")));
+  EXPECT_EQ(reading.read("a.csv", "frame,x,class\n0.0,1,a\n1.0,2,a\n2.0,3,a\n").channels, 2);
+  EXPECT_EQ(reading.read("a.csv", "id,class,x\n0,a,1\n1,a,2\n2,a,3\n").channels, 1);
+  EXPECT_EQ(reading.read("a.csv", "time,class,x\n0,a,1\n1,a,2\n2,a,3\n").channels, 1);
+  EXPECT_THAT(reading.bad, ::testing::IsEmpty());
+}
+
+TEST(SeriesTable, ReadsDecimalCommas) {
+  Reading reading;
+  EXPECT_THAT(reading.read("a.csv", "class;x;y\na;1,5;\na;-2,25;3\n").series[0].values,
+              ElementsAre(1.5, ::testing::IsNan(), -2.25, 3));
+  EXPECT_THAT(reading.refusal("a.csv", "class;x\na;1,5\na;2.5\n"),
+              HasSubstr("a.csv:3: the table has both '2.5' and '1,5'"));
 }
 
 TEST(SeriesTable, SurvivesDamage) {

@@ -222,11 +222,12 @@ TEST(SeriesSamples, RefuseOtherShapes) {
   EXPECT_THAT(user_error_of([&] {
                 series_samples(fixture.config, {3, 2}, 1);
               }),
-              HasSubstr("model.channels is 3: set it to 2"));
+              AllOf(HasSubstr("has series of 2 channels, the first vector is: "),
+                    HasSubstr("model.channels is 3: set it to 2 if all of these are values")));
   EXPECT_THAT(user_error_of([&] {
                 series_samples(fixture.config, {2, 5}, 1);
               }),
-              HasSubstr("model.num_classes is 5: set it to 2"));
+              HasSubstr("train.ts has 2 classes (plus, minus); model.num_classes is 5: set it to 2"));
   fixture.config.series.validation_files = {
       put_file(fixture.folder / "other.ts", "@classLabel true plus zero\n@data\n")};
   EXPECT_THAT(refusal(), HasSubstr("has the class 'zero'"));

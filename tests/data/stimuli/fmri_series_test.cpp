@@ -244,8 +244,9 @@ TEST(FmriSeries, ReadsTables) {
   // Lines of 2^20 cells are read; longer ones are rejected before their cells are read.
   EXPECT_THAT(refusal(("1" + std::string((1 << 20) - 1, ',') + "\n").c_str()), HasSubstr("line 1, cell 2: ''"));
   EXPECT_THAT(refusal(("1" + std::string(1 << 20, ',') + "\n").c_str()),
-              HasSubstr("line 1 has more than 1048576 cells"));
-  EXPECT_THAT(refusal(("1\n1" + std::string(1 << 20, ';')).c_str()), HasSubstr("line 2 has more than 1048576 cells"));
+              HasSubstr("a.csv:1: the line has more than 1048576 cells"));
+  EXPECT_THAT(refusal(("1;2\n1" + std::string(1 << 20, ';')).c_str()),
+              HasSubstr("a.csv:2: the line has more than 1048576 cells"));
   // A time point, not names: it must not be dropped without an error.
   EXPECT_THAT(refusal("1,n/a,3\n1,2,3\n"), AllOf(HasSubstr("a.csv: line 1, cell 2: 'n/a'"), HasSubstr("names")));
   EXPECT_EQ(read_fmri(put_file(folder / "a.csv",

@@ -32,6 +32,9 @@ TEST(StimulusLabels, RefusesWhatIsNoLine) {
   EXPECT_THAT(refusal("rest 0 1\n"), HasSubstr("line 1"));
   EXPECT_THAT(refusal("rest 0\nrest 1\nrest 0\n"), HasSubstr("line 3: run '0' goes on after another"));
   EXPECT_THAT(refusal("\n\n"), HasSubstr("no labels"));
+  EXPECT_THAT(refusal("face,0\n"),
+              HasSubstr("line 1: 'face,0' has a run behind ','; separate the label and the run by a blank"));
+  EXPECT_THAT(refusal("face\nhouse;12\n"), HasSubstr("line 2: 'house;12' has a run behind ';'"));
   EXPECT_THAT(user_error_of([&] { read_stimulus_labels(folder / "none.txt"); }), HasSubstr("none.txt"));
 }
 
