@@ -164,9 +164,12 @@ class Training {
   /// Returns the current loss scale; 1 without loss scaling.
   double loss_scale() const;
 
-  /// Returns parameters, buffers and optimizer state by name, as tensors in the arena (or in the host's). They are
-  /// valid until the next step() or evaluate(): with host memory, re-planning may move them.
+  /// Returns parameters, buffers and optimizer state by name, as tensors in the arena (or in that of the host or the
+  /// disk). They are valid until the next step() or evaluate(): with host memory, re-planning may move them.
   std::vector<std::pair<std::string, at::Tensor>> state();
+  /// Throws UserError (failure) if the arena on disk has lost bytes, which read as 0. A caller that has read values of
+  /// state() calls it before it uses them.
+  void require_state() const;
   /// Returns for each tensor of state() that is this rank's flat slice the sizes of the whole, contiguous tensor. The
   /// slices of all ranks make it one after the other; the last slice may end with padding. Empty with one rank.
   std::map<std::string, std::vector<int64_t>> slices() const;

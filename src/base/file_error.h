@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ namespace plimsoll {
   std::error_code ignored;
   if (error == ENOSPC || error == EDQUOT) reason += "; free some space or choose another folder";
   if (error == EACCES || error == EPERM || error == EROFS) reason += "; check the permissions";
+  if (error == EMFILE) reason += "; raise the number of files that a process may have open (ulimit -n)";
   if (error == ENOENT && !std::filesystem::exists(folder, ignored)) {
     reason = fmt::format("the folder {} does not exist; make it first or choose another", folder.string());
   } else if (error == ENOENT && verb == "read") {
@@ -30,6 +32,15 @@ namespace plimsoll {
   }
   throw UserError(without_controls(fmt::format("cannot {} {}: {}", verb, path.string(), reason)),
                   UserError::Kind::failure);
+}
+
+/// Throws UserError (failure) for a file that had `bytes` bytes and lost some of them while it was read.
+[[noreturn]] inline void throw_lost_bytes(const std::filesystem::path& path, int64_t bytes) {
+  throw UserError(
+      without_controls(fmt::format("cannot read {}: it had {} bytes when it was opened, and has lost some of them "
+                                   "while it was read; restore the file, and let no program write it meanwhile",
+                                   path.string(), bytes)),
+      UserError::Kind::failure);
 }
 
 }  // namespace plimsoll

@@ -83,9 +83,12 @@ std::string without_python_floats(std::string_view text) {
 
 }  // namespace
 
-nlohmann::json read_json_file(const std::filesystem::path& path, int64_t max_bytes) {
+nlohmann::json read_json_file(const std::filesystem::path& path, int64_t max_bytes,
+                              const std::function<void(std::string_view text)>& look) {
   const MappedFile file = MappedFile::open(path);
-  nlohmann::json parsed = parse_json_object(text_of(file, path, max_bytes), path.string());
+  const std::string_view text = text_of(file, path, max_bytes);
+  nlohmann::json parsed = parse_json_object(text, path.string());
+  if (look) look(text);
   file.require_whole();
   return parsed;
 }

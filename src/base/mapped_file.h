@@ -10,8 +10,8 @@
 namespace plimsoll {
 
 /// A mapped file, read from the disk when its pages are accessed. If AtomicFile replaces the file, an open mapping
-/// keeps the old contents. If another program cuts the file short, the missing bytes read as 0 (MappingGuard), and
-/// require_whole() throws.
+/// keeps the old contents. If another program cuts the file short, bytes read as 0 (MappingGuard), and require_whole()
+/// throws. The file's descriptor stays open as long as a copy of the object lives.
 class MappedFile {
  public:
   /// Throws UserError (failure): the file is missing, unreadable or not a regular file. An empty file has no bytes.
@@ -20,9 +20,12 @@ class MappedFile {
   const std::byte* data() const { return bytes_; }
   int64_t size() const { return size_; }
 
-  /// Throws UserError (failure) that names the file if bytes that were read since open() were not there. Readers call
-  /// it after they have read, before they use what they have read.
+  /// Throws UserError (failure) that names the file if it has lost bytes since open(). Readers call it after they have
+  /// taken their last byte, and before they use what they have read. A span or a view into the file is not taken until
+  /// its bytes were copied or used: its reader calls it after that.
   void require_whole() const;
+  /// Returns false if require_whole() would throw.
+  bool is_whole() const;
 
   /// Returns the memory pages of `part` to the system, except pages that it shares with neighboring bytes. A later
   /// access reads them from the disk again.

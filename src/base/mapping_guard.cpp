@@ -1,6 +1,7 @@
 #include "base/mapping_guard.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -63,21 +64,44 @@ struct BusErrors {
   }
 };
 
-MappingGuard::MappingGuard(const void* address, size_t bytes, bool writable) {
+namespace {
+
+void call_hook(MappingMoment moment, int descriptor) {
+  if (const auto* const hook = mapping_hook.load(std::memory_order_relaxed)) (*hook)(moment, descriptor);
+}
+
+/// Returns true if the file has fewer than `bytes` bytes, or its size cannot be read.
+bool is_shorter(int descriptor, int64_t bytes) {
+  // XFS writes zeros behind the new end before it sets the size, and holds the file's lock meanwhile. A read of no
+  // bytes waits for this lock. Other file systems set the size first.
+  char none = 0;
+  (void)!::pread(descriptor, &none, 0, 0);
+  struct stat status {};
+  return ::fstat(descriptor, &status) != 0 || status.st_size < bytes;
+}
+
+}  // namespace
+
+MappingGuard::MappingGuard(const void* address, size_t bytes, int descriptor, int64_t file_bytes, bool writable)
+    : descriptor_(descriptor), file_bytes_(file_bytes) {
   BusErrors::install();
-  const std::lock_guard lock(BusErrors::mutex);
-  range_ = BusErrors::first.load();
-  while (range_ != nullptr && range_->end.load() != 0) range_ = range_->next;
-  const bool is_new = range_ == nullptr;
-  if (is_new) range_ = new Range;  // never freed: a handler may be reading it
-  range_->failed = false;
-  range_->writable = writable;
-  range_->begin = reinterpret_cast<uintptr_t>(address);
-  range_->end =
-      (reinterpret_cast<uintptr_t>(address) + bytes + BusErrors::page - 1) / BusErrors::page * BusErrors::page;
-  if (!is_new) return;
-  range_->next = BusErrors::first.load();
-  BusErrors::first = range_;
+  {
+    const std::lock_guard lock(BusErrors::mutex);
+    range_ = BusErrors::first.load();
+    while (range_ != nullptr && range_->end.load() != 0) range_ = range_->next;
+    const bool is_new = range_ == nullptr;
+    if (is_new) range_ = new Range;  // never freed: a handler may be reading it
+    range_->failed = false;
+    range_->writable = writable;
+    range_->begin = reinterpret_cast<uintptr_t>(address);
+    range_->end =
+        (reinterpret_cast<uintptr_t>(address) + bytes + BusErrors::page - 1) / BusErrors::page * BusErrors::page;
+    if (is_new) {
+      range_->next = BusErrors::first.load();
+      BusErrors::first = range_;
+    }
+  }
+  call_hook(MappingMoment::mapped, descriptor);
 }
 
 MappingGuard::~MappingGuard() {
@@ -86,7 +110,14 @@ MappingGuard::~MappingGuard() {
 }
 
 bool MappingGuard::failed() const {
-  return range_->failed.load();
+  call_hook(MappingMoment::check, descriptor_);
+  if (range_->failed.load()) return true;
+  if (is_shorter(descriptor_, file_bytes_)) {
+    range_->failed.store(true);  // the file may grow again
+    return true;
+  }
+  call_hook(MappingMoment::checked, descriptor_);
+  return false;
 }
 
 }  // namespace plimsoll

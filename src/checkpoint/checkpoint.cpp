@@ -244,6 +244,29 @@ void make_unusable(const NamedTensors& state) {
   }
 }
 
+// Copies the tensors of the file into `state`, and converts those of other formats.
+void copy_state(const SafetensorsFile& file, const NamedTensors& state, const std::vector<StateConversion>& conversions,
+                const SlicedState& sliced) {
+  std::set<std::string> converted;
+  for (const StateConversion& conversion : conversions) converted.insert(conversion.to.begin(), conversion.to.end());
+  for (const auto& [name, tensor] : state) {
+    if (converted.contains(name)) continue;
+    const StoredTensor& stored = file.tensors().at(name);
+    if (stored.bytes.empty()) continue;
+    const bool direct = tensor.is_contiguous() && tensor.device().is_cpu();
+    at::Tensor target = direct ? tensor : at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
+    std::span<const std::byte> bytes = stored.bytes;
+    if (sliced.is_slice(name)) {
+      const size_t begin = std::min(bytes.size(), static_cast<size_t>(sliced.exchange->rank()) * target.nbytes());
+      bytes = bytes.subspan(begin, std::min(bytes.size() - begin, target.nbytes()));
+      std::memset(static_cast<std::byte*>(target.mutable_data_ptr()) + bytes.size(), 0, target.nbytes() - bytes.size());
+    }
+    if (!bytes.empty()) std::memcpy(target.mutable_data_ptr(), bytes.data(), bytes.size());
+    if (!direct) tensor.copy_(target);
+  }
+  for (const StateConversion& conversion : conversions) conversion.apply();
+}
+
 // Returns `state` with a tensor without memory, of the whole tensor's sizes, for each slice.
 NamedTensors with_whole_sizes(NamedTensors state, const SlicedState& sliced) {
   for (auto& [name, tensor] : state)
@@ -309,28 +332,12 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
   }
   if (accept) accept(info);
   // After verify() has read the whole file, only a file that another program cuts can fail.
-  std::set<std::string> converted;
-  for (const StateConversion& conversion : conversions) converted.insert(conversion.to.begin(), conversion.to.end());
-  for (const auto& [name, tensor] : state) {
-    if (converted.contains(name)) continue;
-    const StoredTensor& stored = file.tensors().at(name);
-    if (stored.bytes.empty()) continue;
-    const bool direct = tensor.is_contiguous() && tensor.device().is_cpu();
-    at::Tensor target = direct ? tensor : at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
-    std::span<const std::byte> bytes = stored.bytes;
-    if (sliced.is_slice(name)) {
-      const size_t begin = std::min(bytes.size(), static_cast<size_t>(sliced.exchange->rank()) * target.nbytes());
-      bytes = bytes.subspan(begin, std::min(bytes.size() - begin, target.nbytes()));
-      std::memset(static_cast<std::byte*>(target.mutable_data_ptr()) + bytes.size(), 0, target.nbytes() - bytes.size());
-    }
-    if (!bytes.empty()) std::memcpy(target.mutable_data_ptr(), bytes.data(), bytes.size());
-    if (!direct) tensor.copy_(target);
-  }
-  for (const StateConversion& conversion : conversions) conversion.apply();
   try {
+    copy_state(file, state, conversions, sliced);
     file.require_whole();
-  } catch (const UserError&) {
+  } catch (...) {
     make_unusable(state);
+    file.require_whole();  // an error of its own if bytes were lost
     throw;
   }
   return info;

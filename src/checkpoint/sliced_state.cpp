@@ -26,7 +26,16 @@ void for_each_piece(const std::string& name, const at::Tensor& tensor, const Sli
                     const std::function<void(std::span<const std::byte>)>& take) {
   if (!sliced.is_slice(name)) {
     // Copies layouts such as channels_last, and tensors on a device, one at a time.
-    take(bytes_of(tensor.cpu().contiguous()));
+    const auto require_state = [&] {
+      if (sliced.require_state) sliced.require_state();
+    };
+    try {
+      take(bytes_of(tensor.cpu().contiguous()));
+    } catch (...) {
+      require_state();  // write() refuses lost bytes as a bad address; they also differ from those that were hashed
+      throw;
+    }
+    require_state();
     return;
   }
   Exchange& exchange = *sliced.exchange;
@@ -38,7 +47,10 @@ void for_each_piece(const std::string& name, const at::Tensor& tensor, const Sli
     const int64_t end = std::clamp<int64_t>(whole - root * slice, 0, slice);
     for (int64_t begin = 0; begin < end; begin += kPiece) {
       const at::Tensor piece = at::empty({std::min(kPiece, end - begin)}, at::kByte);
-      if (exchange.rank() == root) std::memcpy(piece.mutable_data_ptr(), bytes_of(own).data() + begin, piece.nbytes());
+      if (exchange.rank() == root) {
+        std::memcpy(piece.mutable_data_ptr(), bytes_of(own).data() + begin, piece.nbytes());
+        if (sliced.require_state) sliced.require_state();
+      }
       exchange.broadcast(piece, root);
       if (exchange.rank() == 0) take(bytes_of(piece));
     }

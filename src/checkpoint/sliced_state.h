@@ -18,6 +18,9 @@ struct SlicedState {
   std::map<std::string, std::vector<int64_t>> whole_sizes;  ///< sizes of the whole tensor, by name of a slice:
                                                             ///< NamedView::whole_sizes
   Exchange* exchange = nullptr;
+  /// Throws if bytes of the state that were read were lost (Training::require_state); empty: no bytes can be lost. It
+  /// is called before bytes are sent, and before a file with them gets its name.
+  std::function<void()> require_state = {};
 
   bool is_slice(const std::string& name) const { return exchange && whole_sizes.contains(name); }
   /// Returns the sizes of the whole tensor.
@@ -25,7 +28,8 @@ struct SlicedState {
 };
 
 /// Calls `take` on the first rank with the bytes of the whole tensor, in order and in pieces of at most 1 MiB. Every
-/// rank calls for_each_piece() for the same tensor.
+/// rank calls for_each_piece() for the same tensor. Calls SlicedState::require_state after bytes of the tensor were
+/// read.
 void for_each_piece(const std::string& name, const at::Tensor& tensor, const SlicedState& sliced,
                     const std::function<void(std::span<const std::byte>)>& take);
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/sliced_state.h"
 #include "plimsoll/error.h"
 #include "plimsoll/training.h"
 
@@ -19,7 +20,7 @@ void save_training(Training& training, const std::filesystem::path& file) {
   CheckpointInfo info;
   info.step = training.steps_done();
   info.counters = training.counters();
-  write_checkpoint(file, info, training.state());
+  write_checkpoint(file, info, training.state(), {{}, nullptr, [&] { training.require_state(); }});
 }
 
 void load_training(Training& training, const std::filesystem::path& file) {

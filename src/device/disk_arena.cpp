@@ -69,7 +69,7 @@ DiskArena::DiskArena(std::filesystem::path folder, int64_t bytes, int64_t max_by
         bytes);
   }
   data_ = static_cast<std::byte*>(address);
-  guard_.emplace(address, static_cast<size_t>(reserved_), /*writable=*/true);
+  guard_.emplace(address, static_cast<size_t>(reserved_), descriptor_, /*file_bytes=*/0, /*writable=*/true);
   try {
     grow(bytes);
   } catch (...) {
@@ -93,6 +93,7 @@ void DiskArena::grow(int64_t bytes) {
   if (whole_pages(bytes) + page_bytes() > reserved_)
     throw UserError(fmt::format("the disk's arena of {} cannot grow to {}", format_bytes(bytes_), format_bytes(bytes)),
                     UserError::Kind::failure);
+  require_written();  // a file that was cut short would grow over the loss
   const int64_t before = whole_pages(bytes_), after = whole_pages(bytes);
   const auto refuse = [&](int error) {
     struct statvfs status {};
@@ -115,6 +116,7 @@ void DiskArena::grow(int64_t bytes) {
     if (mmap(data_ + before, after - before, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor_, before) ==
         MAP_FAILED)
       refuse(errno);
+    guard_->set_file_bytes(after);
   }
   bytes_ = bytes;
 }

@@ -191,7 +191,9 @@ const GgufFile::Value* GgufFile::find(const std::string& key, uint32_t type) con
 std::optional<std::string> GgufFile::text(const std::string& key) const {
   const Value* value = find(key, Type::string);
   if (!value) return std::nullopt;
-  return std::string(reinterpret_cast<const char*>(value->bytes.data()) + 8, value->bytes.size() - 8);
+  std::string text(reinterpret_cast<const char*>(value->bytes.data()) + 8, value->bytes.size() - 8);
+  require_whole();
+  return text;
 }
 
 std::optional<int64_t> GgufFile::integer(const std::string& key) const {
@@ -221,6 +223,7 @@ std::optional<int64_t> GgufFile::integer(const std::string& key) const {
         return std::nullopt;
     }
   }();
+  require_whole();
   if (!whole) throw corrupt_file(path_, fmt::format("{} is no whole number below 2^63", in_quotes(key)));
   return whole;
 }
@@ -231,6 +234,7 @@ std::optional<double> GgufFile::number(const std::string& key) const {
   double number = NAN;
   if (found->second.type == Type::f32) number = static_cast<double>(number_at<float>(found->second.bytes));
   if (found->second.type == Type::f64) number = number_at<double>(found->second.bytes);
+  require_whole();
   if (!std::isfinite(number)) throw corrupt_file(path_, fmt::format("{} is no finite number", in_quotes(key)));
   return number;
 }
@@ -244,10 +248,13 @@ std::optional<std::vector<std::string_view>> GgufFile::texts(const std::string& 
   texts.reserve(value->count);  // each takes at least 8 bytes of the file
   std::span<const std::byte> left = value->bytes;
   for (uint64_t i = 0; i < value->count; ++i) {
-    const auto size = number_at<uint64_t>(left);
+    const uint64_t size = left.size() < 8 ? 0 : number_at<uint64_t>(left);
+    if (left.size() < 8 || size > left.size() - 8)  // open() has read other sizes
+      throw corrupt_file(path_, fmt::format("{} changed while it was read", in_quotes(key)));
     texts.emplace_back(reinterpret_cast<const char*>(left.data()) + 8, size);
     left = left.subspan(8 + size);
   }
+  require_whole();
   return texts;
 }
 

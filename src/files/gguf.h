@@ -26,7 +26,7 @@ namespace plimsoll {
 struct GgufTensor {
   GgmlType type = GgmlType::f32;
   std::vector<int64_t> sizes;        ///< row major, as in libtorch: the reverse of the file's order
-  std::span<const std::byte> bytes;  ///< in the map, without any alignment
+  std::span<const std::byte> bytes;  ///< in the map, without any alignment; GgufFile::require_whole() after their use
 };
 
 class GgufFile {
@@ -41,7 +41,7 @@ class GgufFile {
   std::optional<std::string> text(const std::string& key) const;
   std::optional<int64_t> integer(const std::string& key) const;  ///< integers of any width, below 2^63
   std::optional<double> number(const std::string& key) const;
-  /// Returns the strings of a list; they point into the map.
+  /// Returns the strings of a list; they point into the map: call require_whole() after their last use.
   std::optional<std::vector<std::string_view>> texts(const std::string& key) const;
 
   /// Returns the keys of the metadata.
@@ -51,7 +51,8 @@ class GgufFile {
 
   const std::string& path() const { return path_; }
 
-  /// Throws UserError (failure) if bytes of the file that were read so far were gone (MappedFile).
+  /// Throws UserError (failure) if the file has lost bytes. Call it after the bytes of tensors or texts() were used
+  /// (MappedFile).
   void require_whole() const { map_.require_whole(); }
 
  private:

@@ -119,6 +119,7 @@ NpzFile::NpzFile(const std::filesystem::path& file) : path_(file), file_(MappedF
     if (!entries_.emplace(name, entry).second) refuse(shown, "is in the archive twice");
     at += whole;
   }
+  file_.require_whole();
 }
 
 std::vector<std::string> NpzFile::names() const {
@@ -154,7 +155,10 @@ NpyArray NpzFile::read(const std::string& name) const {
   const auto checksum = crc32_z(0, reinterpret_cast<const Bytef*>(array.data()), array.size());
   file_.require_whole();
   if (checksum != entry.checksum) refuse(shown, "is damaged: its checksum is another");
-  return entry.deflated ? parse_npy(std::move(unpacked), shown) : parse_npy(array, shown);
+  if (entry.deflated) return parse_npy(std::move(unpacked), shown);
+  NpyArray parsed = parse_npy(array, shown);
+  file_.require_whole();  // the stored bytes were read once more
+  return parsed;
 }
 
 }  // namespace plimsoll

@@ -193,7 +193,10 @@ std::string Picture::describe_sizes() const {
 }
 
 PictureSides validate_picture(const std::filesystem::path& path) {
-  return look_through(MappedFile::open(path), path).sides;
+  const MappedFile file = MappedFile::open(path);
+  const PictureSides sides = look_through(file, path).sides;
+  file.require_whole();
+  return sides;
 }
 
 Picture read_picture(const std::filesystem::path& path) {

@@ -121,6 +121,8 @@ TextLines::TextLines(const std::filesystem::path& file, std::string_view wanted,
   errno = 0;
   stream_.open(file, std::ios::binary);
   if (!stream_) throw_file_error("read", file, errno != 0 ? errno : EIO);
+  const auto size = std::filesystem::file_size(file, error);
+  if (!error) file_bytes_ = static_cast<int64_t>(size);
   fill();
   if (const std::string_view found = non_text_kind(bytes_of(block_)); !found.empty())
     throw UserError(fmt::format("{}: is no {}; it is {}; {}", file.string(), wanted, found, text_remedy(found, file)),
@@ -134,6 +136,8 @@ bool TextLines::fill() {
   stream_.read(block_.data(), std::ssize(block_));
   if (stream_.bad()) throw_file_error("read", path_, errno != 0 ? errno : EIO);
   block_.resize(static_cast<size_t>(stream_.gcount()));
+  bytes_ += std::ssize(block_);
+  if (stream_.eof() && bytes_ < file_bytes_) throw_lost_bytes(path_, file_bytes_);
   at_ = 0;
   return !block_.empty();
 }

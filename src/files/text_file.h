@@ -88,7 +88,8 @@ class TextLines {
             UserError::Kind kind = UserError::Kind::failure);
 
   /// Sets `line` to the next line without its end; returns false after the last. Throws UserError with file and line if
-  /// a line has more than `max_line_bytes` bytes.
+  /// a line has more than `max_line_bytes` bytes. Throws UserError (failure) if the file ends before the size that it
+  /// had when it was opened.
   bool next(std::string& line);
 
   int64_t line() const { return line_; }  ///< number of the line, from 1, that next() returned last
@@ -102,6 +103,7 @@ class TextLines {
   size_t max_line_bytes_;
   UserError::Kind kind_;
   std::ifstream stream_;
+  int64_t file_bytes_ = 0, bytes_ = 0;  // bytes when the file was opened, and bytes read
   std::string block_;
   size_t at_ = 0;
   bool after_return_ = false;  // the last line ended with a carriage return; a line feed belongs to it

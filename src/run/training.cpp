@@ -361,6 +361,10 @@ std::vector<std::pair<std::string, at::Tensor>> Training::state() {
   return state;
 }
 
+void Training::require_state() const {
+  if (impl_->memory) impl_->memory->require_disk();
+}
+
 std::map<std::string, std::vector<int64_t>> Training::slices() const {
   std::map<std::string, std::vector<int64_t>> slices;
   for (const NamedView& entry : impl_->plan.trace.state)

@@ -37,6 +37,11 @@ class TrainingMemory {
     return std::make_unique<Executor>(plan, backend_, *arena_, host_arena_.get(), disk_arena_.get());
   }
 
+  /// Throws UserError (failure) if the arena on disk has lost bytes or could not be written.
+  void require_disk() const {
+    if (disk_arena_) disk_arena_->require_written();
+  }
+
   /// Records the memory that was in use under the executor's plan. `look_through`: searches the arena for the highest
   /// byte written to.
   void note_use(const Executor& executor, bool look_through);

@@ -28,7 +28,7 @@ namespace plimsoll {
 struct StoredTensor {
   DType dtype = DType::float32;
   std::vector<int64_t> sizes;
-  std::span<const std::byte> bytes;  ///< part of the map; not aligned: copy with memcpy
+  std::span<const std::byte> bytes;  ///< part of the map; not aligned: copy with memcpy, then call require_whole()
 };
 
 /// An open file, backed by a MappedFile. Opening it reads only the header.
@@ -46,7 +46,7 @@ class SafetensorsFile {
   /// those that were written, or the header if its bits differ.
   size_t verify() const;
 
-  /// Throws UserError (failure) if the file lost bytes that were read so far (MappedFile).
+  /// Throws UserError (failure) if the file has lost bytes. Call it after the bytes of tensors were used (MappedFile).
   void require_whole() const { map_.require_whole(); }
 
  private:

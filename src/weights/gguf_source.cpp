@@ -52,7 +52,7 @@ class GgufSource : public Source {
   void release_pages(const std::string& name) const override {
     MappedFile::release_pages(file_.tensors().at(name).bytes);
   }
-  void require_whole() const override { file_.require_whole(); }
+  void require_whole(const std::string&) const override { file_.require_whole(); }
 
  private:
   static DType dtype_of(GgmlType type) {

@@ -165,7 +165,7 @@ class Loading {
         read_piece(*source_, piece, each.names[i], each.parameter->less_one, whole.narrow(0, row, piece.rows()));
         row += piece.rows();
       }
-      source_->require_whole();
+      for (const std::string& name : each.names) source_->require_whole(name);
       if (!direct) wanted.put(whole);
     }
   }

@@ -67,18 +67,23 @@ class SafetensorsSource : public Source {
 
   std::span<const std::byte> rows(const std::string& name, int64_t begin, int64_t end,
                                   std::vector<std::byte>&) const override {
-    const StoredTensor& tensor = stored_.at(name);
+    const StoredTensor& tensor = stored_.at(name).tensor;
     const size_t count = tensor.sizes.empty() ? 1 : static_cast<size_t>(tensor.sizes[0]);
     const size_t row = count == 0 ? 0 : tensor.bytes.size() / count;
     return tensor.bytes.subspan(static_cast<size_t>(begin) * row, static_cast<size_t>(end - begin) * row);
   }
 
-  void release_pages(const std::string& name) const override { MappedFile::release_pages(stored_.at(name).bytes); }
-  void require_whole() const override {
-    for (const SafetensorsFile& file : files_) file.require_whole();
+  void release_pages(const std::string& name) const override {
+    MappedFile::release_pages(stored_.at(name).tensor.bytes);
   }
+  void require_whole(const std::string& name) const override { files_[stored_.at(name).file].require_whole(); }
 
  private:
+  struct Stored {
+    StoredTensor tensor;
+    size_t file;  // index into files_
+  };
+
   [[noreturn]] static void refuse(const std::filesystem::path& index, const std::string& what) {
     throw UserError(fmt::format("{} {}; nothing was loaded", index.string(), what), UserError::Kind::failure);
   }
@@ -99,12 +104,12 @@ class SafetensorsSource : public Source {
   }
 
   void add(const std::string& name, const StoredTensor& stored) {
-    stored_.emplace(name, stored);
+    stored_.emplace(name, Stored{stored, files_.size() - 1});
     tensors_.emplace(name, Tensor{stored.sizes, stored.dtype});
   }
 
   std::vector<SafetensorsFile> files_;
-  std::map<std::string, StoredTensor> stored_;
+  std::map<std::string, Stored> stored_;
 };
 
 /// Returns the names of the folder's .safetensors and .gguf files, sorted.

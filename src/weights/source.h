@@ -35,8 +35,9 @@ class Source {
   /// Releases the pages of a tensor that is no longer needed.
   virtual void release_pages(const std::string& name) const = 0;
 
-  /// Throws UserError (failure) if a file lost bytes that were read so far (MappedFile).
-  virtual void require_whole() const = 0;
+  /// Throws UserError (failure) if the file of a tensor has lost bytes. Call it after the bytes of rows() were used
+  /// (MappedFile).
+  virtual void require_whole(const std::string& name) const = 0;
 
  protected:
   std::map<std::string, Tensor> tensors_;

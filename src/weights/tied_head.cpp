@@ -32,7 +32,8 @@ bool are_equal(const Source& source, const std::string& one, const std::string& 
     equal =
         std::ranges::equal(source.rows(one, begin, end, first_buffer), source.rows(other, begin, end, second_buffer));
   }
-  source.require_whole();
+  source.require_whole(one);
+  source.require_whole(other);
   source.release_pages(one);
   source.release_pages(other);
   return equal;

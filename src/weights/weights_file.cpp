@@ -75,9 +75,11 @@ void load_weights(const std::filesystem::path& path, const NamedTensors& state, 
                     problems.size() > shown ? fmt::format("\n  and {} more", problems.size() - shown) : ""));
   }
   for (const WeightSlot& each : wanted)
-    if (const auto found = file.tensors().find(each.name); found != file.tensors().end())
-      each.put(tensor_of(found->second));
-  file.require_whole();
+    if (const auto found = file.tensors().find(each.name); found != file.tensors().end()) {
+      const at::Tensor tensor = tensor_of(found->second);
+      file.require_whole();
+      each.put(tensor);
+    }
 }
 
 }  // namespace plimsoll

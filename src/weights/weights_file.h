@@ -24,7 +24,8 @@ ExportReport export_weights(const std::filesystem::path& checkpoint, const std::
 /// Copies the weights of `file` into `state`, Training::state(), cast and quantised to the format of the state. The
 /// extra bits of 16-bit weights are taken from the file too. Adapters that the file does not have stay unchanged; half
 /// of an adapter is refused. Tensors that are not floating have the same type in both. Throws UserError if the file is
-/// damaged or its tensors are not the model's, naming them; nothing is written then.
+/// damaged or its tensors are not the model's, naming them; nothing is written then. Also throws UserError if the file
+/// loses bytes while it is read, which may be after some weights were written.
 /// `key` is the job's key that names the file. `sliced`: the tensors of `state` of which this rank has slices.
 void load_weights(const std::filesystem::path& file, const NamedTensors& state,
                   const std::string& key = "model.weights", const SlicedState& sliced = {});

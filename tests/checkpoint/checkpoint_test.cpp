@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "cut_files.h"
 #include "job/origin.h"
+#include "rounds.h"
 #include "safetensors/safetensors.h"
 #include "test_files.h"
 
@@ -175,6 +177,29 @@ TEST_F(CheckpointTest, AFileThatIsCutWhileItIsCopiedLeavesNothingToTrainOn) {
   EXPECT_TRUE(state[0].second.isnan().all().item<bool>());
   EXPECT_TRUE(state[1].second.isnan().all().item<bool>());
   EXPECT_TRUE(at::equal(state[2].second, at::zeros({2}, at::kLong)));
+}
+
+TEST_F(CheckpointTest, IsAnErrorWhereverAndWheneverItIsCut) {
+  const at::Tensor saved = at::arange(1, 5001, at::kFloat);
+  write_checkpoint(file_, sample_info(), {{"a", saved}, {"b", saved + 1}});
+  const NamedTensors state = {{"a", at::empty({5000})}, {"b", at::empty({5000})}};
+  const auto read = [&] {
+    for (const auto& [name, tensor] : state) at::Tensor(tensor).fill_(-1);
+    std::string all;
+    try {
+      all = std::to_string(read_checkpoint(file_, sample_info().origin, state).position);
+    } catch (const UserError&) {
+      for (const auto& [name, tensor] : state)
+        EXPECT_TRUE(((tensor == -1).all() | tensor.isnan().all()).item<bool>()) << name << " may be trained on";
+      throw;
+    }
+    for (const auto& [name, tensor] : state)
+      all.append(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+    return all;
+  };
+  expect_no_zeros_when_cut<std::string>(file_, read);
+  expect_no_zeros_when_cut_at_random<std::string>(file_, read, testing::rounds(10));
+  expect_no_zeros_when_cut<int64_t>(file_, [&] { return describe_checkpoint(file_).position; });
 }
 
 TEST_F(CheckpointTest, AFlippedBitIsRefusedOrChangesNothing) {

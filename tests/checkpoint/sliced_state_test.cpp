@@ -125,6 +125,29 @@ TEST_F(SlicedStateTest, TheFileHasTheBytesOfOneRanks) {
   for (const int ranks : {2, 3, 4}) EXPECT_TRUE(get_file(written_by(ranks)) == expected) << ranks;
 }
 
+TEST_F(SlicedStateTest, ARankThatLostItsSliceLeavesNoFile) {
+  const std::filesystem::path file = folder_ / "lost.safetensors";
+  // Writes the file while the second rank loses its state at call `lost` of require_state; returns the calls.
+  const auto write = [&](int lost, bool fails) {
+    int calls = 0;
+    const std::vector<std::string> errors = run_ranks(2, [&](Exchange& exchange) {
+      StateOfRank own(all_, &exchange);
+      if (exchange.rank() == 0) return static_cast<void>(write_checkpoint(file, info_, own.state, own.sliced));
+      own.sliced.require_state = [&] {
+        if (calls++ == lost) throw UserError("the disk lost bytes");
+      };
+      send_slices(own.state, own.sliced);
+    });
+    for (const std::string& error : errors) EXPECT_EQ(error.find("the disk lost bytes") != error.npos, fails) << error;
+    EXPECT_EQ(std::filesystem::exists(file), !fails);
+    return calls;
+  };
+  const int calls = write(-1, false);
+  EXPECT_GT(calls, 10);
+  std::filesystem::remove(file);
+  for (const int lost : {0, calls / 2, calls - 1}) write(lost, true);
+}
+
 TEST_F(SlicedStateTest, AnyNumberOfRanksReadsIt) {
   for (const int ranks : {1, 2, 3, 4}) expect_read(one_, ranks);
   const std::filesystem::path of_three = written_by(3);

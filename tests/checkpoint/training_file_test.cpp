@@ -4,9 +4,11 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <unistd.h>
 
 #include <fstream>
 
+#include "cut_files.h"
 #include "plimsoll/error.h"
 #include "plimsoll/training.h"
 #include "refusals.h"
@@ -39,6 +41,10 @@ class TrainingFile : public ::testing::Test {
  protected:
   std::string refused(Training& training) {
     return refusal_of([&] { load_training(training, file_); });
+  }
+
+  std::string refused_save(Training& training) {
+    return refusal_of([&] { save_training(training, file_); });
   }
 
   TempFolder folder_;
@@ -83,6 +89,39 @@ TEST_F(TrainingFile, ThatIsDamagedOrMissingIsRefused) {
   save_training(training, file_);
   std::filesystem::resize_file(file_, std::filesystem::file_size(file_) - 1);
   EXPECT_THAT(refused(training), HasSubstr("training.safetensors"));
+}
+
+// The file of the arena on disk is cut at a moment of save_training().
+TEST_F(TrainingFile, IsNotWrittenWithStateThatTheDiskLost) {
+  TrainingOptions options = options_of();
+  options.budget.device = Training(line_step(4096), options).plan().peak_bytes * 7 / 8;
+  options.budget.disk = int64_t{1} << 30;
+  options.disk_path = folder_.path();
+  size_t moments = 0;
+  for (size_t at = 0; at == 0 || at < moments; ++at) {
+    SCOPED_TRACE("moment " + std::to_string(at));
+    Training training(line_step(4096), options);
+    ASSERT_GT(training.plan().offloaded_state_bytes, 0);
+    ASSERT_GT(training.plan().disk_bytes, 0);
+    training.start();
+    torch::manual_seed(1);
+    training.step({{{"x", torch::randn({4, 8})}}}, 1e-2);
+    moments = 0;
+    {
+      const MomentHook count([&](MappingMoment, int) { ++moments; });
+      save_training(training, file_);
+    }
+    ASSERT_GT(moments, 4u);
+    const std::string good = get_file(file_);
+    size_t now = 0;
+    const MomentHook cut([&](MappingMoment, int descriptor) {
+      const bool done = now++ != at || ::ftruncate(descriptor, 1) == 0;
+      EXPECT_TRUE(done);
+    });
+    const std::string said = refused_save(training);
+    EXPECT_THAT(said, HasSubstr(at + 1 < moments ? "could not be read again" : "accepted"));
+    EXPECT_TRUE(get_file(file_) == good) << "the file was replaced by one with zeros";
+  }
 }
 
 TEST_F(TrainingFile, NeedsATrainingThatWasStarted) {

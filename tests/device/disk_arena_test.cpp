@@ -1,5 +1,6 @@
 #include "device/disk_arena.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/magic.h>
@@ -12,9 +13,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <random>
 #include <vector>
 
+#include "cut_files.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "test_files.h"
@@ -42,32 +45,69 @@ TEST(DiskArena, HasNoNameAndKeepsWhatIsWritten) {
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), arena.data()));
 }
 
-// The file has no name; another program of the user still reaches it through /proc.
-TEST(DiskArena, IsAnErrorWhenItsFileIsCutShort) {
+/// Cuts the file of the arena in `folder`. It has no name; another program of the user still reaches it through /proc.
+void cut_arena(const TempFolder& folder, int64_t size) {
+  bool cut = false;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
+    if (!error && target.starts_with(folder.path().string() + "/plimsoll-"))
+      cut = ::truncate(entry.path().c_str(), size) == 0;
+  }
+  ASSERT_TRUE(cut);
+}
+
+void expect_cut_is_told(const TempFolder& folder, const std::function<void()>& check) {
+  EXPECT_THAT(user_error_of(check), AllOf(HasSubstr(folder.path().string()), HasSubstr("could not be read again")));
+}
+
+TEST(DiskArena, IsAnErrorWhereverItsFileIsCutShort) {
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  const auto bytes = random_bytes(static_cast<size_t>(3 * page + 100), 5);  // the file has whole pages
+  for (const int64_t size : cut_sizes(4 * page))
+    for (const bool evicted : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} bytes, evicted: {}", size, evicted));
+      const TempFolder folder;
+      DiskArena arena(folder.path(), std::ssize(bytes));
+      std::copy(bytes.begin(), bytes.end(), arena.data());
+      if (evicted) arena.evict(0, arena.bytes(), /*written=*/true);
+      arena.require_written();
+      const std::vector<std::byte> taken(arena.data(), arena.data() + arena.bytes());
+      EXPECT_EQ(taken, bytes);
+      cut_arena(folder, size);
+      EXPECT_EQ(taken, bytes);
+      expect_cut_is_told(folder, [&] { arena.require_written(); });
+      EXPECT_EQ(arena.data()[size], std::byte{0});
+      expect_cut_is_told(folder, [&] { arena.require_written(); });
+      expect_cut_is_told(folder, [&] { arena.grow(1 * MiB); });
+    }
+}
+
+TEST(DiskArena, IsAnErrorWhenItsFileIsCutBeforeACheck) {
+  const TempFolder folder;
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  DiskArena arena(folder.path(), 100);
+  arena.grow(2 * page + 1);
+  arena.require_written();
+  const MomentHook hook([&](MappingMoment moment, int descriptor) {
+    const bool cut = moment != MappingMoment::check || ::ftruncate(descriptor, 3 * page - 1) == 0;
+    EXPECT_TRUE(cut);
+  });
+  expect_cut_is_told(folder, [&] { arena.require_written(); });
+}
+
+TEST(DiskArena, AStepGoesOnWhenItsFileIsCutShort) {
   const TempFolder folder;
   DiskArena arena(folder.path(), 1 * MiB);
   const auto bytes = random_bytes(1 << 20, 5);
   std::copy(bytes.begin(), bytes.end(), arena.data());
   arena.evict(0, arena.bytes(), /*written=*/true);
   arena.require_written();
-  bool cut = false;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code error;
-    const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
-    if (!error && target.starts_with(folder.path().string() + "/plimsoll-"))
-      cut = ::truncate(entry.path().c_str(), 8192) == 0;
-  }
-  ASSERT_TRUE(cut);
+  cut_arena(folder, 8192);
   EXPECT_EQ(arena.data()[8191], bytes[8191]);
-  arena.require_written();
   EXPECT_EQ(arena.data()[500'000], std::byte{0});
   arena.data()[500'000] = std::byte{7};  // a step goes on until the next check
-  try {
-    arena.require_written();
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.path().string()), HasSubstr("could not be read again")));
-  }
+  expect_cut_is_told(folder, [&] { arena.require_written(); });
 }
 
 // Ranges that share pages, in any order.

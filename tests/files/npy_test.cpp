@@ -5,7 +5,6 @@
 #include <cmath>
 #include <random>
 
-#include "base/mapped_file.h"
 #include "files/npy_files.h"
 #include "files/npz.h"
 #include "test_files.h"
@@ -184,19 +183,6 @@ TEST(Npy, ReadsTheSameFromBytesThatItMayKeep) {
       const NpyArray copied = parse_npy(bytes, "a.npy");
       EXPECT_EQ(parse_npy(std::vector<std::byte>(bytes.begin(), bytes.end()), "a.npy").bytes, copied.bytes);
     }
-}
-
-TEST(Npy, IsAnErrorWhenItShrinksWhileItIsRead) {
-  const TempFolder folder;
-  const auto path = put_file(folder / "a.npy", std::string(1 << 20, 'x'));
-  const MappedFile file = MappedFile::open(path);
-  file.require_whole();
-  std::filesystem::resize_file(path, 4096);
-  EXPECT_EQ(file.data()[4095], std::byte{'x'});
-  file.require_whole();
-  EXPECT_EQ(file.data()[500'000], std::byte{0});
-  EXPECT_THAT(user_error_of([&] { file.require_whole(); }),
-              AllOf(HasSubstr("cannot read"), HasSubstr("a.npy: it had 1048576 bytes when it was opened")));
 }
 
 TEST(Npz, RefusesDamage) {

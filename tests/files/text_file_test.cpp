@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "cut_files.h"
 #include "files/file_kind.h"
 #include "test_files.h"
 
@@ -195,6 +196,30 @@ TEST_F(TextLinesTest, AreThoseOfTheWholeText) {
     if (wanted.back().empty()) wanted.pop_back();
     ASSERT_EQ(read(text), wanted);
   }
+}
+
+// The rest of a line, or a part of the lines, would look like a whole file.
+TEST_F(TextLinesTest, OfAFileThatIsCutAreAnErrorOrAllLines) {
+  std::string text;
+  for (int i = 0; i < 30'000; ++i) text += std::to_string(i) + "\n";
+  const int64_t bytes = std::ssize(text);
+  for (const int64_t read_before : {int64_t{0}, int64_t{1}, int64_t{29'999}, int64_t{30'000}})
+    for (const int64_t size : cut_sizes(bytes)) {
+      SCOPED_TRACE(std::to_string(read_before) + " lines, cut to " + std::to_string(size));
+      const auto file = put_file(folder_ / "t.txt", text);
+      const auto read = [&] {
+        TextLines lines(file, "list of words", 100);
+        std::string line;
+        while (lines.line() < read_before && lines.next(line)) {
+        }
+        std::filesystem::resize_file(file, static_cast<uintmax_t>(size));
+        while (lines.next(line)) {
+        }
+        return lines.line();
+      };
+      const bool whole = expect_whole_or_error<int64_t>(file, 30'000, read);
+      EXPECT_TRUE(whole || read_before < 30'000);
+    }
 }
 
 TEST_F(TextLinesTest, RefuseOtherFiles) {

@@ -25,8 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                   const std::span<const std::byte> rows =
                       source->rows(name, 0, tensor.sizes.empty() ? 1 : tensor.sizes[0], buffer);
                   fuzz::touch(rows.data(), rows.size());
+                  source->require_whole(name);
                 }
-                source->require_whole();
               },
               {.names = false});
   return 0;

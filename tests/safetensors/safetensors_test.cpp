@@ -14,7 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "cut_files.h"
 #include "plimsoll/error.h"
+#include "rounds.h"
 #include "test_files.h"
 
 namespace plimsoll {
@@ -311,6 +313,28 @@ TEST_F(SafetensorsTest, IsAnErrorWhenTheFileShrinksWhileItIsRead) {
     } catch (const UserError& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr(path_.string()), HasSubstr("has lost some of them while it was read")));
     }
+}
+
+TEST_F(SafetensorsTest, IsAnErrorWhereverAndWheneverItIsCut) {
+  const std::string a(9000, 'a'), b(5000, 'b');
+  SafetensorsWriter writer(path_, {{"a", DType::uint8, {9000}, content_hash(bytes_of(a))},
+                                   {"b", DType::uint8, {5000}, content_hash(bytes_of(b))}});
+  writer.write("a", bytes_of(a));
+  writer.write("b", bytes_of(b));
+  writer.commit();
+  for (const bool verified : {false, true}) {
+    SCOPED_TRACE(verified ? "verified" : "not verified");
+    const auto read = [&] {
+      const SafetensorsFile file = SafetensorsFile::open(path_);
+      if (verified) file.verify();
+      std::string all = file.metadata().begin()->second;
+      for (const auto& [name, tensor] : file.tensors()) all += name + text_of(tensor.bytes);
+      file.require_whole();
+      return all;
+    };
+    expect_no_zeros_when_cut<std::string>(path_, read);
+    expect_no_zeros_when_cut_at_random<std::string>(path_, read, testing::rounds(10));
+  }
 }
 
 TEST_F(SafetensorsTest, DeepNestingAndManyDimensionsAreRefused) {

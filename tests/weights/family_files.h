@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "files/gguf_file.h"
 #include "ops/dtypes.h"
 #include "safetensors/safetensors.h"
 #include "test_files.h"
+#include "weights/families.h"
 
 namespace plimsoll {
 
@@ -74,6 +76,36 @@ inline std::filesystem::path single_file_copy(const std::string& family, const T
     if (entry.path().extension() == ".json" && !entry.path().string().ends_with("index.json"))
       put_file(to / entry.path().filename().string(), get_file(entry.path()));
   return to;
+}
+
+/// Returns the llama folder as llama.cpp's converter does: other names, rows of queries' and keys' heads in pairs.
+inline GgufText llama_gguf() {
+  const DecoderConfig config = weights::read_architecture(kFamilies / "llama").config;
+  const std::map<std::string, std::string> names = {
+      {"input_layernorm", "attn_norm"}, {"post_attention_layernorm", "ffn_norm"},
+      {"self_attn.q_proj", "attn_q"},   {"self_attn.k_proj", "attn_k"},
+      {"self_attn.v_proj", "attn_v"},   {"self_attn.o_proj", "attn_output"},
+      {"mlp.gate_proj", "ffn_gate"},    {"mlp.up_proj", "ffn_up"},
+      {"mlp.down_proj", "ffn_down"}};
+  GgufText text;
+  text.word("general.architecture", "llama");
+  text.whole("llama.embedding_length", 16).whole("llama.block_count", 2).whole("llama.feed_forward_length", 24);
+  text.whole("llama.attention.head_count", 4).whole("llama.attention.head_count_kv", 2);
+  text.number("llama.attention.layer_norm_rms_epsilon", 2e-5f);
+  for (auto& [name, tensor] : tensors_in(kFamilies / "llama" / "model.safetensors")) {
+    std::string theirs = name;
+    if (name == "model.embed_tokens.weight") theirs = "token_embd.weight";
+    if (name == "model.norm.weight") theirs = "output_norm.weight";
+    if (name.starts_with("model.layers.")) theirs = "blk." + name.substr(std::string("model.layers.").size());
+    for (const auto& [from, to] : names)
+      if (const size_t at = theirs.find(from); at != std::string::npos) theirs.replace(at, from.size(), to);
+    at::Tensor data = tensor;
+    if (theirs.find("attn_q.") != std::string::npos || theirs.find("attn_k.") != std::string::npos)
+      data = data.view({-1, 2, config.head_dim / 2, 16}).transpose(1, 2).contiguous();
+    text.tensor(theirs, tensor.sizes().vec(), 0,
+                {static_cast<const char*>(data.const_data_ptr()), static_cast<size_t>(data.nbytes())});
+  }
+  return text;
 }
 
 }  // namespace plimsoll

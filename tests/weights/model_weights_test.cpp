@@ -9,7 +9,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "files/gguf_file.h"
 #include "models/decoder.h"
 #include "ops/quantized/quantized_linear.h"
 #include "plimsoll/linear.h"
@@ -483,36 +482,6 @@ TEST_F(ModelWeightsFolder, DamagedShardsAndIndexesAreRefused) {
   EXPECT_THAT(refusal(from, "llama3"), HasSubstr("neither model.safetensors nor"));
   put_file(from / "pytorch_model.bin", "x");
   EXPECT_THAT(refusal(from, "llama3"), HasSubstr("pickle"));
-}
-
-/// Writes the llama folder as llama.cpp's converter does: other names, rows of queries' and keys' heads in pairs.
-GgufText llama_gguf() {
-  const DecoderConfig config = weights::read_architecture(kFamilies / "llama").config;
-  const std::map<std::string, std::string> names = {
-      {"input_layernorm", "attn_norm"}, {"post_attention_layernorm", "ffn_norm"},
-      {"self_attn.q_proj", "attn_q"},   {"self_attn.k_proj", "attn_k"},
-      {"self_attn.v_proj", "attn_v"},   {"self_attn.o_proj", "attn_output"},
-      {"mlp.gate_proj", "ffn_gate"},    {"mlp.up_proj", "ffn_up"},
-      {"mlp.down_proj", "ffn_down"}};
-  GgufText text;
-  text.word("general.architecture", "llama");
-  text.whole("llama.embedding_length", 16).whole("llama.block_count", 2).whole("llama.feed_forward_length", 24);
-  text.whole("llama.attention.head_count", 4).whole("llama.attention.head_count_kv", 2);
-  text.number("llama.attention.layer_norm_rms_epsilon", 2e-5f);
-  for (auto& [name, tensor] : tensors_in(kFamilies / "llama" / "model.safetensors")) {
-    std::string theirs = name;
-    if (name == "model.embed_tokens.weight") theirs = "token_embd.weight";
-    if (name == "model.norm.weight") theirs = "output_norm.weight";
-    if (name.starts_with("model.layers.")) theirs = "blk." + name.substr(std::string("model.layers.").size());
-    for (const auto& [from, to] : names)
-      if (const size_t at = theirs.find(from); at != std::string::npos) theirs.replace(at, from.size(), to);
-    at::Tensor data = tensor;
-    if (theirs.find("attn_q.") != std::string::npos || theirs.find("attn_k.") != std::string::npos)
-      data = data.view({-1, 2, config.head_dim / 2, 16}).transpose(1, 2).contiguous();
-    text.tensor(theirs, tensor.sizes().vec(), 0,
-                {static_cast<const char*>(data.const_data_ptr()), static_cast<size_t>(data.nbytes())});
-  }
-  return text;
 }
 
 TEST_F(ModelWeightsFolder, GgufFilesHoldTheSameModel) {

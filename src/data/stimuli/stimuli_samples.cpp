@@ -321,6 +321,7 @@ class StimuliSamples final : public SampleSource {
 
   void fill_frames(int64_t volume, float* frames) const {
     const int64_t pixels = shape_.video_size * shape_.video_size;
+    std::vector<std::byte> picture(static_cast<size_t>(pixels) * 3);
     for (int64_t i = 0; i < shape_.video_frames; ++i) {
       const double at =
           time_in_window(volume, (static_cast<double>(i) + 0.5) / static_cast<double>(shape_.video_frames));
@@ -328,8 +329,7 @@ class StimuliSamples final : public SampleSource {
         fill_picture(pictures_.row_at(at), frames + i * 3 * pixels);
         continue;
       }
-      const auto picture = at < 0 ? std::span<const std::byte>() : media_.frame(at);
-      if (picture.empty()) continue;
+      if (at < 0 || !media_.copy_frame(at, picture)) continue;
       float* planes = frames + i * 3 * pixels;  // separate planes for the colors, from -1 to 1
       for (int64_t p = 0; p < pixels; ++p)
         for (int64_t colour = 0; colour < 3; ++colour)
@@ -357,8 +357,9 @@ class StimuliSamples final : public SampleSource {
           mel[i * shape_.audio_mels + k] = sounds_.number(row, k);
         continue;
       }
-      const auto bands = at < 0 ? std::span<const std::byte>() : media_.mel(at);
-      if (!bands.empty()) std::memcpy(mel + i * shape_.audio_mels, bands.data(), bands.size());
+      if (at < 0) continue;
+      const std::span bands(mel + i * shape_.audio_mels, static_cast<size_t>(shape_.audio_mels));
+      media_.copy_mel(at, std::as_writable_bytes(bands));
     }
   }
 

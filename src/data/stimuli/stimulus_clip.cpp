@@ -125,21 +125,21 @@ StimulusClip::StimulusClip(const std::filesystem::path& file, const ClipGrid& gr
                     UserError::Kind::failure);
 }
 
-// The caller reads the spans: a truncated file is detected at the call after.
-std::span<const std::byte> StimulusClip::frame(double seconds) const {
-  file_->require_whole();
-  const StoredTensor& frames = file_->tensors().at(kFrames);
-  const auto size = static_cast<size_t>(grid_.side * grid_.side * 3);
-  const auto place = std::min(static_cast<int64_t>(seconds / grid_.seconds_per_frame), frames.sizes[0] - 1);
-  return frames.bytes.subspan(static_cast<size_t>(place) * size, size);
+void StimulusClip::copy_frame(double seconds, std::span<std::byte> out) const {
+  copy_row(kFrames, seconds / grid_.seconds_per_frame, out);
 }
 
-std::span<const std::byte> StimulusClip::mel(double seconds) const {
+void StimulusClip::copy_mel(double seconds, std::span<std::byte> out) const {
+  copy_row(kMel, seconds / grid_.seconds_per_mel, out);
+}
+
+void StimulusClip::copy_row(const char* tensor, double row, std::span<std::byte> out) const {
+  const StoredTensor& stored = file_->tensors().at(tensor);
+  const size_t size = stored.bytes.size() / static_cast<size_t>(stored.sizes[0]);
+  check(out.size() == size, "a row of a clip is copied to a place of another size");
+  const auto place = std::min(static_cast<int64_t>(row), stored.sizes[0] - 1);
+  std::ranges::copy(stored.bytes.subspan(static_cast<size_t>(place) * size, size), out.begin());
   file_->require_whole();
-  const StoredTensor& mels = file_->tensors().at(kMel);
-  const auto size = static_cast<size_t>(grid_.bands) * sizeof(float);
-  const auto place = std::min(static_cast<int64_t>(seconds / grid_.seconds_per_mel), mels.sizes[0] - 1);
-  return mels.bytes.subspan(static_cast<size_t>(place) * size, size);
 }
 
 }  // namespace plimsoll

@@ -31,14 +31,16 @@ class StimulusClip {
 
   double seconds() const { return seconds_; }  ///< length of the file, in seconds
 
-  /// Returns the picture at a time, uint8 [side, side, 3]; `seconds` is at least 0, and after the end the last picture
-  /// is returned.
-  std::span<const std::byte> frame(double seconds) const;
+  /// Copies the picture at a time to `out`, uint8 [side, side, 3]; `seconds` is at least 0, and after the end the last
+  /// picture is copied. Throws UserError (failure) that names the cached file if it has lost bytes.
+  void copy_frame(double seconds, std::span<std::byte> out) const;
 
-  /// Returns the spectrogram at a time, float32 [bands], not aligned.
-  std::span<const std::byte> mel(double seconds) const;
+  /// Copies the spectrogram at a time to `out`, float32 [bands]. Throws as copy_frame() does.
+  void copy_mel(double seconds, std::span<std::byte> out) const;
 
  private:
+  void copy_row(const char* tensor, double row, std::span<std::byte> out) const;
+
   std::optional<SafetensorsFile> file_;  // never empty
   ClipGrid grid_;
   double seconds_ = 0;

@@ -84,16 +84,18 @@ const StimulusClip* StimulusMedia::clip_at(double volumes, double& seconds) cons
   return &clip;
 }
 
-std::span<const std::byte> StimulusMedia::frame(double volumes) const {
+bool StimulusMedia::copy_frame(double volumes, std::span<std::byte> out) const {
   double seconds = 0;
   const StimulusClip* clip = clip_at(volumes, seconds);
-  return clip == nullptr ? std::span<const std::byte>() : clip->frame(seconds);
+  if (clip != nullptr) clip->copy_frame(seconds, out);
+  return clip != nullptr;
 }
 
-std::span<const std::byte> StimulusMedia::mel(double volumes) const {
+bool StimulusMedia::copy_mel(double volumes, std::span<std::byte> out) const {
   double seconds = 0;
   const StimulusClip* clip = clip_at(volumes, seconds);
-  return clip == nullptr ? std::span<const std::byte>() : clip->mel(seconds);
+  if (clip != nullptr) clip->copy_mel(seconds, out);
+  return clip != nullptr;
 }
 
 }  // namespace plimsoll

@@ -27,10 +27,10 @@ class StimulusMedia {
                 const ClipGrid& grid, const std::filesystem::path& cache_dir, bool skip_bad,
                 const std::function<void(const std::string&, double)>& progress);
 
-  /// Returns the picture and sound at `volumes` volumes after the beginning of the series, as StimulusClip does; empty:
-  /// none.
-  std::span<const std::byte> frame(double volumes) const;
-  std::span<const std::byte> mel(double volumes) const;
+  /// Copies the picture or sound at `volumes` volumes after the beginning of the series, as StimulusClip does. Returns
+  /// false if there is none; then `out` keeps its bytes.
+  bool copy_frame(double volumes, std::span<std::byte> out) const;
+  bool copy_mel(double volumes, std::span<std::byte> out) const;
 
   const std::vector<std::string>& skipped() const { return skipped_; }
 

@@ -110,6 +110,7 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::filesystem::path& path
   // Some files name the end of text as the unknown token too. Inside a document it would separate text that belongs
   // together. Such a byte is therefore left out, as by tokenizers without an unknown token.
   if (file.integer("tokenizer.ggml.unknown_token_id") && variant.end_of_text != unknown) variant.unknown_byte = unknown;
+  file.require_whole();  // the tokens and merges were read in the file
   return std::make_unique<Gpt2Tokenizer>(BpeRanks::of_tokens(std::move(tokens), file.path()), std::move(variant));
 }
 

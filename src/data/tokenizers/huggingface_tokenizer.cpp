@@ -10,7 +10,6 @@
 #include "base/hash.h"
 #include "base/json_fields.h"
 #include "base/json_file.h"
-#include "base/mapped_file.h"
 #include "base/text_width.h"
 #include "base/unicode_text.h"
 #include "data/tokenizers/added_tokens.h"
@@ -233,11 +232,9 @@ std::unique_ptr<Tokenizer> open_huggingface_tokenizer(const std::filesystem::pat
   if (const auto bytes = std::filesystem::file_size(path, error); !error)
     require_data_memory(path.string(), fmt::format("has {} bytes, which take at most {} each", bytes, kJsonBytesOfByte),
                         kJsonBytesOfByte * static_cast<double>(bytes));
-  const nlohmann::json json = read_json_file(path, kMaxFileBytes);
-  const MappedFile file = MappedFile::open(path);
-  const uint64_t hash = hash_bytes({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},
-                                   hash_bytes("huggingface"));
-  file.require_whole();
+  uint64_t hash = 0;
+  const nlohmann::json json = read_json_file(
+      path, kMaxFileBytes, [&](std::string_view text) { hash = hash_bytes(text, hash_bytes("huggingface")); });
   // Files next to a file of another name may belong to another tokenizer.
   std::optional<NamedEnd> end;
   if (path.filename() == "tokenizer.json") {

@@ -58,7 +58,9 @@ std::string read_model(const std::filesystem::path& file) {
                       kModelBytesOfByte * static_cast<double>(size));
   std::string bytes(size, '\0');
   std::ifstream stream(file, std::ios::binary);
-  if (!stream.read(bytes.data(), std::ssize(bytes))) throw_file_error("read", file, errno);
+  if (!stream.read(bytes.data(), std::ssize(bytes)) && (!stream.is_open() || stream.bad()))
+    throw_file_error("read", file, errno);
+  if (!stream) throw_lost_bytes(file, static_cast<int64_t>(size));
   return bytes;
 }
 

@@ -1,22 +1,15 @@
 #include "data/tokenizers/token_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "base/content_hash.h"
-#include "base/file_error.h"
 #include "base/hash.h"
 #include "plimsoll/error.h"
 
@@ -53,13 +46,6 @@ UserError corrupt(const std::filesystem::path& file, std::string_view what) {
       UserError::Kind::failure);
 }
 
-struct Descriptor {
-  int value;
-  ~Descriptor() {
-    if (value >= 0) close(value);
-  }
-};
-
 /// Returns true if all tokens are less than `vocab_size`. The two loops are separate so that each becomes vector
 /// instructions; together they pay for the checksums of a first read.
 template <typename Token>
@@ -72,18 +58,13 @@ bool copy_tokens(const Token* __restrict tokens, int64_t count, int64_t vocab_si
 
 }  // namespace
 
-TokenFile::TokenFile(const std::filesystem::path& file) : file_(file) {
-  const Descriptor descriptor{open(file.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (descriptor.value < 0) throw_file_error("open token file", file, errno);
-  struct stat status;
-  if (fstat(descriptor.value, &status) != 0) throw_file_error("read token file", file, errno);
-  if (!S_ISREG(status.st_mode)) throw corrupt(file, "it is not a regular file");
-  const auto bytes = static_cast<uint64_t>(status.st_size);
+TokenFile::TokenFile(const std::filesystem::path& file) : file_(file), map_(MappedFile::open(file)) {
+  const auto bytes = static_cast<uint64_t>(map_.size());
   if (bytes < sizeof(Trailer)) throw corrupt(file, "it is too short to be one");
-
+  const uint64_t behind = bytes - sizeof(Trailer);
   Trailer trailer;
-  if (pread(descriptor.value, &trailer, sizeof trailer, static_cast<off_t>(bytes - sizeof trailer)) != sizeof trailer)
-    throw_file_error("read token file", file, errno);
+  std::memcpy(&trailer, map_.data() + behind, sizeof trailer);
+  require_whole();
   if (trailer.magic != kMagic) throw corrupt(file, "it is cut short, or not a token file of this kind of machine");
   if (trailer.version != kVersion)
     throw corrupt(file, fmt::format("its version is {}, this program reads {}", trailer.version, kVersion));
@@ -91,7 +72,6 @@ TokenFile::TokenFile(const std::filesystem::path& file) : file_(file) {
   if (trailer.vocab_size < 1 || trailer.vocab_size > (uint64_t{1} << 31) ||
       trailer.width != width_for(static_cast<int64_t>(trailer.vocab_size)))
     throw corrupt(file, "its trailer contradicts itself");
-  const uint64_t behind = bytes - sizeof(Trailer);
   // In this order of checks, nothing overflows.
   const uint64_t payload = trailer.count <= behind / trailer.width ? trailer.count * trailer.width : behind + 1;
   const uint64_t blocks = payload / kBlockBytes + (payload % kBlockBytes != 0 ? 1 : 0);
@@ -100,53 +80,16 @@ TokenFile::TokenFile(const std::filesystem::path& file) : file_(file) {
         file, fmt::format("it has {} bytes of tokens and checksums, its trailer promises {} tokens of {} bytes", behind,
                           trailer.count, trailer.width));
 
-  void* map = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.value, 0);
-  if (map == MAP_FAILED) throw_file_error("map token file", file, errno);
-  map_ = map;
-  map_bytes_ = bytes;
-  guard_ = std::make_unique<MappingGuard>(map, bytes);
-  tokens_ = map;
   block_hashes_.resize(blocks);
   verified_ = std::make_unique<std::atomic<bool>[]>(blocks);
-  const auto* const checksums = static_cast<const std::byte*>(map) + payload;
-  if (blocks > 0) std::memcpy(block_hashes_.data(), checksums, blocks * sizeof(uint64_t));
-  const bool same = content_hash({checksums, blocks * sizeof(uint64_t)}) == trailer.blocks_hash;
-  try {
-    require_whole();
-    if (!same) throw corrupt(file, "its checksums are damaged");
-  } catch (...) {
-    guard_.reset();
-    munmap(map, bytes);
-    throw;
-  }
+  const std::span hashes = std::as_writable_bytes(std::span(block_hashes_));
+  if (blocks > 0) std::memcpy(hashes.data(), map_.data() + payload, hashes.size());
+  require_whole();
+  if (content_hash(hashes) != trailer.blocks_hash) throw corrupt(file, "its checksums are damaged");
   width_ = trailer.width;
   size_ = static_cast<int64_t>(trailer.count);
   vocab_size_ = static_cast<int64_t>(trailer.vocab_size);
   source_hash_ = trailer.source_hash;
-}
-
-TokenFile::~TokenFile() {
-  guard_.reset();  // before another mapping can have the addresses
-  if (map_) munmap(map_, map_bytes_);
-}
-
-TokenFile::TokenFile(TokenFile&& other) noexcept {
-  *this = std::move(other);
-}
-
-TokenFile& TokenFile::operator=(TokenFile&& other) noexcept {
-  std::swap(file_, other.file_);
-  std::swap(map_, other.map_);
-  std::swap(map_bytes_, other.map_bytes_);
-  std::swap(guard_, other.guard_);
-  std::swap(block_hashes_, other.block_hashes_);
-  std::swap(verified_, other.verified_);
-  std::swap(tokens_, other.tokens_);
-  std::swap(width_, other.width_);
-  std::swap(size_, other.size_);
-  std::swap(vocab_size_, other.vocab_size_);
-  std::swap(source_hash_, other.source_hash_);
-  return *this;
 }
 
 int32_t TokenFile::token(int64_t index) const {
@@ -158,8 +101,9 @@ int32_t TokenFile::token(int64_t index) const {
 void TokenFile::copy(int64_t begin, int64_t count, int64_t* out) const {
   check(begin >= 0 && count >= 0 && begin <= size_ && count <= size_ - begin, "tokens past the end of a token file");
   verify(begin, count);
-  const bool valid = width_ == 2 ? copy_tokens(static_cast<const uint16_t*>(tokens_) + begin, count, vocab_size_, out)
-                                 : copy_tokens(static_cast<const uint32_t*>(tokens_) + begin, count, vocab_size_, out);
+  const bool valid = width_ == 2
+                         ? copy_tokens(reinterpret_cast<const uint16_t*>(map_.data()) + begin, count, vocab_size_, out)
+                         : copy_tokens(reinterpret_cast<const uint32_t*>(map_.data()) + begin, count, vocab_size_, out);
   require_whole();
   if (!valid)
     throw corrupt(file_, fmt::format("tokens {} to {} are not all less than its vocabulary of {}", begin,
@@ -174,7 +118,7 @@ void TokenFile::verify(int64_t begin, int64_t count) const {
     // Two threads may verify one block; both get the same result.
     if (verified_[block].load(std::memory_order_relaxed)) continue;
     const size_t at = block * kBlockBytes, bytes = std::min(kBlockBytes, static_cast<size_t>(size_ * width_) - at);
-    const uint64_t hash = content_hash({static_cast<const std::byte*>(tokens_) + at, bytes});
+    const uint64_t hash = content_hash({map_.data() + at, bytes});
     require_whole();
     if (hash != block_hashes_[block])
       throw corrupt(
@@ -184,9 +128,9 @@ void TokenFile::verify(int64_t begin, int64_t count) const {
 }
 
 void TokenFile::require_whole() const {
-  if (guard_->failed())
+  if (!map_.is_whole())
     throw corrupt(file_, fmt::format("it had {} bytes when it was opened, and has lost some of them while it was read",
-                                     map_bytes_));
+                                     map_.size()));
 }
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& file, int64_t vocab_size, uint64_t source_hash)

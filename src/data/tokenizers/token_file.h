@@ -22,7 +22,7 @@
 
 #include "base/atomic_file.h"
 #include "base/content_hash.h"
-#include "base/mapping_guard.h"
+#include "base/mapped_file.h"
 
 namespace plimsoll {
 
@@ -32,9 +32,6 @@ class TokenFile {
   /// Maps the file and checks its trailer against its size. Throws UserError if the file is truncated or no token file
   /// of this version; the message says to delete the file, because the next run writes it again.
   explicit TokenFile(const std::filesystem::path& file);
-  ~TokenFile();
-  TokenFile(TokenFile&& other) noexcept;
-  TokenFile& operator=(TokenFile&& other) noexcept;
 
   int64_t size() const { return size_; }              ///< tokens
   int64_t vocab_size() const { return vocab_size_; }  ///< upper bound (exclusive) of tokens
@@ -54,12 +51,9 @@ class TokenFile {
   void require_whole() const;
 
   std::filesystem::path file_;
-  void* map_ = nullptr;
-  std::size_t map_bytes_ = 0;
-  std::unique_ptr<MappingGuard> guard_;
+  MappedFile map_;  // begins with the tokens
   std::vector<uint64_t> block_hashes_;
   std::unique_ptr<std::atomic<bool>[]> verified_;  // for each block
-  const void* tokens_ = nullptr;                   // within the map
   int64_t width_ = 0;
   int64_t size_ = 0;
   int64_t vocab_size_ = 0;

@@ -57,7 +57,10 @@ class PreparedRun {
   bool has_training() const { return training_.has_value(); }
   Training& training() { return *training_; }
   const Training& training() const { return *training_; }
-  SlicedState sliced_state() const { return {training_->slices(), exchange_.get()}; }
+  /// Returns the slices of the state; it is valid as long as the training.
+  SlicedState sliced_state() const {
+    return {training_->slices(), exchange_.get(), [this] { training_->require_state(); }};
+  }
   /// Function of the metrics of the model's evaluation; empty: it has none.
   const decltype(Step::metrics)& metrics_of() const { return metrics_of_; }
 

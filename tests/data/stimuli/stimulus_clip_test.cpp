@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/content_hash.h"
+#include "cut_files.h"
 #include "files/data_memory.h"
 #include "files/encoded_video.h"
 #include "files/media_files.h"
@@ -34,10 +35,13 @@ class StimulusClipTest : public ::testing::Test {
 TEST_F(StimulusClipTest, IsDecodedOnceForAGrid) {
   const StimulusClip clip = open();
   EXPECT_NEAR(clip.seconds(), 3, 0.01);
-  EXPECT_EQ(clip.frame(0.9).size(), 4u * 4 * 3);
-  EXPECT_EQ(clip.mel(0).size(), 5 * sizeof(float));
-  EXPECT_NEAR(static_cast<double>(clip.frame(1.5)[0]), 255, 2);
-  EXPECT_NEAR(static_cast<double>(clip.frame(100)[47]), 128, 2);
+  std::vector<std::byte> frame(4 * 4 * 3), mel(5 * sizeof(float));
+  EXPECT_NO_THROW(clip.copy_mel(0, mel));
+  clip.copy_frame(1.5, frame);
+  EXPECT_NEAR(static_cast<double>(frame[0]), 255, 2);
+  clip.copy_frame(100, frame);
+  EXPECT_NEAR(static_cast<double>(frame[47]), 128, 2);
+  EXPECT_THROW(clip.copy_frame(0, mel), InternalError);
   EXPECT_THAT(cached().filename().string(), ::testing::MatchesRegex("film-[0-9a-f]{16}\\.safetensors"));
   decoding_ = 0;
   open();
@@ -74,6 +78,22 @@ TEST_F(StimulusClipTest, WhatIsKeptIsCheckedToTheBit) {
   EXPECT_THAT(user_error_of([&] { open(); }), HasSubstr(cached().filename().string()));
   put_file(cached(), whole);
   EXPECT_NO_THROW(open());
+}
+
+TEST_F(StimulusClipTest, IsAnErrorWhereverAndWheneverItsCopyIsCut) {
+  const ClipGrid grid{.seconds_per_frame = 1, .side = 40, .seconds_per_mel = 0.1, .bands = 50};
+  open(grid);
+  expect_no_zeros_when_cut<std::vector<std::byte>>(cached(), [&] {
+    const StimulusClip clip = open(grid);
+    std::vector<std::byte> all, frame(40 * 40 * 3), mel(50 * sizeof(float));
+    for (const double seconds : {0.0, 1.0, 2.0, 0.5}) {
+      clip.copy_frame(seconds, frame);
+      clip.copy_mel(seconds, mel);
+      all.insert(all.end(), frame.begin(), frame.end());
+      all.insert(all.end(), mel.begin(), mel.end());
+    }
+    return all;
+  });
 }
 
 // The most that a file of another program can claim: right checksums, and sizes that exceed the file.

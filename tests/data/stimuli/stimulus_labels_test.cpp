@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "cut_files.h"
 #include "files/data_memory.h"
 #include "safetensors/safetensors.h"
 #include "test_files.h"
@@ -44,6 +45,18 @@ TEST(StimulusLabels, ManyRunsAreReadInTimeNearLinear) {
   std::string text;
   for (int i = 0; i < 2'000'000; ++i) text += "rest " + std::to_string(i) + "\n";
   EXPECT_EQ(read_stimulus_labels(put_file(folder / "a.txt", text)).runs.size(), 2'000'000u);
+}
+
+TEST(LabelVectors, AreErrorsWhereverAndWheneverTheirFileIsCut) {
+  const TempFolder folder;
+  const auto path = folder / "v.safetensors";
+  const std::vector<float> face(3000, 1.0F), rest(3000, 2.0F);
+  SafetensorsWriter writer(path, {{"face", DType::float32, {3000}, {}}, {"rest", DType::float32, {3000}, {}}});
+  writer.write("face", std::as_bytes(std::span(face)));
+  writer.write("rest", std::as_bytes(std::span(rest)));
+  writer.commit();
+  using Vectors = std::vector<std::vector<float>>;
+  expect_no_zeros_when_cut<Vectors>(path, [&]() -> Vectors { return read_label_vectors(path, {"rest", "face"}); });
 }
 
 TEST(LabelVectors, KeepToTheBudgetOfData) {

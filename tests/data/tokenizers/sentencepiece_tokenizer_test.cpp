@@ -229,6 +229,15 @@ TEST_F(SentencePieceTest, HasAnotherFingerprintThanTheFirstEncoding) {
             hash_bytes(get_file(file("unigram")), hash_bytes("sentencepiece")));
 }
 
+// A file of the system says more bytes than it has, as a file does that is cut after its size was read.
+TEST(SentencePiece, AShortReadIsAnError) {
+  const std::filesystem::path file = "/sys/devices/system/cpu/online";
+  std::error_code error;
+  if (std::filesystem::file_size(file, error) < 1000 || error) GTEST_SKIP() << "the system has no such file";
+  EXPECT_THAT(user_error_of([&] { SentencePieceTokenizer{file}; }),
+              HasSubstr(file.string() + ": it had 4096 bytes when it was opened, and has lost some of them"));
+}
+
 TEST_F(SentencePieceTest, RefusesOtherFilesWithoutPrinting) {
   ::testing::internal::CaptureStderr();
   ::testing::internal::CaptureStdout();

@@ -8,6 +8,8 @@
 #include <limits>
 #include <random>
 
+#include "cut_files.h"
+#include "rounds.h"
 #include "test_files.h"
 
 namespace plimsoll {
@@ -169,6 +171,34 @@ TEST(TokenFile, IsAnErrorWhenItShrinksWhileItIsRead) {
   EXPECT_THAT(user_error_of([&] { file.token(90'000); }), AllOf(HasSubstr("/tokens"), HasSubstr(lost)));
   // The block had been verified before.
   EXPECT_THAT(user_error_of([&] { file.token(30'000); }), HasSubstr(lost));
+}
+
+TEST(TokenFile, IsAnErrorWhereverAndWheneverItIsCut) {
+  const TempFolder folder;
+  const std::vector<int32_t> tokens = counting_tokens(40'000);  // two blocks
+  const auto path = write_tokens(folder / "tokens", 60000, tokens);
+  expect_no_zeros_when_cut<std::vector<int64_t>>(path, [&] {
+    const TokenFile file(path);
+    std::vector<int64_t> all(static_cast<size_t>(file.size()));
+    file.copy(0, 30'000, all.data());
+    file.copy(30'000, file.size() - 30'000, all.data() + 30'000);
+    file.copy(0, 100, all.data());  // of a block that was verified before
+    return all;
+  });
+}
+
+TEST(TokenFile, IsAnErrorOrWholeWhenItIsCutAtRandom) {
+  const TempFolder folder;
+  const auto path = write_tokens(folder / "tokens", 60000, counting_tokens(1'000'000));
+  expect_no_zeros_when_cut_at_random<std::vector<int64_t>>(
+      path,
+      [&] {
+        const TokenFile file(path);
+        std::vector<int64_t> all(static_cast<size_t>(file.size()));
+        file.copy(0, file.size(), all.data());
+        return all;
+      },
+      testing::rounds(10));
 }
 
 TEST(TokenFile, NamesAFileThatCannotBeOpened) {
