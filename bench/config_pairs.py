@@ -4,8 +4,7 @@ changed to another value that transformers accepts. For each pair Plimsoll must 
 it) or refuse the file with a message that names the key. It writes bench/results/config-pairs.md and
 tests/weights/config_pairs.json, from which a test repeats the pairs without transformers.
 
-    python3 -m venv /tmp/pairs && /tmp/pairs/bin/pip install --only-binary=:all: torch==2.11.0 transformers safetensors numpy
-    /tmp/pairs/bin/python bench/config_pairs.py build/plimsoll
+    python3 bench/config_pairs.py build/plimsoll    with a Python that has torch 2.11.0, transformers, safetensors, numpy
 
 Weights and texts are functions of their names and positions (tests/weights/config_pairs_test.cpp has the same functions).
 """

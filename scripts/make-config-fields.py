@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes tests/weights/transformers_fields.json: every field of transformers' configuration classes for the families that
-Plimsoll reads, with its default. A test compares the fields with the table of src/weights/config_facts.cpp, and the
-defaults with those that Plimsoll uses for keys that a config.json leaves out. Run it with the newest transformers:
+Plimsoll reads, with its default. A test compares the fields with the table of src/weights/config_facts.h, and the
+defaults with those that Plimsoll uses for keys that a config.json leaves out. Run it with a Python that has the newest
+transformers:
 
-    python3 -m venv /tmp/fields && /tmp/fields/bin/pip install --only-binary=:all: transformers
-    /tmp/fields/bin/python scripts/make-config-fields.py
+    python3 scripts/make-config-fields.py
 
 No libtorch is needed: the classes of configurations are read alone.
 """

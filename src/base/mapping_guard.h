@@ -10,11 +10,10 @@ namespace plimsoll {
 
 /// A guard of a range of addresses that maps a file. Another program may cut the file short, or its disk may fail.
 ///
-/// - A page behind the file's new end, or one that the disk fails to read, cannot be read: the system sends SIGBUS,
-/// which
-///   ends a program. Here the page and all after it become zeros, and the thread goes on.
-/// - The rest of the page that contains the new end becomes zeros without any signal. Pages that were read before the
-///   loss cause no signal either. Therefore the file's size is compared as well.
+/// A page behind the file's new end, or one that the disk fails to read, cannot be read: the system sends SIGBUS, which
+/// ends a program. Here the page and all after it become zeros, and the thread goes on. The rest of the page that
+/// contains the new end becomes zeros without any signal, and pages that were read before the loss cause no signal
+/// either. Therefore the file's size is compared as well.
 ///
 /// failed() reports both. Every reader calls it after it has taken its last byte, and before it uses the data; values
 /// that are taken later need another call. A file that is cut and then grows to its size again between two calls can
