@@ -43,7 +43,8 @@ inline constexpr FileFact kFacts[] = {
      "the map to the world if sform_code is 0 (method 2); codes above 5 and a quaternion longer than 1 are refused; if "
      "both codes are 0, the position is unknown, and equals no known position"},
     {"NIfTI-1", "sform_code, srow_x, srow_y, srow_z", "applied",
-     "the map to the world (method 3), also if the qform differs, as in nibabel; codes above 5 and a map that is not "
+     "the map to the world (method 3), also if the qform differs, as in nibabel, with a note if both codes are equal; "
+     "codes above 5 and a map that is not "
      "finite or is flat are refused"},
     {"NIfTI-1", "extension", "ignored", "free bytes of other programs between the header and the voxels"},
 };

@@ -1,11 +1,15 @@
 #include "files/nifti_header.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
+#include <optional>
 
+#include "files/data_notes.h"
 #include "files/nifti.h"
 #include "files/nifti_bytes.h"
+#include "files/nifti_grid.h"
 
 namespace plimsoll {
 namespace {
@@ -51,30 +55,30 @@ std::array<double, 12> sform_of(const NiftiHeader& header) {
   return map;
 }
 
+std::array<double, 3> three_floats(const NiftiHeader& header, size_t offset) {
+  std::array<double, 3> numbers;
+  for (size_t i = 0; i < 3; ++i) numbers[i] = header.get<float>(offset + sizeof(float) * i);
+  return numbers;
+}
+
 /// Computes method 2 of the standard: a rotation by the quaternion (a, b, c, d), spacings, and qfac for the third axis.
-std::array<double, 12> qform_of(const NiftiHeader& header, const std::filesystem::path& file,
-                                const std::array<double, 3>& spacing) {
-  std::array<double, 3> q, offset;
-  for (size_t i = 0; i < 3; ++i) {
-    q[i] = header.get<float>(kQuaternionAt + sizeof(float) * i);
-    offset[i] = header.get<float>(kQuaternionOffsetAt + sizeof(float) * i);
-  }
+/// Returns nothing if b, c and d are no part of a unit quaternion.
+std::optional<std::array<double, 12>> qform_of(const NiftiHeader& header, const std::array<double, 3>& spacing) {
+  const std::array<double, 3> q = three_floats(header, kQuaternionAt);
+  const std::array<double, 3> offset = three_floats(header, kQuaternionOffsetAt);
   const double rest = 1 - (q[0] * q[0] + q[1] * q[1] + q[2] * q[2]);
-  if (!(rest >= -kQuaternionRounding))
-    refuse_nifti(file, fmt::format("has the quaternion {}, {}, {} in its qform, which is longer than 1; set the qform "
-                                   "again, or qform_code 0 if the position is not known",
-                                   q[0], q[1], q[2]));
+  if (!(rest >= -kQuaternionRounding)) return std::nullopt;
   const double a = std::abs(rest) < kQuaternionRounding ? 0 : std::sqrt(rest);
   const double length = a * a + 1 - rest;  // squared; 1 within the rounding
   const double s = 2 / length, b = q[0], c = q[1], d = q[2];
   const double qfac = pixdim(header, 0) == -1 ? -1 : 1;
   const std::array<double, 3> step = {spacing[0], spacing[1], qfac * spacing[2]};
-  return {(1 - s * (c * c + d * d)) * step[0], s * (b * c - a * d) * step[1],
-          s * (b * d + a * c) * step[2],       offset[0],
-          s * (b * c + a * d) * step[0],       (1 - s * (b * b + d * d)) * step[1],
-          s * (c * d - a * b) * step[2],       offset[1],
-          s * (b * d - a * c) * step[0],       s * (c * d + a * b) * step[1],
-          (1 - s * (b * b + c * c)) * step[2], offset[2]};
+  return std::array<double, 12>{(1 - s * (c * c + d * d)) * step[0], s * (b * c - a * d) * step[1],
+                                s * (b * d + a * c) * step[2],       offset[0],
+                                s * (b * c + a * d) * step[0],       (1 - s * (b * b + d * d)) * step[1],
+                                s * (c * d - a * b) * step[2],       offset[1],
+                                s * (b * d - a * c) * step[0],       s * (c * d + a * b) * step[1],
+                                (1 - s * (b * b + c * c)) * step[2], offset[2]};
 }
 
 double column_length(const std::array<double, 12>& map, size_t axis) {
@@ -114,8 +118,15 @@ void read_geometry(const NiftiHeader& header, const std::filesystem::path& file,
                                      i + 1, pixdim(header, i + 1)));
   if (sform == 0 && qform == 0) return;
   const char* const name = sform > 0 ? "sform" : "qform";
+  const std::array<double, 3> pixdims = volume.spacing;
+  const std::optional<std::array<double, 12>> by_qform = qform_of(header, pixdims);
+  if (sform == 0 && !by_qform)
+    refuse_nifti(file,
+                 fmt::format("has the quaternion {} in its qform, which is longer than 1; set the qform again, or "
+                             "qform_code 0 if the position is not known",
+                             fmt::join(three_floats(header, kQuaternionAt), ", ")));
   volume.place = sform > 0 ? NiftiPlace::sform : NiftiPlace::qform;
-  volume.to_world = sform > 0 ? sform_of(header) : qform_of(header, file, volume.spacing);
+  volume.to_world = sform > 0 ? sform_of(header) : *by_qform;
   for (const double number : volume.to_world)
     if (!std::isfinite(number))
       refuse_nifti(file, fmt::format("has a number in its {} that is not finite; set the {} again, or {}_code 0 if the "
@@ -133,6 +144,15 @@ void read_geometry(const NiftiHeader& header, const std::filesystem::path& file,
     refuse_nifti(file, fmt::format("has a {} that maps the volume to a plane; set the {} again, or {}_code 0 if the "
                                    "position is not known",
                                    name, name, name));
+  // Two forms of one code state one fact.
+  if (sform != qform || !by_qform) return;
+  NiftiVolume other = volume;
+  other.place = NiftiPlace::qform;
+  other.to_world = *by_qform;
+  other.spacing = pixdims;
+  if (const std::string difference = grid_difference(volume, other); !difference.empty())
+    note_data(file, fmt::format("sform and qform have one code and differ: {}; the sform is used, as in nibabel",
+                                difference));
 }
 
 NiftiTime time_of(const NiftiHeader& header) {

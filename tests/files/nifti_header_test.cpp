@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "files/data_notes.h"
 #include "files/nifti.h"
 #include "files/nifti_facts.h"
 #include "files/nifti_files.h"
@@ -17,6 +18,7 @@ namespace plimsoll {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -62,6 +64,24 @@ TEST_F(NiftiHeaderTest, SformPlacesBeforeQform) {
     EXPECT_EQ(sform.to_world, kMap);
     EXPECT_EQ(sform.spacing, (std::array<double, 3>{2, 2, 2}));  // pixdim says 1
   }
+}
+
+// Scanners write both forms, and programs change one of them.
+TEST_F(NiftiHeaderTest, NotesThatTwoFormsOfOneCodeDiffer) {
+  const auto notes_of = [&](int16_t sform, int16_t qform, const Map& map, const std::array<double, 6>& numbers) {
+    DataNotes notes;
+    const DataNotes::Scope scope(notes);
+    read(with_qform(with_sform(good_, sform, map), qform, numbers));
+    return notes.lines();
+  };
+  const Map still = {1, 0, 0, 4, 0, 1, 0, 5, 0, 0, 1, 6};
+  EXPECT_THAT(notes_of(1, 1, still, {0, 0, 0, 4, 5, 6}), IsEmpty());
+  EXPECT_THAT(notes_of(1, 1, still, {0, 0, 0, 4, 5, 9}),
+              ElementsAre(AllOf(HasSubstr("a.nii: sform and qform have one code and differ"), HasSubstr("3 mm apart"),
+                                HasSubstr("the sform is used"))));
+  EXPECT_THAT(notes_of(1, 1, kMap, {0, 0, 0, -5, 6, 7}), ElementsAre(HasSubstr("2, 2, 2 mm against 1, 1, 1 mm")));
+  EXPECT_THAT(notes_of(4, 1, kMap, {0, 0, 0, 4, 5, 9}), IsEmpty());
+  EXPECT_THAT(notes_of(1, 1, still, {0.8, 0.8, 0, 4, 5, 9}), IsEmpty());  // no map
 }
 
 TEST_F(NiftiHeaderTest, QformIsARotationWithSpacings) {
