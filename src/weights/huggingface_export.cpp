@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
+#include "base/mapped_file.h"
 #include "base/quoted.h"
 #include "ops/dtypes.h"
 #include "plimsoll/error.h"
@@ -59,6 +60,11 @@ std::optional<std::filesystem::path> config_of(const ModelConfig& model) {
   return std::nullopt;
 }
 
+/// Files of a model's folder that say how its texts are encoded and generated.
+constexpr const char* kTextFiles[] = {"tokenizer.json",    "tokenizer.model",     "tokenizer_config.json",
+                                      "vocab.json",        "merges.txt",          "special_tokens_map.json",
+                                      "added_tokens.json", "chat_template.jinja", "generation_config.json"};
+
 // Returns the type that the checkpoint holds its weights in. They are read as float32 for any written type: a norm's 1
 // + w in 16 bits has lost bits before 1 is subtracted.
 DType held_type(const std::filesystem::path& checkpoint, const ExportOptions& options) {
@@ -72,7 +78,7 @@ class FolderExport {
  public:
   FolderExport(const ModelConfig& model, int64_t sequence_length, const std::filesystem::path& checkpoint,
                const std::filesystem::path& out, const ExportOptions& options)
-      : out_(out), from_(checkpoint, {.merge = options.merge, .dtype = DType::float32}) {
+      : out_(out), weights_(model.weights), from_(checkpoint, {.merge = options.merge, .dtype = DType::float32}) {
     const weights::ModelFormat format = weights::model_format(model.type);
     if (!format.to_huggingface)
       throw UserError(fmt::format("model.type is {}; allowed with --format huggingface: {}", model.type,
@@ -140,8 +146,23 @@ class FolderExport {
       written_.push_back(out_ / "model.safetensors.index.json");
       write_json(written_.back(), {{"metadata", {{"total_size", bytes}}}, {"weight_map", places}});
     }
+    copy_text_files();
     written_.push_back(out_ / "config.json");
     write_json(written_.back(), json_);
+  }
+
+  /// Copies the tokenizer and its settings from the folder that the job started from.
+  void copy_text_files() {
+    std::error_code error;
+    if (!std::filesystem::is_directory(weights_, error)) return;
+    for (const char* name : kTextFiles) {
+      if (!std::filesystem::is_regular_file(weights_ / name, error)) continue;
+      written_.push_back(out_ / name);
+      const MappedFile file = MappedFile::open(weights_ / name);
+      write_file_atomically(written_.back(),
+                            {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())});
+      file.require_whole();
+    }
   }
 
   /// Throws UserError if the checkpoint has tensors that the folder would not have.
@@ -196,7 +217,7 @@ class FolderExport {
                       part.parameter->name));
   }
 
-  std::filesystem::path out_;
+  std::filesystem::path out_, weights_;
   CheckpointWeights from_;
   std::map<std::string, const std::function<at::Tensor()>*> made_;
   DType dtype_ = DType::float32;

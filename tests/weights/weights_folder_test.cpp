@@ -161,6 +161,18 @@ TEST_F(WeightsFolder, OneFileIsReadBeforeShards) {
               HasSubstr("name it: llama.gguf, model-00001-of-00005"));
 }
 
+TEST_F(WeightsFolder, TheTokenizerIsExportedToo) {
+  const fs::path from = single_file_copy("llama", folder_);
+  put_file(from / "tokenizer.json", "{\"version\": \"1.0\"}\n");
+  put_file(from / "generation_config.json", "{}");
+  put_file(from / "notes.txt", "mine");
+  trained_and_exported(still_job(from));
+  EXPECT_EQ(get_file(folder_ / "out" / "tokenizer.json"), get_file(from / "tokenizer.json"));
+  EXPECT_EQ(get_file(folder_ / "out" / "generation_config.json"), "{}");
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "notes.txt"));
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "expected.json"));
+}
+
 TEST_F(WeightsFolder, AnAdapterIsRefused) {
   const fs::path from = single_file_copy("llama", folder_);
   put_file(from / "adapter_config.json", R"({"peft_type": "LORA"})");

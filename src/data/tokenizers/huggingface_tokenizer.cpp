@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json_fields.h"
 #include "base/json_file.h"
+#include "base/quoted.h"
 #include "base/text_width.h"
 #include "base/unicode_text.h"
 #include "data/tokenizers/added_tokens.h"
@@ -17,6 +18,7 @@
 #include "data/tokenizers/piece_cache.h"
 #include "data/tokenizers/subword_model.h"
 #include "data/tokenizers/text_steps.h"
+#include "data/tokenizers/tokenizer_facts.h"
 #include "data/tokenizers/tokenizer_folder.h"
 #include "files/data_memory.h"
 #include "files/data_notes.h"
@@ -28,6 +30,7 @@ namespace {
 
 constexpr int kJsonBytesOfByte = 64;          // upper bound of the memory for a byte of the file, in bytes
                                               // (huggingface_tokenizer.h)
+constexpr int kMaxDepth = 16;                 // of parts within parts, as of any JSON that is read
 constexpr int64_t kMaxFileBytes = 128 * MiB;  // the largest known file, Gemma's, has 33 MiB
 
 /// Returns true if U+2581 follows another character in a token: tokens then cross spaces.
@@ -45,6 +48,24 @@ bool spans_a_cut(const AddedToken& token) {
   return token.rstrip;
 }
 
+/// Throws UserError for a key of a part of the file that no row of tokenizer_json::kFacts has, unless it is null or
+/// false.
+void check_keys(const nlohmann::json& part, const std::string& place, std::string_view format, int depth = 0) {
+  if (!part.is_object() || depth > kMaxDepth) return;  // the reader of the part says what it must be
+  for (const auto& [key, value] : part.items()) {
+    const bool known = std::ranges::any_of(tokenizer_json::kFacts, [&, &name = key](const FileFact& fact) {
+      return fact.format == format && fact.field == name;
+    });
+    if (!known && !value.is_null() && value != false)
+      throw UserError(without_controls(fmt::format("{}: {} is not known here, so the tokens may be others; if it is "
+                                                   "without effect, remove it",
+                                                   place, in_quotes(key))),
+                      UserError::Kind::failure);
+    if ((key == "normalizers" || key == "pretokenizers") && value.is_array())
+      for (const nlohmann::json& each : value) check_keys(each, place, format, depth + 1);
+  }
+}
+
 class HuggingFaceTokenizer final : public Tokenizer {
  public:
   /// `end`: the end of a text as the folder of the file names it.
@@ -52,6 +73,10 @@ class HuggingFaceTokenizer final : public Tokenizer {
                        const std::optional<NamedEnd>& end)
       : fingerprint_(fingerprint) {
     const JsonFields fields(json, name);
+    check_keys(json, name, tokenizer_json::kFile);
+    check_keys(fields.at("normalizer"), name + ": normalizer", tokenizer_json::kNormalizer);
+    check_keys(fields.at("pre_tokenizer"), name + ": pre_tokenizer", tokenizer_json::kPreTokenizer);
+    check_keys(fields.at("model"), name + ": model", tokenizer_json::kModel);
     normalizer_ = read_normalizer(fields.at("normalizer"), name, traits_);
     pre_tokenizer_ = read_pre_tokenizer(fields.at("pre_tokenizer"), name, traits_);
     model_ = read_subword_model(fields.at("model"), name);

@@ -212,6 +212,8 @@ PreTokenizer metaspace(const JsonFields& fields, StepTraits& traits) {
       fields.text("prepend_scheme", fields.boolean("add_prefix_space", true) ? "always" : "never");
   if (scheme != "always" && scheme != "first" && scheme != "never")
     fields.refuse_value("prepend_scheme", "known are always, first, never");
+  if (fields.at("add_prefix_space").is_boolean() && fields.at("add_prefix_space") == (scheme == "never"))
+    fields.refuse_value("prepend_scheme", "add_prefix_space says something else; make them agree");
   if (stands == kLowLine)
     traits.replaces_spaces = true;
   else

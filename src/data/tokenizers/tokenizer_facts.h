@@ -31,6 +31,63 @@ static_assert(are_complete(kFacts));
 
 }  // namespace plimsoll::tokenizer_folder
 
+namespace plimsoll::tokenizer_json {
+
+inline constexpr std::string_view kFile = "tokenizer.json", kModel = "tokenizer.json (model)",
+                                  kNormalizer = "tokenizer.json (normalizer)",
+                                  kPreTokenizer = "tokenizer.json (pre_tokenizer)";
+
+/// The treatment of each key. A key that is in no row is refused, unless it is null or false.
+inline constexpr FileFact kFacts[] = {
+    {kFile, "version", "ignored", "of the form of the file"},
+    {kFile, "truncation", "ignored", "texts are cut into windows"},
+    {kFile, "padding", "ignored", "texts are packed without padding"},
+    {kFile, "added_tokens", "applied", "id, content, single_word, lstrip, rstrip, normalized, special"},
+    {kFile, "normalizer", "applied", "kinds that are not known are refused"},
+    {kFile, "pre_tokenizer", "applied", "kinds that are not known are refused"},
+    {kFile, "model", "applied", "BPE and WordPiece"},
+    {kFile, "post_processor", "ignored", "marks before and after a text are left out"},
+    {kFile, "decoder", "ignored", "texts of tokens are concatenated"},
+    {kModel, "type", "applied", "BPE, WordPiece"},
+    {kModel, "vocab", "applied", "tokens and their numbers"},
+    {kModel, "merges", "applied", "texts or pairs, in their order"},
+    {kModel, "dropout", "refused", "unless 0: tokens are the same every time"},
+    {kModel, "unk_token", "applied", "must be a token"},
+    {kModel, "continuing_subword_prefix", "applied", "mark of pieces that continue a word"},
+    {kModel, "end_of_word_suffix", "applied", "mark of pieces that end a word"},
+    {kModel, "fuse_unk", "applied", "adjacent unknown characters are one token"},
+    {kModel, "byte_fallback", "applied", "bytes of characters that no token has"},
+    {kModel, "ignore_merges", "applied", "a piece that is a token is not merged"},
+    {kModel, "max_input_chars_per_word", "applied", "longer words are unknown"},
+    {kNormalizer, "type", "applied", "the kind of a step"},
+    {kNormalizer, "normalizers", "applied", "steps of a Sequence"},
+    {kNormalizer, "clean_text", "applied", "of a BertNormalizer"},
+    {kNormalizer, "handle_chinese_chars", "applied", "of a BertNormalizer"},
+    {kNormalizer, "strip_accents", "applied", "of a BertNormalizer"},
+    {kNormalizer, "lowercase", "applied", "of a BertNormalizer"},
+    {kNormalizer, "strip_left", "applied", "of a Strip"},
+    {kNormalizer, "strip_right", "applied", "of a Strip"},
+    {kNormalizer, "prepend", "applied", "of a Prepend"},
+    {kNormalizer, "pattern", "applied", "of a Replace"},
+    {kNormalizer, "content", "applied", "of a Replace"},
+    {kPreTokenizer, "type", "applied", "the kind of a step"},
+    {kPreTokenizer, "pretokenizers", "applied", "steps of a Sequence"},
+    {kPreTokenizer, "add_prefix_space", "applied", "of a ByteLevel or a Metaspace"},
+    {kPreTokenizer, "use_regex", "applied", "of a ByteLevel"},
+    {kPreTokenizer, "trim_offsets", "ignored", "places of tokens in the text"},
+    {kPreTokenizer, "pattern", "applied", "of a Split"},
+    {kPreTokenizer, "behavior", "applied", "of a Split or a Punctuation"},
+    {kPreTokenizer, "invert", "applied", "of a Split"},
+    {kPreTokenizer, "individual_digits", "applied", "of a Digits"},
+    {kPreTokenizer, "replacement", "applied", "of a Metaspace"},
+    {kPreTokenizer, "prepend_scheme", "applied", "of a Metaspace; must agree with add_prefix_space"},
+    {kPreTokenizer, "str_rep", "ignored", "replacement says so too"},
+    {kPreTokenizer, "split", "applied", "of a Metaspace"},
+};
+static_assert(are_complete(kFacts));
+
+}  // namespace plimsoll::tokenizer_json
+
 namespace plimsoll::gguf_tokenizer {
 
 inline constexpr std::string_view kFormat = "GGUF (tokenizer)";

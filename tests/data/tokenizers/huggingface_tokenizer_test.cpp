@@ -161,6 +161,27 @@ TEST_F(HuggingFaceTokenizerFile, WhatIsNotKnownIsRefusedByName) {
   EXPECT_THAT(pattern(std::string(20000, 'a')), HasSubstr("20000 bytes"));
 }
 
+// A key that is not known may change the tokens.
+TEST_F(HuggingFaceTokenizerFile, UnknownKeysAreRefusedByName) {
+  EXPECT_THAT(refusal("gpt2", [](json& c) { c["encoder"] = 1; }), HasSubstr("'encoder' is not known here"));
+  EXPECT_THAT(refusal("gpt2", [](json& c) { c["model"]["temperature"] = 0.5; }),
+              HasSubstr("model: 'temperature' is not known here"));
+  EXPECT_THAT(refusal("gemma", [](json& c) { c["normalizer"]["case"] = "upper"; }),
+              HasSubstr("normalizer: 'case' is not known here"));
+  EXPECT_THAT(refusal("smollm", [](json& c) { c["pre_tokenizer"]["pretokenizers"][0]["group"] = 3; }),
+              HasSubstr("pre_tokenizer: 'group' is not known here"));
+  EXPECT_THAT(refusal("mistral-metaspace",
+                      [](json& c) {
+                        c["pre_tokenizer"]["prepend_scheme"] = "first";
+                        c["pre_tokenizer"]["add_prefix_space"] = false;
+                      }),
+              HasSubstr("add_prefix_space says something else"));
+  json config = json::parse(get_file(kTokenizers / "gpt2.json"));
+  config["model"]["temperature"] = nullptr;
+  config["model"]["keep_order"] = false;
+  EXPECT_NO_THROW(open_huggingface_tokenizer(put_file(folder_ / "tokenizer.json", config.dump())));
+}
+
 TEST_F(HuggingFaceTokenizerFile, DamagedAndHostileFilesAreRefused) {
   const std::string good = get_file(kTokenizers / "gpt2.json");
   for (size_t size = 0; size < good.size() - 2; size += 97) text_refusal(good.substr(0, size));
