@@ -61,7 +61,8 @@ class TrainObserver {
   virtual void evaluated(int64_t step, double loss) {}
   /// The metrics on the evaluation data after `step`, by name.
   virtual void measured(int64_t step, const std::vector<std::pair<std::string, double>>& metrics) {}
-  /// A reader assumed something that a file does not say, or left a part of it out: "a.csv: WHAT".
+  /// A reader assumed something that a file does not say, or left a part of it out: "a.csv: WHAT". After evaluated(): a
+  /// warning about it (TrainReport::never_trained).
   virtual void noted(const std::string& what) {}
   virtual void sample_skipped(const std::string& what) {}  ///< a sample cannot be read (`data.skip_bad`)
   /// A checkpoint was written after `step`.
@@ -97,6 +98,9 @@ struct TrainReport {
   std::vector<double> losses;         ///< loss of every step of this run
   std::optional<double> first_evaluation, last_evaluation;
   std::vector<std::pair<std::string, double>> metrics;  ///< metrics of the last evaluation; empty: the model has none
+  /// A warning about evaluated samples with classes, structures or captions that no training sample has; empty: there
+  /// are none, or there was no evaluation.
+  std::string never_trained;
   /// A metric's value without learning.
   struct Baseline {
     std::string metric, name;

@@ -49,6 +49,10 @@ class SampleSource {
   /// Returns the files that were left out because they cannot be read (`data.skip_bad`), one line each with the file's
   /// name.
   virtual std::vector<std::string> skipped() const { return {}; }
+
+  /// Returns a warning if evaluations see what no training sample shows: "10 of 10 validation series show what is never
+  /// trained on: class d". Returns "" if they do not.
+  virtual std::string never_trained() const { return {}; }
 };
 
 /// Returns config.samples random samples, of which the fraction config.validation_fraction is held out; at least one is

@@ -66,7 +66,7 @@ OpenedSamples open_stimuli(const Job& job, const Step&, const DataProgress& prog
                            .audio_mels = model.audio_mels,
                            .text_tokens = model.text_tokens,
                            .text_features = model.text_features},
-                          progress)};
+                          progress, job.seed)};
 }
 
 SliceShape shape_of(const PromptSegmentationConfig& model) {

@@ -123,6 +123,7 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"steps_profiled", report.steps_profiled},
           {"evaluation_loss", optional_json(report.last_evaluation)},
           {"metrics", metrics_json(report)},
+          {"never_trained", report.never_trained},
           {"baselines", baselines_json(report)},
           {"left_out", report.left_out},
           {"file_notes", report.file_notes},
@@ -199,7 +200,9 @@ std::string run_table(const Job& job, const TrainReport& report, const Screen& s
     table.add_row({name, fmt::format("{:.4f}", value)});
     add_baselines(name);
   }
-  return table.to_string(screen);
+  std::string text = table.to_string(screen);
+  if (!report.never_trained.empty()) text += fold("Warning: " + report.never_trained, screen.columns, 2);
+  return text;
 }
 
 // Returns the result of --profile as a line of text; empty if it was not requested.

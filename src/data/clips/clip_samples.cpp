@@ -13,6 +13,7 @@
 #include "data/clips/clip_baselines.h"
 #include "data/clips/clip_list.h"
 #include "data/clips/frame_cache.h"
+#include "data/part_labels.h"
 #include "files/media.h"
 #include "plimsoll/error.h"
 
@@ -56,10 +57,12 @@ class ClipSamples final : public SampleSource {
     if (clips_[0].empty())
       throw UserError(fmt::format("none of the {} videos to train on can be read: {}", trained, skipped_.front()),
                       UserError::Kind::failure);
+    name_untrained(videos, config);
   }
 
   int64_t samples(Split split) const override { return std::ssize(of(split)); }
   std::vector<std::string> skipped() const override { return skipped_; }
+  std::string never_trained() const override { return never_trained_; }
 
   Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
     check(order.count() == samples(split), "the order is of another split");
@@ -128,6 +131,19 @@ class ClipSamples final : public SampleSource {
 
   const std::vector<Clip>& of(Split split) const { return clips_[split == Split::train ? 0 : 1]; }
 
+  // Captions that several videos share are classes. Other captions are texts, of which held-out clips have their own.
+  void name_untrained(const std::vector<CaptionedVideo>& videos, const DataConfig& config) {
+    PartLabels parts({.samples = "clips", .label = "caption"});
+    for (const Split split : {Split::train, Split::validation})
+      for (const Clip& clip : of(split))
+        parts.add(split == Split::train ? DataPart::train : DataPart::validation, static_cast<int32_t>(clip.caption));
+    std::vector<std::string> names(captions_.size());
+    for (const auto& [caption, index] : known_captions_) names[index] = caption;
+    const std::filesystem::path& file = config.clips.list.empty() ? config.files.front() : config.clips.list;
+    if (videos.size() >= 2 * captions_.size()) note_parts(parts, names, file);
+    never_trained_ = parts.never_trained(DataPart::validation, names);
+  }
+
   // Stores each caption once, for any number of videos with it, and returns its index.
   size_t caption_of(const CaptionedVideo& video, const std::string& prompt, const Tokenizer& tokenizer) {
     const auto [entry, added] = known_captions_.try_emplace(video.caption, captions_.size());
@@ -181,6 +197,7 @@ class ClipSamples final : public SampleSource {
   std::map<std::string, size_t> known_captions_;
   std::array<std::vector<Clip>, 2> clips_;  ///< trained on, held out
   std::vector<std::string> skipped_;
+  std::string never_trained_;
 };
 
 }  // namespace

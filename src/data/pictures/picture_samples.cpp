@@ -12,10 +12,12 @@
 #include "base/hash.h"
 #include "base/quoted.h"
 #include "data/batch_rows.h"
+#include "data/part_labels.h"
 #include "data/pictures/picture_list.h"
 #include "data/pictures/picture_plane.h"
 #include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
+#include "data/stratified_split.h"
 #include "files/data_memory.h"
 #include "files/picture.h"
 #include "plimsoll/error.h"
@@ -144,6 +146,7 @@ class PictureSamples final : public SampleSource {
   }
 
   std::vector<std::string> skipped() const override { return skipped_; }
+  std::string never_trained() const override { return never_trained_; }
 
  private:
   const std::vector<Sample>& of(Split split) const { return split == Split::train ? train_ : held_out_; }
@@ -180,33 +183,32 @@ class PictureSamples final : public SampleSource {
   }
 
   void find_samples(const DataConfig& config, const Tokenizer& tokenizer, const std::function<void(double)>& progress) {
-    std::map<std::filesystem::path, std::string> split = splits(config);
+    std::map<std::string, int32_t> known_labels;
+    std::vector<std::string> label_names;
+    std::map<std::filesystem::path, std::vector<int32_t>> labels;  // structures that each picture shows
+    const std::map<std::filesystem::path, std::string> listed = listed_splits();
+    const std::vector<size_t> shown = shown_tasks(config, progress);
+    for (const size_t i : shown) {
+      const PictureTask& task = tasks_[i];
+      std::vector<int32_t>& of_picture = labels[task.image];
+      if (task.structure.empty() && !task.value) continue;  // prompts may differ for each picture
+      const std::string name = task.structure.empty() ? fmt::format("value {}", *task.value) : task.structure;
+      const auto [found, fresh] = known_labels.emplace(name, static_cast<int32_t>(label_names.size()));
+      if (fresh) label_names.push_back(name);
+      if (std::ranges::find(of_picture, found->second) == of_picture.end()) of_picture.push_back(found->second);
+    }
+    const std::map<std::filesystem::path, DataPart> split = splits(config, listed, labels);
     std::map<std::pair<std::string, std::string>, size_t> known_prompts;
     std::map<std::string, size_t> known_structures;
-    const std::string evaluated = config.evaluate_on == "test" ? "test" : "validation";
-    std::set<std::filesystem::path> bad;
-    std::map<std::filesystem::path, PictureSides> sides;
-    std::shared_ptr<const MaskPlane> mask;
-    for (size_t i = 0; i < tasks_.size(); ++i) {
+    const DataPart evaluated = config.evaluate_on == "test" ? DataPart::test : DataPart::validation;
+    PartLabels in_parts({.samples = "pictures", .label = "structure"});
+    for (const auto& [image, of_picture] : labels) in_parts.add(split.at(image), of_picture);
+    note_parts(in_parts, label_names, config.pictures.list.empty() ? config.pictures.masks : config.pictures.list);
+    never_trained_ = in_parts.never_trained(evaluated, label_names);
+    for (const size_t i : shown) {
       const PictureTask& task = tasks_[i];
-      if (progress && i % 16 == 0) progress(static_cast<double>(i) / static_cast<double>(tasks_.size()));
-      if (bad.contains(task.mask)) continue;
-      int64_t pixels = 0;
-      try {
-        if (i == 0 || !mask || task.mask != tasks_[i - 1].mask) mask = mask_of(task);
-        if (!sides.contains(task.image)) sides[task.image] = validate_picture(task.image);
-        check_same_size(task, sides[task.image], *mask);
-        pixels = pixels_of(task, *mask);
-      } catch (const UserError& error) {
-        if (!config.skip_bad) throw;
-        skipped_.emplace_back(error.what());
-        bad.insert(task.mask);
-        mask.reset();
-        continue;
-      }
-      if (pixels < config.slices.min_pixels) continue;
-      const std::string& part = split.at(task.image);
-      if (part != "train" && part != evaluated) continue;
+      const DataPart part = split.at(task.image);
+      if (part != DataPart::train && part != evaluated) continue;
       Sample sample{.task = i};
       sample.structure = known_structures.emplace(task.structure, structures_.size()).first->second;
       if (sample.structure == structures_.size()) structures_.push_back(task.structure);
@@ -216,7 +218,7 @@ class PictureSamples final : public SampleSource {
           known_prompts.emplace(std::pair(prompt + '\0' + answer, task.structure), prompts_.size());
       if (fresh) prompts_.push_back(make_slice_prompt(prompt, answer, task.structure, shape_.prompt_length, tokenizer));
       sample.prompt = found->second;
-      (part == "train" ? train_ : held_out_).push_back(sample);
+      (part == DataPart::train ? train_ : held_out_).push_back(sample);
     }
     if (train_.empty() && held_out_.empty())
       throw UserError(fmt::format("no mask shows {} pixels of any of data.structures at model.image_size {}{}",
@@ -226,6 +228,31 @@ class PictureSamples final : public SampleSource {
       throw UserError("all pictures are held out; lower data.validation_fraction or data.test_fraction");
     // An evaluation of only the first few samples covers all structures.
     std::ranges::sort(held_out_, {}, [](const Sample& sample) { return mix64(sample.task); });
+  }
+
+  /// Returns the tasks whose masks have enough pixels.
+  std::vector<size_t> shown_tasks(const DataConfig& config, const std::function<void(double)>& progress) {
+    std::set<std::filesystem::path> bad;
+    std::map<std::filesystem::path, PictureSides> sides;
+    std::shared_ptr<const MaskPlane> mask;
+    std::vector<size_t> shown;
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      const PictureTask& task = tasks_[i];
+      if (progress && i % 16 == 0) progress(static_cast<double>(i) / static_cast<double>(tasks_.size()));
+      if (bad.contains(task.mask)) continue;
+      try {
+        if (i == 0 || !mask || task.mask != tasks_[i - 1].mask) mask = mask_of(task);
+        if (!sides.contains(task.image)) sides[task.image] = validate_picture(task.image);
+        check_same_size(task, sides[task.image], *mask);
+        if (pixels_of(task, *mask) >= config.slices.min_pixels) shown.push_back(i);
+      } catch (const UserError& error) {
+        if (!config.skip_bad) throw;
+        skipped_.emplace_back(error.what());
+        bad.insert(task.mask);
+        mask.reset();
+      }
+    }
+    return shown;
   }
 
   static void check_same_size(const PictureTask& task, const PictureSides& picture, const MaskPlane& mask) {
@@ -248,30 +275,64 @@ class PictureSamples final : public SampleSource {
     return pixels;
   }
 
-  /// Returns the part of the data of each picture.
-  std::map<std::filesystem::path, std::string> splits(const DataConfig& config) const {
-    std::map<std::filesystem::path, std::string> parts;
+  /// Returns the list's split of each picture; "" if it has none.
+  std::map<std::filesystem::path, std::string> listed_splits() const {
+    std::map<std::filesystem::path, std::string> listed;
     for (const PictureTask& task : tasks_) {
-      std::string& part = parts[task.image];
+      std::string& part = listed[task.image];
       if (!part.empty() && part != task.split)
         throw UserError(fmt::format("{}: {} is of split {} here, and of {} before; a picture is trained on or held out",
                                     task.place, task.image.string(), in_quotes(task.split), in_quotes(part)));
       part = task.split;
     }
-    std::vector<std::pair<uint64_t, const std::filesystem::path*>> open;
-    for (const auto& [image, part] : parts)
-      if (part.empty()) open.emplace_back(mix64(hash_bytes(image.filename().string())), &image);
+    return listed;
+  }
+
+  /// Returns the part of the data of each picture. `labels`: the structures that pictures show.
+  std::map<std::filesystem::path, DataPart> splits(
+      const DataConfig& config, const std::map<std::filesystem::path, std::string>& listed,
+      const std::map<std::filesystem::path, std::vector<int32_t>>& labels) const {
+    using Picture = std::pair<const std::filesystem::path, std::string>;
+    std::vector<std::pair<uint64_t, const Picture*>> open;
+    for (const Picture& picture : listed)
+      if (picture.second.empty()) open.emplace_back(mix64(hash_bytes(picture.first.filename().string())), &picture);
     std::ranges::sort(open, [](const auto& a, const auto& b) {
-      return std::pair(a.first, *a.second) < std::pair(b.first, *b.second);
+      return std::pair(a.first, a.second->first) < std::pair(b.first, b.second->first);
     });
     const auto share = [&](double fraction) {
       const auto count = static_cast<double>(open.size());
       return fraction > 0 && count > 1 ? std::max<size_t>(1, static_cast<size_t>(std::lround(fraction * count))) : 0;
     };
     const size_t tests = share(config.test_fraction), held_out = tests + share(config.validation_fraction);
+    LabeledItems items;
+    std::vector<const std::filesystem::path*> images;
+    std::vector<DataPart> parts;
+    std::vector<bool> may_move;
+    const auto add = [&](const std::filesystem::path& image, DataPart part, bool moves) {
+      const auto found = labels.find(image);
+      items.add(found == labels.end() ? std::span<const int32_t>() : found->second);
+      images.push_back(&image);
+      parts.push_back(part);
+      may_move.push_back(moves);
+    };
+    // In the order of their names' hashes: with_every_label() is then independent of the order of the list.
     for (size_t i = 0; i < open.size(); ++i)
-      parts[*open[i].second] = i < tests ? "test" : i < held_out ? "validation" : "train";
-    return parts;
+      add(open[i].second->first,
+          i < tests      ? DataPart::test
+          : i < held_out ? DataPart::validation
+                         : DataPart::train,
+          true);
+    for (const Picture& picture : listed)
+      if (!picture.second.empty())
+        add(picture.first,
+            picture.second == "test"         ? DataPart::test
+            : picture.second == "validation" ? DataPart::validation
+                                             : DataPart::train,
+            false);
+    parts = with_every_label(items, parts, may_move, seed_);
+    std::map<std::filesystem::path, DataPart> split;
+    for (size_t i = 0; i < images.size(); ++i) split.emplace(*images[i], parts[i]);
+    return split;
   }
 
   static void thin_out(std::vector<Sample>& samples) {
@@ -313,6 +374,7 @@ class PictureSamples final : public SampleSource {
   Kept<PicturePlane> pictures_;
   Kept<MaskPlane> masks_;
   std::vector<std::string> skipped_;
+  std::string never_trained_;
 };
 
 }  // namespace

@@ -13,7 +13,9 @@ namespace plimsoll {
 ///
 /// Pictures are held out whole, with all their structures: those that a list marks, and of the rest the fractions
 /// config.test_fraction and config.validation_fraction. A fraction above 0 has at least one picture; a hash of the
-/// names chooses them. Split::validation is the part that config.evaluate_on names.
+/// names chooses them, and with_every_label() (data/stratified_split.h) others if a part then lacks a structure that
+/// has room there. Notes name the structures that a part lacks. Split::validation is the part that config.evaluate_on
+/// names.
 ///
 /// All masks are read in this call to count pixels, and the pictures are validated without decoding. `progress` is
 /// called meanwhile and may stop the call by throwing. Pictures are decoded when they are needed; up to 256 MiB of them

@@ -20,6 +20,7 @@
 #include "data/series/hilbert.h"
 #include "data/series/series_baselines.h"
 #include "data/series/series_file.h"
+#include "data/stratified_split.h"
 #include "files/data_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -60,17 +61,22 @@ class SeriesSamples final : public SampleSource {
       skipped_.push_back(what);
     };
     train_ = read(config.files, config_.labels, bad);
-    // The choice of training series does not depend on evaluate_on.
-    const auto all = static_cast<double>(train_.size());
-    std::vector<Series> test, validation;
-    if (config_.test_files.empty()) test = deal_out(config.test_fraction * all);
-    if (config_.validation_files.empty()) validation = deal_out(config.validation_fraction * all);
-    if (config.evaluate_on == "test")
-      held_out_ = config_.test_files.empty() ? std::move(test) : read(config_.test_files, config_.test_labels, bad);
-    else
-      held_out_ = config_.validation_files.empty() ? std::move(validation)
-                                                   : read(config_.validation_files, config_.validation_labels, bad);
+    std::array<std::vector<Series>, kDataParts> parts = deal_out(config);
+    train_ = std::move(parts[static_cast<size_t>(DataPart::train)]);
+    const bool test = config.evaluate_on == "test";
+    const auto& files = test ? config_.test_files : config_.validation_files;
+    std::vector<Series>& evaluated = parts[static_cast<size_t>(test ? DataPart::test : DataPart::validation)];
+    if (!files.empty()) evaluated = read(files, test ? config_.test_labels : config_.validation_labels, bad);
     if (train_.empty()) refuse(fmt::format("{} has no series to train on", config.files.front().string()));
+    PartLabels labels({.samples = "series", .label = "class"});
+    for (int32_t i = 0; i < static_cast<int32_t>(classes_.size()); ++i) labels.expect(i);
+    for (const Series& series : train_) labels.add(DataPart::train, static_cast<int32_t>(series.label));
+    for (const DataPart part : {DataPart::validation, DataPart::test})
+      for (const Series& series : parts[static_cast<size_t>(part)])
+        labels.add(part, static_cast<int32_t>(series.label));
+    note_parts(labels, classes_, config.files.front());
+    never_trained_ = labels.never_trained(test ? DataPart::test : DataPart::validation, classes_);
+    held_out_ = std::move(evaluated);
     normalise();
     if (config_.order == "hilbert") {
       for (Series& series : train_) series.order = along_the_curve(series);
@@ -114,6 +120,7 @@ class SeriesSamples final : public SampleSource {
   }
 
   std::vector<std::string> skipped() const override { return skipped_; }
+  std::string never_trained() const override { return never_trained_; }
 
  private:
   const std::vector<Series>& of(Split split) const { return split == Split::train ? train_ : held_out_; }
@@ -259,19 +266,34 @@ class SeriesSamples final : public SampleSource {
     return true;
   }
 
-  /// Removes `count` series, evenly spaced, from the training series: files are often sorted by class. Removes at least
-  /// one of two if the count is above 0.
-  std::vector<Series> deal_out(double count) {
+  /// Returns the series of `train_` by part: evenly spaced, or stratified by class if a part lacks one.
+  std::array<std::vector<Series>, kDataParts> deal_out(const DataConfig& config) {
+    // The choice of training series does not depend on evaluate_on.
     const auto all = static_cast<double>(train_.size());
+    std::vector<DataPart> part_of(train_.size(), DataPart::train);
+    if (config_.test_files.empty()) space_out(part_of, DataPart::test, config.test_fraction * all);
+    if (config_.validation_files.empty()) space_out(part_of, DataPart::validation, config.validation_fraction * all);
+    LabeledItems items;
+    for (const Series& series : train_) items.add(static_cast<int32_t>(series.label));
+    part_of = with_every_label(items, part_of, {}, seed_);
+    std::array<std::vector<Series>, kDataParts> parts;
+    for (size_t i = 0; i < train_.size(); ++i) parts[static_cast<size_t>(part_of[i])].push_back(std::move(train_[i]));
+    return parts;
+  }
+
+  /// Moves `count` of the training series to `part`, evenly spaced: files are often sorted by class. Moves at least one
+  /// of two if the count is above 0.
+  static void space_out(std::vector<DataPart>& part_of, DataPart part, double count) {
+    const auto all = static_cast<double>(std::ranges::count(part_of, DataPart::train));
     if (count > 0 && count < 1 && all > 1) count = 1;
-    std::vector<Series> taken, left;
-    for (size_t i = 0; i < train_.size(); ++i) {
-      const auto before = std::floor(static_cast<double>(i) * count / all + 1e-9);
-      const auto after = std::floor(static_cast<double>(i + 1) * count / all + 1e-9);
-      (after > before ? taken : left).push_back(std::move(train_[i]));
+    double i = 0;
+    for (DataPart& each : part_of) {
+      if (each != DataPart::train) continue;
+      const double before = std::floor(i * count / all + 1e-9);
+      const double after = std::floor((i + 1) * count / all + 1e-9);
+      if (after > before) each = part;
+      ++i;
     }
-    train_ = std::move(left);
-    return taken;
   }
 
   void normalise() {
@@ -378,6 +400,7 @@ class SeriesSamples final : public SampleSource {
   std::vector<Series> train_, held_out_;
   std::vector<Statistics> statistics_;  // one for each channel
   std::vector<std::string> skipped_;
+  std::string never_trained_;
 };
 
 }  // namespace

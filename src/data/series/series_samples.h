@@ -17,8 +17,10 @@ struct SeriesShape {
 
 /// Returns the series of config.files, and the held-out series: those of config.series.validation_files or, without
 /// these, the share config.validation_fraction, evenly spaced. The test series follow test_files and test_fraction in
-/// the same way. Split::validation is the part that config.evaluate_on names; files of the other part are not read.
-/// Channels have mean 0 and deviation 1 over the training series.
+/// the same way. If evenly spaced series leave a part without a class that has room there, the series are divided by
+/// with_every_label() (data/stratified_split.h). Notes name the classes that a part lacks. Split::validation is the
+/// part that config.evaluate_on names; files of the other part are not read. Channels have mean 0 and deviation 1 over
+/// the training series.
 ///
 /// A sample is "vectors", float32 [V, channels + 1] with V = config.series.vectors(), and "labels", int64. The last
 /// number of a vector is its time (mean 0, deviation 1 over a whole series). In training, the choice of the V vectors

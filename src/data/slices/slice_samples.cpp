@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "data/batch_rows.h"
+#include "data/part_labels.h"
 #include "data/slices/label_names.h"
 #include "data/slices/labelled_volume.h"
 #include "data/slices/mask_baselines.h"
@@ -35,6 +36,7 @@ class SliceSamples final : public SampleSource {
     std::unordered_map<int64_t, int64_t> structures;
     for (const LabelName& label : names) {
       structures.emplace(label.number, std::ssize(prompts_));
+      names_.push_back(label.name);
       prompts_.push_back(make_slice_prompt(slices.prompt, slices.answer, label.name, shape.prompt_length, tokenizer));
     }
     read_volumes(config, structures, progress);
@@ -91,6 +93,7 @@ class SliceSamples final : public SampleSource {
   }
 
   std::vector<std::string> skipped() const override { return skipped_; }
+  std::string never_trained() const override { return never_trained_; }
 
  private:
   struct Augmentation {
@@ -118,6 +121,7 @@ class SliceSamples final : public SampleSource {
       if (progress) progress(static_cast<double>(i) / static_cast<double>(count));
       try {
         volumes_.emplace_back(config.files[i], config.slices.labels[i], structures, config.slices.axis.front() - 'x');
+        volume_names_.push_back(config.files[i].filename().string());
         keep_data_memory(static_cast<double>(volumes_.back().bytes()));
         note_orientation(config.files[i]);
       } catch (const UserError& error) {
@@ -146,26 +150,49 @@ class SliceSamples final : public SampleSource {
 
   void find_samples(const DataConfig& config) {
     const SlicesConfig& slices = config.slices;
+    std::vector<std::vector<Sample>> found(volumes_.size());
+    std::vector<SplitVolume> split(volumes_.size());  // slices between the first and the last with a structure
     for (size_t v = 0; v < volumes_.size(); ++v) {
-      std::vector<Sample> found;
       for (int64_t slice = 0; slice < volumes_[v].slices(); ++slice) {
         const auto pixels = volumes_[v].pixels_of_each(slice, std::ssize(prompts_), shape_.image_size);
         for (size_t s = 0; s < pixels.size(); ++s)
           if (pixels[s] >= slices.min_pixels)
-            found.push_back({static_cast<int32_t>(v), static_cast<int32_t>(slice), static_cast<int32_t>(s)});
+            found[v].push_back({static_cast<int32_t>(v), static_cast<int32_t>(slice), static_cast<int32_t>(s)});
       }
-      if (found.empty()) continue;
-      const int32_t first = found.front().slice;
-      const std::vector<SliceUse> use = split_slices(
-          found.back().slice - first + 1,
+      if (found[v].empty()) continue;
+      const int32_t first = found[v].front().slice;
+      split[v].structures.resize(static_cast<size_t>(found[v].back().slice - first + 1));
+      for (const Sample& sample : found[v])
+        split[v].structures[static_cast<size_t>(sample.slice - first)].push_back(sample.structure);
+      split[v].blocks = spread_blocks(
+          std::ssize(split[v].structures),
           {config.validation_fraction, config.test_fraction, slices.validation_block, slices.validation_gap});
-      const SliceUse evaluated = config.evaluate_on == "test" ? SliceUse::test : SliceUse::validation;
-      for (const Sample& sample : found) {
-        const SliceUse one = use[static_cast<size_t>(sample.slice - first)];
+    }
+    cover_structures(split, slices.validation_gap);
+    const bool test = config.evaluate_on == "test";
+    const SliceUse evaluated = test ? SliceUse::test : SliceUse::validation;
+    PartLabels structures({.samples = "slices", .label = "structure"}),
+        volumes({.samples = "slices", .label = "volume"});
+    for (size_t v = 0; v < volumes_.size(); ++v) {
+      const std::vector<SliceUse> use =
+          uses_of_slices(std::ssize(split[v].structures), split[v].blocks, slices.validation_gap);
+      for (const Sample& sample : found[v]) {
+        const SliceUse one = use[static_cast<size_t>(sample.slice - found[v].front().slice)];
         if (one == SliceUse::train) train_.push_back(sample);
         if (one == evaluated) held_out_.push_back(sample);
+        structures.expect(sample.structure);
+        volumes.expect(sample.volume);
+        if (one == SliceUse::unused) continue;
+        const DataPart part = one == SliceUse::train  ? DataPart::train
+                              : one == SliceUse::test ? DataPart::test
+                                                      : DataPart::validation;
+        structures.add(part, sample.structure);
+        volumes.add(part, sample.volume);
       }
     }
+    note_parts(structures, names_, slices.label_names);
+    note_parts(volumes, volume_names_, config.files.front());
+    never_trained_ = structures.never_trained(test ? DataPart::test : DataPart::validation, names_);
     if (train_.empty() && held_out_.empty())
       throw UserError(
           fmt::format("no slice shows {} pixels of any of data.structures at model.image_size {}; lower "
@@ -218,10 +245,13 @@ class SliceSamples final : public SampleSource {
   double augment_;
   uint64_t seed_;
   std::vector<SlicePrompt> prompts_;  // one for each structure
+  std::vector<std::string> names_;    // one for each structure
   std::vector<LabelledVolume> volumes_;
+  std::vector<std::string> volume_names_;
   std::string first_oriented_, first_orientation_;  // of the first volume with a position
   std::vector<Sample> train_, held_out_;
   std::vector<std::string> skipped_;
+  std::string never_trained_;
 };
 
 }  // namespace

@@ -19,8 +19,9 @@ struct SliceShape {
 
 /// Returns samples of n x n pixels, c channels and L tokens: "image" float32 [B, n, n, c], "tokens", "targets" int64
 /// [B, L], "read_at" float32 [B, L], "mask" uint8 [B, n, n]. Every pair of a slice and a structure with at least
-/// config.slices.min_pixels in the slice is a sample. For each volume, split_slices (data/slices/slice_split.h) holds
-/// out some of the slices between the first and the last with any structure.
+/// config.slices.min_pixels in the slice is a sample. For each volume, spread_blocks() and cover_structures()
+/// (data/slices/slice_split.h) hold out some of the slices between the first and the last with any structure. Notes
+/// name the structures and volumes that a part lacks.
 ///
 /// Tokens are the prompt, the answer and the end of text, which fills the rest. Targets are the following tokens, from
 /// the prompt's last token to the end of text, and -100 at all other positions. read_at is the mean over the tokens up

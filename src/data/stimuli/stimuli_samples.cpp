@@ -12,6 +12,7 @@
 #include "data/stimuli/fmri_series.h"
 #include "data/stimuli/mel_spectrogram.h"
 #include "data/stimuli/ridge.h"
+#include "data/stimuli/run_split.h"
 #include "data/stimuli/stimulus_features.h"
 #include "data/stimuli/stimulus_labels.h"
 #include "data/stimuli/stimulus_media.h"
@@ -43,8 +44,11 @@ float* numbers_of(BatchField& field, int64_t sample) {
 
 class StimuliSamples final : public SampleSource {
  public:
-  StimuliSamples(const DataConfig& config, const StimuliShape& shape, const Progress& progress)
-      : config_(config.stimuli), shape_(shape), series_(read_fmri(config.stimuli.fmri, config.stimuli.mask)) {
+  StimuliSamples(const DataConfig& config, const StimuliShape& shape, const Progress& progress, uint64_t seed)
+      : config_(config.stimuli),
+        shape_(shape),
+        seed_(seed),
+        series_(read_fmri(config.stimuli.fmri, config.stimuli.mask)) {
     leave_out_voxels(config);
     if (series_.voxels != shape.voxels)
       throw UserError(fmt::format(
@@ -95,6 +99,7 @@ class StimuliSamples final : public SampleSource {
   }
 
   std::vector<std::string> skipped() const override { return skipped_; }
+  std::string never_trained() const override { return never_trained_; }
 
  private:
   const Volumes& volumes(Split split) const { return split == Split::train ? train_ : held_out_; }
@@ -187,46 +192,32 @@ class StimuliSamples final : public SampleSource {
     remove_voxels(series_, bad);
   }
 
-  // The last runs are the test part; the runs before them are the validation part.
   void choose_volumes(const DataConfig& config) {
-    auto runs = std::ssize(labels_.runs);
-    const bool one = runs == 1;
-    if (one) runs = cut_the_end_off(config);
-    const auto runs_of = [&](double share) -> int64_t {
-      if (share <= 0) return 0;
-      return one ? 1 : std::max<int64_t>(1, std::lround(static_cast<double>(runs) * share));
-    };
-    const int64_t tests = runs_of(config.test_fraction);
-    int64_t held = tests + runs_of(config.validation_fraction);
-    if (tests == 0) held = std::min(held, runs - 1);
-    if (held >= runs)
+    const bool one = labels_.runs.size() == 1;
+    RunSplit split = hold_out_last_runs(labels_, config.validation_fraction, config.test_fraction);
+    if (std::ranges::find(split.part_of_run, DataPart::train) == split.part_of_run.end())
       throw UserError(
           fmt::format("data.fmri: {} has {}; data.validation_fraction {} and data.test_fraction {} leave "
                       "nothing of it to train on",
-                      config_.fmri.string(), one ? "one run" : fmt::format("{} runs", runs), config.validation_fraction,
-                      config.test_fraction));
-    usable_.assign(static_cast<size_t>(series_.volumes), 1);
-    begin_.assign(static_cast<size_t>(series_.volumes), 0);
+                      config_.fmri.string(), one ? "one run" : fmt::format("{} runs", labels_.runs.size()),
+                      config.validation_fraction, config.test_fraction));
+    find_usable(config);
+    const RunSamples samples{usable_, config_.delay};
+    const DataPart evaluated = config.evaluate_on == "test" ? DataPart::test : DataPart::validation;
+    if (are_classes(labels_)) {
+      split = cover_labels(labels_, split, samples, seed_);
+      const PartLabels parts = labels_of_parts(labels_, split, samples);
+      note_parts(parts, labels_.names, config_.texts);
+      never_trained_ = parts.never_trained(evaluated, labels_.names);
+    }
+    labels_.run = split.run;
+    begin_ = split.begins();
     for (int64_t v = 0; v < series_.volumes; ++v) {
       const auto at = static_cast<size_t>(v);
-      begin_[at] = v > 0 && labels_.run[at] == labels_.run[at - 1] ? begin_[at - 1] : v;
-      const float* values = series_.values.data() + v * series_.voxels;
-      const float* const end = values + series_.voxels;
-      const float* const bad = std::find_if(values, end, [](float value) { return !std::isfinite(value); });
-      if (bad != end) {
-        const std::string what = fmt::format("{}: volume {} has values that are not finite, the first at {}",
-                                             config_.fmri.string(), v, series_.name_of_voxel(bad - values));
-        if (!config.skip_bad)
-          throw UserError(what + "; data.skip_bad: true leaves such volumes out", UserError::Kind::failure);
-        skipped_.push_back(what);
-        usable_[at] = 0;
-      }
       if (!usable_[at] || v - begin_[at] < config_.delay) continue;  // the stimuli of its response were before the run
-      const bool test = labels_.run[at] >= runs - tests;
-      if (labels_.run[at] < runs - held)
-        train_.push_back(v);
-      else if (test == (config.evaluate_on == "test"))
-        held_out_.push_back(v);
+      const DataPart part = split.part_of(v);
+      if (part == DataPart::train) train_.push_back(v);
+      if (part == evaluated) held_out_.push_back(v);
     }
     if (const auto bad = std::ranges::count(usable_, 0); train_.empty() && bad > 0)
       throw UserError(
@@ -240,20 +231,20 @@ class StimuliSamples final : public SampleSource {
                       config_.fmri.string(), series_.volumes, config_.delay));
   }
 
-  // Makes runs of the ends of a single run, so that their samples see nothing of the volumes before. Returns the number
-  // of runs then.
-  int64_t cut_the_end_off(const DataConfig& config) {
-    const auto cut = [&](double share, int64_t run) {
-      const auto begin = std::lround(static_cast<double>(series_.volumes) * (1 - share));
-      // At least one volume for each.
-      const auto last = static_cast<long>(labels_.run.size()) - (config.test_fraction > 0 && run == 1 ? 2 : 1);
-      for (long v = std::max(0L, std::min(begin, last)); v < static_cast<long>(labels_.run.size()); ++v)
-        labels_.run[static_cast<size_t>(v)] = run;
-    };
-    int64_t run = 0;
-    if (config.validation_fraction > 0) cut(std::min(1.0, config.validation_fraction + config.test_fraction), ++run);
-    if (config.test_fraction > 0) cut(config.test_fraction, ++run);
-    return labels_.run.back() - labels_.run.front() + 1;
+  void find_usable(const DataConfig& config) {
+    usable_.assign(static_cast<size_t>(series_.volumes), 1);
+    for (int64_t v = 0; v < series_.volumes; ++v) {
+      const float* values = series_.values.data() + v * series_.voxels;
+      const float* const end = values + series_.voxels;
+      const float* const bad = std::find_if(values, end, [](float value) { return !std::isfinite(value); });
+      if (bad == end) continue;
+      const std::string what = fmt::format("{}: volume {} has values that are not finite, the first at {}",
+                                           config_.fmri.string(), v, series_.name_of_voxel(bad - values));
+      if (!config.skip_bad)
+        throw UserError(what + "; data.skip_bad: true leaves such volumes out", UserError::Kind::failure);
+      skipped_.push_back(what);
+      usable_[static_cast<size_t>(v)] = 0;
+    }
   }
 
   void prepare_responses() {
@@ -365,6 +356,7 @@ class StimuliSamples final : public SampleSource {
 
   StimuliConfig config_;
   StimuliShape shape_;
+  uint64_t seed_;
   FmriSeries series_;
   StimulusLabels labels_;
   std::vector<std::vector<float>> vectors_;     // one for each label
@@ -375,13 +367,14 @@ class StimuliSamples final : public SampleSource {
   double seconds_ = 0;  // seconds from volume to volume
   StimulusMedia media_;
   std::vector<std::string> skipped_;
+  std::string never_trained_;
 };
 
 }  // namespace
 
 std::unique_ptr<SampleSource> stimuli_samples(const DataConfig& config, const StimuliShape& shape,
-                                              const Progress& progress) {
-  return std::make_unique<StimuliSamples>(config, shape, progress);
+                                              const Progress& progress, uint64_t seed) {
+  return std::make_unique<StimuliSamples>(config, shape, progress, seed);
 }
 
 }  // namespace plimsoll

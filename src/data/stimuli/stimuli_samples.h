@@ -25,17 +25,18 @@ struct StimuliShape {
   int64_t text_tokens = 0, text_features = 0;  ///< vectors of the window's volumes: "words" [tokens, features]
 };
 
-/// Reads the series and decodes the media. Whole runs are held out, from the end: the last ones for the test, and those
-/// before them for validation. Their numbers come nearest to config.test_fraction and config.validation_fraction; each
-/// is at least one if its fraction is above 0. If there is only one run, its end is held out. Split::validation is the
-/// part that config.evaluate_on names. Voxels are standardized by the training volumes. `progress` is called during
-/// long work. Throws UserError for files that cannot be read, do not fit together or do not have the sizes of `shape`.
+/// Reads the series and decodes the media. hold_out_last_runs() and cover_labels() (data/stimuli/run_split.h) hold out
+/// whole runs by config.test_fraction and config.validation_fraction. Notes name the labels that a part lacks. The seed
+/// matters only if the last runs lack a label that has room there. Split::validation is the part that
+/// config.evaluate_on names. Voxels are standardized by the training volumes. `progress` is called during long work.
+/// Throws UserError for files that cannot be read, do not fit together or do not have the sizes of `shape`.
 ///
 /// Baselines of "correlation" on the held-out part are: the training mean, which is 0; the mean of the training volumes
 /// with the same label; and ridge_prediction(), fitted to the training volumes. Its inputs are those from which the
 /// model predicts voxels: a sample's words, frames and mel frames. Neither the model nor the regression gets other
 /// volumes' voxels as inputs.
 std::unique_ptr<SampleSource> stimuli_samples(const DataConfig& config, const StimuliShape& shape,
-                                              const std::function<void(const std::string&, double)>& progress);
+                                              const std::function<void(const std::string&, double)>& progress,
+                                              uint64_t seed = 0);
 
 }  // namespace plimsoll

@@ -247,9 +247,12 @@ class Run {
     if (prepared_.metrics_of()) report_.metrics = prepared_.metrics_of()(sums);
     std::vector<std::pair<std::string, MetricValue>> fields = {{"validation_loss", loss}};
     for (const auto& [name, value] : report_.metrics) fields.emplace_back(name, value);
+    report_.never_trained = data().source().never_trained();
+    if (!report_.never_trained.empty()) fields.emplace_back("never_trained", report_.never_trained);
     metrics_.write(evaluated_step_, fields);
     observer_.evaluated(evaluated_step_, loss);
     if (!report_.metrics.empty()) observer_.measured(evaluated_step_, report_.metrics);
+    if (!report_.never_trained.empty()) observer_.noted(report_.never_trained);
     metrics_.exclude(seconds_now() - begin);  // evaluation time is not training time
   }
 

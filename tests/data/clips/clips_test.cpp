@@ -332,6 +332,16 @@ TEST(ClipSamples, HoldWholeVideosOut) {
   EXPECT_THAT(user_error_of([&] { samples_of(config, {2, 8, 16}); }), HasSubstr("none of the 1 videos to train on"));
 }
 
+TEST(ClipSamples, NameTheCaptionsThatAListHoldsOutAlone) {
+  TempFolder folder;
+  DataConfig config = three_videos(folder);
+  put_file(folder / "list.tsv", "rising.y4m\tdark\ttrain\nblack.y4m\tnight\tvalidation\nwhite.y4m\tdark\ttrain\n");
+  EXPECT_EQ(samples_of(config, {.frames = 2, .size = 8, .tokens = 16})->never_trained(),
+            "4 of 4 validation clips show what is never trained on: caption night");
+  put_file(folder / "list.tsv", "rising.y4m\tdark\ttrain\nblack.y4m\tdark\tvalidation\nwhite.y4m\tlight\ttrain\n");
+  EXPECT_EQ(samples_of(config, {.frames = 2, .size = 8, .tokens = 16})->never_trained(), "");
+}
+
 // The 4 s of white are divided into 2 s, a gap and 1 s that is held out. The list decides for the other two videos.
 TEST(ClipSamples, DivideTheVideosWithoutASplit) {
   TempFolder folder;

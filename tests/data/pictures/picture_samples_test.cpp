@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <set>
 
 #include "data/pictures/picture_list.h"
@@ -18,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 class PictureSamplesTest : public ::testing::Test {
@@ -95,6 +97,56 @@ TEST_F(PictureSamplesTest, HoldOutPicturesByNameAndNotByOrder) {
   EXPECT_EQ(all(*open(), Split::validation).fields[0].bytes, all(*test, Split::validation).fields[0].bytes);
   config_.validation_fraction = config_.test_fraction = 0.5;
   EXPECT_THAT(refusal(), HasSubstr("all pictures are held out"));
+}
+
+/// Returns the number of samples of each structure in a part: bright squares, dark squares.
+std::pair<int64_t, int64_t> squares_in(const SampleSource& source, Split split, const Tokenizer& tokenizer,
+                                       const SlicesConfig& config) {
+  const int64_t count = source.samples(split);
+  const Batch batch = source.batch(WindowOrder(count, 0, false), split, 0, count);
+  const auto* tokens = reinterpret_cast<const int64_t*>(batch.fields[1].bytes.data());
+  const SlicePrompt bright = make_slice_prompt(config.prompt, config.answer, "bright square", 48, tokenizer);
+  int64_t brights = 0;
+  for (int64_t i = 0; i < count; ++i)
+    brights += std::equal(bright.tokens.begin(), bright.tokens.end(), tokens + i * 48);
+  return {brights, count - brights};
+}
+
+// Only two of 12 pictures show the dark square, whichever they are.
+TEST_F(PictureSamplesTest, EveryPartShowsEveryStructureThatHasRoom) {
+  config_ = scenes(folder_, 12);
+  for (uint32_t one = 0; one < 12; one += 3) {
+    SCOPED_TRACE(one);
+    const uint32_t other = (one + 1) % 12;
+    for (uint32_t i = 0; i < 12; ++i) {
+      std::vector<uint16_t> mask = scene(i).mask;
+      if (i != one && i != other) std::ranges::replace(mask, uint16_t{9}, uint16_t{0});
+      put_file(folder_ / ("masks/scene" + std::to_string(i) + ".png"),
+               png(kSceneSide, kSceneSide, 4, kPngPalette, mask));
+    }
+    DataNotes notes;
+    const DataNotes::Scope scope(notes);
+    const auto source = open();
+    EXPECT_EQ(squares_in(*source, Split::train, *tokenizer_, config_.slices), std::pair(int64_t{9}, int64_t{1}));
+    EXPECT_EQ(squares_in(*source, Split::validation, *tokenizer_, config_.slices), std::pair(int64_t{3}, int64_t{1}));
+    EXPECT_THAT(notes.lines(), IsEmpty());
+  }
+}
+
+TEST_F(PictureSamplesTest, NameTheStructuresThatAListHoldsOutAlone) {
+  config_.pictures.images.clear();
+  config_.pictures.masks.clear();
+  config_.pictures.list = put_file(folder_ / "list.csv",
+                                   "image,mask,structure,value,split\n"
+                                   "images/scene0.png,masks/scene0.png,bright square,5,train\n"
+                                   "images/scene1.png,masks/scene1.png,dark square,9,validation\n");
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  const auto source = open();
+  EXPECT_EQ(source->never_trained(), "1 of 1 validation pictures show what is never trained on: structure dark square");
+  EXPECT_THAT(notes.lines(), ElementsAre(HasSubstr("list.csv: the training part has no pictures of the structure dark"),
+                                         HasSubstr("the validation part has no pictures of the structure bright"),
+                                         HasSubstr(source->never_trained())));
 }
 
 TEST_F(PictureSamplesTest, AreMovedWhereTrainedOnAlone) {

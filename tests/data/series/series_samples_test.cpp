@@ -1,10 +1,14 @@
 #include "data/series/series_samples.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <functional>
 #include <set>
 
+#include "files/data_notes.h"
+#include "files/npy_files.h"
 #include "test_files.h"
 
 namespace plimsoll {
@@ -12,6 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 /// Series of two channels and two classes: channel 0 counts from `first` on, channel 1 is 10 or -10 by class.
 std::string series_file(int64_t count, int64_t length, double first = 0) {
@@ -154,6 +159,98 @@ TEST(SeriesSamples, HoldOutAShareEvenlySpaced) {
   fixture.config.validation_fraction = 0;
   EXPECT_EQ(fixture.open()->samples(Split::validation), 0);
   EXPECT_TRUE(fixture.open()->all_baselines().empty());
+}
+
+/// Returns the classes of a part, each once and ascending.
+std::set<int64_t> classes_in(const SampleSource& source, Split split) {
+  const std::vector<int64_t> labels = labels_of(batch_of(source, split, 0, source.samples(split)));
+  return {labels.begin(), labels.end()};
+}
+
+/// Writes `count` series with the classes of `class_of` as NAME.ts, NAME.csv and NAME.npz.
+std::vector<std::filesystem::path> in_all_formats(const TempFolder& folder, const std::string& name, int64_t count,
+                                                  const std::function<int64_t(int64_t)>& class_of) {
+  std::string ts = "@classLabel true 0 1 2 3\n@data\n", csv = "series,label,x\n";
+  std::vector<double> vectors;
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t label = class_of(i);
+    ts += fmt::format("{},{},{}:{}\n", i, label, i + label, label);
+    for (const int64_t value : {i, label, i + label}) {
+      csv += fmt::format("s{},{},{}\n", i, label, value);
+      vectors.push_back(static_cast<double>(value));
+    }
+    labels.push_back(label);
+  }
+  return {put_file(folder / (name + ".ts"), ts), put_file(folder / (name + ".csv"), csv),
+          put_file(folder / (name + ".npz"), zip({{"vectors.npy", npy("<f8", fmt::format("({}, 3)", count), vectors)},
+                                                  {"labels.npy", npy("<i8", fmt::format("({},)", count), labels)}},
+                                                 false))};
+}
+
+// Classes in turn are the worst case of evenly spaced series: with a fraction of 1/4, every fourth series is held out.
+TEST(SeriesSamples, EveryPartHasEveryClassInAnyOrderOfTheFile) {
+  const TempFolder folder;
+  std::vector<std::pair<std::string, std::function<int64_t(int64_t)>>> orders = {
+      {"in_turn", [](int64_t i) { return i % 4; }},
+      {"sorted", [](int64_t i) { return i / 10; }},
+      {"one_rare", [](int64_t i) { return i < 3 ? 3 : i % 3; }},
+      {"rare_at_the_end", [](int64_t i) { return i >= 37 ? 3 : i % 3; }},
+  };
+  for (const auto& [name, class_of] : orders)
+    for (const std::filesystem::path& file : in_all_formats(folder, name, 40, class_of))
+      for (const std::string part : {"validation", "test"}) {
+        SCOPED_TRACE(file.filename().string() + " " + part);
+        DataConfig config;
+        config.type = "series";
+        config.files = {file};
+        config.series.length = 3;
+        config.validation_fraction = 0.25;
+        config.test_fraction = 0.1;
+        config.evaluate_on = part;
+        DataNotes notes;
+        const DataNotes::Scope scope(notes);
+        const auto source = series_samples(config, {1, 4}, 1);
+        EXPECT_EQ(source->samples(Split::train), 26);
+        EXPECT_EQ(source->samples(Split::validation), part == "test" ? 4 : 10);
+        EXPECT_THAT(classes_in(*source, Split::train), ElementsAre(0, 1, 2, 3));
+        EXPECT_THAT(classes_in(*source, Split::validation), ElementsAre(0, 1, 2, 3));
+        EXPECT_THAT(notes.lines(), IsEmpty());
+        EXPECT_EQ(source->never_trained(), "");
+      }
+}
+
+TEST(SeriesSamples, NameTheClassesThatAPartLacks) {
+  const TempFolder folder;
+  DataConfig config;
+  config.type = "series";
+  config.files = {in_all_formats(folder, "three", 9, [](int64_t i) { return i % 3; })[1]};
+  config.series.length = 3;
+  config.series.validation_files = {in_all_formats(folder, "two", 6, [](int64_t i) { return i % 2 * 3; })[0]};
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  const auto source = series_samples(config, {1, 4}, 1);
+  EXPECT_EQ(source->never_trained(), "3 of 6 validation series show what is never trained on: class 3");
+  EXPECT_THAT(notes.lines(), ElementsAre(HasSubstr("the training part has no series of the class 3"),
+                                         HasSubstr("the validation part has no series of 2 classes 1, 2"),
+                                         HasSubstr(source->never_trained())));
+}
+
+// A series that is not the only one of its class is held out as before, whatever the seed.
+TEST(SeriesSamples, TheSeedMattersOnlyIfAClassWouldBeMissing) {
+  const TempFolder folder;
+  DataConfig config;
+  config.type = "series";
+  config.series.length = 3;
+  config.validation_fraction = 0.25;
+  const auto held_out = [&](uint64_t seed) {
+    return vectors_of(batch_of(*series_samples(config, {1, 4}, seed), Split::validation, 0, 10));
+  };
+  config.files = {in_all_formats(folder, "sorted", 40, [](int64_t i) { return i / 10; })[0]};
+  EXPECT_EQ(held_out(1), held_out(2));
+  config.files = {in_all_formats(folder, "in_turn", 40, [](int64_t i) { return i % 4; })[0]};
+  EXPECT_EQ(held_out(1), held_out(1));
+  EXPECT_NE(held_out(1), held_out(2));
 }
 
 TEST(SeriesSamples, HoldOutATestApartFromTheValidation) {

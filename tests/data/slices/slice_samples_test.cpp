@@ -93,6 +93,43 @@ TEST_F(SliceSamplesTest, TheTestPartIsApart) {
   for (const auto& image : trained) EXPECT_FALSE(held_out.contains(image));
 }
 
+// The left box is in all slices, the right one only in some: where the evenly spread block is, and where it is not.
+TEST_F(SliceSamplesTest, EveryPartShowsEveryStructureThatHasRoom) {
+  config_.validation_fraction = 0.1;
+  for (const auto& [first, last] : {std::pair<int64_t, int64_t>{13, 17}, {2, 9}, {21, 29}}) {
+    SCOPED_TRACE(first);
+    std::vector<uint8_t> labels;
+    for (int64_t z = 0; z < kBoxSlices; ++z)
+      for (int64_t y = 0; y < kBoxSide; ++y)
+        for (int64_t x = 0; x < kBoxSide; ++x) {
+          const int label = box_at(x, y, z);
+          labels.push_back(static_cast<uint8_t>(label == 9 && (z < first || z > last) ? 0 : label));
+        }
+    put_file(config_.slices.labels[0], nifti_bytes(NiftiType::uint8, {24, 24, 30}, labels));
+    DataNotes notes;
+    const DataNotes::Scope scope(notes);
+    const auto source = open();
+    for (const Split split : {Split::train, Split::validation}) {
+      const Batch all = batch(*source, split, 0, source->samples(split));
+      const auto* mask = numbers<uint8_t>(all, "mask");
+      int64_t right = 0;
+      for (int64_t i = 0; i < source->samples(split) * 24 * 24; ++i) right += mask[i] && i % 24 >= 14;
+      EXPECT_GT(right, 0);
+    }
+    EXPECT_THAT(notes.lines(), IsEmpty());
+    EXPECT_EQ(source->never_trained(), "");
+  }
+  // One slice has no room for two parts.
+  std::vector<uint8_t> labels(24 * 24 * 30, 5);
+  std::fill_n(labels.begin() + 24 * 24 * 15, 24 * 24, uint8_t{9});
+  put_file(config_.slices.labels[0], nifti_bytes(NiftiType::uint8, {24, 24, 30}, labels));
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  EXPECT_EQ(open()->never_trained(), "");  // training comes first
+  EXPECT_THAT(notes.lines(), ::testing::ElementsAre(
+                                 HasSubstr("names.txt: the validation part has no slices of the structure right box")));
+}
+
 TEST_F(SliceSamplesTest, AugmentsWhatIsTrainedOnAlone) {
   const auto plain = open();
   config_.slices.augment = 0.1;

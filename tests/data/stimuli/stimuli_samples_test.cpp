@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <set>
 
 #include "data/stimuli/stimuli_files.h"
 #include "files/data_notes.h"
@@ -52,6 +54,71 @@ TEST(StimuliSamples, HoldsOutWholeRunsAndLeavesOutWhatRespondsToNothing) {
   config.validation_fraction = 0;
   EXPECT_EQ(opened(config)->samples(Split::validation), 0);
   EXPECT_EQ(opened(config)->samples(Split::train), 40);
+}
+
+/// Returns the labels of a part's volumes: the words of the samples' last volumes name them.
+std::set<int> labels_in(const SampleSource& source, Split split) {
+  const Batch batch = in_order(source, split);
+  std::set<int> labels;
+  for (int64_t i = 0; i < source.samples(split); ++i)
+    for (int label = 0; label < 3; ++label)
+      if (value(batch, 2, (i * kShape.text_tokens + kShape.text_tokens - 1) * kShape.text_features + label) == 2)
+        labels.insert(label);
+  return labels;
+}
+
+// Runs of one label each, or one run whose end has one label: the last volumes never show what training lacks.
+TEST(StimuliSamples, EveryPartHasEveryLabelThatHasRoom) {
+  const TempFolder folder;
+  const StimuliFiles files(folder, 4, 1, false);
+  DataConfig config = files.config;
+  const char* names[] = {"rest", "bright", "dark"};
+  const auto write = [&](bool runs, const std::function<int(int64_t)>& label) {
+    std::string texts;
+    for (int64_t v = 0; v < files.volumes; ++v)
+      texts += names[label(v)] + (runs ? " run" + std::to_string(v / StimuliFiles::kPerRun) : "") + "\n";
+    put_file(config.stimuli.texts, texts);
+  };
+  const auto opened_with_all = [&](const std::string& what) {
+    SCOPED_TRACE(what);
+    DataNotes notes;
+    const DataNotes::Scope scope(notes);
+    for (const char* part : {"validation", "test"}) {
+      if (config.test_fraction == 0 && part == std::string("test")) continue;
+      config.evaluate_on = part;
+      const auto source = opened(config);
+      EXPECT_EQ(labels_in(*source, Split::train).size(), 3u);
+      EXPECT_EQ(labels_in(*source, Split::validation).size(), 3u) << part;
+    }
+    EXPECT_THAT(notes.lines(), ::testing::IsEmpty());
+  };
+  config.validation_fraction = 0.5;
+  // Runs 0 and 2 have two labels each, run 1 the third one as well, run 3 has one.
+  write(true, [](int64_t v) {
+    return v / 12 == 3 ? 0 : v / 12 == 1 ? static_cast<int>(v % 3) : static_cast<int>(v % 2 + v / 24);
+  });
+  opened_with_all("runs");
+  config.validation_fraction = 0.25;
+  write(false, [](int64_t v) { return v >= 36 ? 0 : static_cast<int>(v / 3 % 3); });
+  opened_with_all("one run");
+  config.validation_fraction = 0.3;
+  config.test_fraction = 0.3;
+  opened_with_all("one run with a test");
+}
+
+TEST(StimuliSamples, NamesTheLabelsThatAPartLacks) {
+  const TempFolder folder;
+  const StimuliFiles files(folder, 2, 0, false);
+  std::string texts;
+  for (int64_t v = 0; v < files.volumes; ++v) texts += v < 12 ? "rest one\n" : v % 2 ? "bright two\n" : "dark two\n";
+  put_file(files.config.stimuli.texts, texts);
+  DataConfig config = files.config;
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  const auto source = opened(config);
+  EXPECT_EQ(source->never_trained(), "12 of 12 validation volumes show what is never trained on: label rest");
+  EXPECT_THAT(notes.lines(), ::testing::Contains(HasSubstr("labels.txt: the training part has no volumes of the label "
+                                                           "rest")));
 }
 
 TEST(StimuliSamples, TheLastRunsAreOfTheTest) {
