@@ -103,7 +103,7 @@ test-seeds: setup text ## Tests that train to a threshold, with 8 seeds and unde
 	@scripts/test-seeds.py $(ARGS)
 
 .PHONY: mutate
-mutate: setup text ## Small bugs put into the sources one at a time: which of them no test notices (hours; ARGS='--count 12')
+mutate: setup text ## Small bugs put into the sources: which of them no test notices (an hour or more; ARGS='--count 12')
 	@scripts/build.sh release
 	@scripts/mutate.py $(ARGS)
 

@@ -7,15 +7,18 @@
     scripts/mutate.py --count 150 --counts run=20 record=20
                                                    20 of each of these folders, and the same number of each other folder
     scripts/mutate.py --again                      runs the survivors in the results file once more
+    scripts/mutate.py --singly                     builds each mutant by itself
     scripts/mutate.py --list                       prints the drawn mutants and runs nothing
     scripts/mutate.py --table                      prints the tables of the results file and runs nothing
     scripts/mutate.py --table --markdown FILE      writes them to FILE as a page, too
 
 A mutant is one change of one line: another comparison, another sign, a statement left out, and so on (OPERATORS in
-scripts/mutants.py). Mutants are drawn by the seed, the same number from each folder, at most one a line. Each is written into
-its source in place. The test program of its folder is built and runs, then those of the folders that use it, until a test fails.
-In each program the tests that name the source run first, then the quick tests, then the others. The source is restored
-afterwards, also on Ctrl-C. The script refuses to start if a source has uncommitted changes.
+scripts/mutants.py). Mutants are drawn by the seed, the same number from each folder, at most one a line. All of them are
+written into their sources in place, as choices that an environment variable makes (scripts/mutant_choice.py), and are built
+once. Mutants that cannot be such choices are built one at a time, at the end. The test program of the mutant's folder runs
+first, then those of the folders that use it, until a test fails. In each program the tests that name the source run first, then
+the quick tests, then the others. The sources are restored afterwards, also on Ctrl-C. The script refuses to start if a source
+has uncommitted changes.
 
 Results are one JSON object a line. A mutant whose line starts with the same text in the results file is not run again, and
 another seed does not draw it. A person marks a survivor that changes no behaviour as equivalent, with the reason:
@@ -37,6 +40,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from mutant_choice import ChosenMutants
 from mutant_results import markdown, read_results, text_table
 from mutants import FOLDERS, ROOT, drawn, key_of, killed_by_own, mutated, near_suites, programs_of
 
@@ -65,9 +69,11 @@ class Programs:
     def __init__(self, build_folder, shards, filters):
         self.build, self.shards, self.filters = build_folder, shards, filters
         self.tests = {}  # by program: the seconds of each test
+        self.chosen = 0  # the number of the mutant that runs; 0: none
 
     def begin(self, program, pattern, shard, report):
-        environment = os.environ | {"GTEST_TOTAL_SHARDS": str(self.shards), "GTEST_SHARD_INDEX": str(shard)}
+        environment = os.environ | {"GTEST_TOTAL_SHARDS": str(self.shards), "GTEST_SHARD_INDEX": str(shard),
+                                    "PLIMSOLL_MUTANT": str(self.chosen)}
         words = [str(self.build / program), "--gtest_fail_fast", f"--gtest_filter={pattern}"]
         if report:
             words.append(f"--gtest_output=json:{report}")
@@ -138,24 +144,56 @@ def wanted_programs(mutant, options):
     return [p for p in programs_of(mutant) if p not in options.leave_out][:options.programs]
 
 
-def run_mutant(mutant, programs, options, log):
-    """What became of it: (outcome, test program, test)."""
+def run_programs(mutant, programs, options, log, built):
+    """What became of it: (outcome, test program, test). `built`: the programs are, with the mutant as a choice."""
+    for program in wanted_programs(mutant, options):
+        if not built and not build(options.build, [program], log):
+            return "not compiling", None, None
+        test = programs.run(program, mutant["file"], log)
+        if test:
+            return "killed", program, test
+    return "survived", None, None
+
+
+def run_mutant(mutant, programs, options, log, choices):
+    """As run_programs(). The source is as before afterwards."""
+    number = choices and choices.number_of(mutant)
+    if number:
+        programs.chosen = number
+        try:
+            return run_programs(mutant, programs, options, log, built=True)
+        finally:
+            programs.chosen = 0
     file = ROOT / mutant["file"]
-    original = file.read_text() if file.exists() else ""
-    changed = mutated(mutant, original)
+    before = file.read_text() if file.exists() else ""
+    changed = mutated(mutant, choices.originals[mutant["file"]] if choices else before)
     if changed is None:
         return "moved", None, None
-    file.write_text(changed)
+    file.write_text(choices.text_of(mutant["file"], changed)[0] if choices else changed)
     try:
-        for program in wanted_programs(mutant, options):
-            if not build(options.build, [program], log):
-                return "not compiling", None, None
-            test = programs.run(program, mutant["file"], log)
-            if test:
-                return "killed", program, test
-        return "survived", None, None
+        return run_programs(mutant, programs, options, log, built=False)
     finally:
-        file.write_text(original)
+        file.write_text(before)
+
+
+def build_choices(mutants, needed, options, log):
+    """The mutants as choices in their sources, built into the programs."""
+    choices = ChosenMutants(ROOT, mutants, options.build.resolve() / "mutant_choice.h")
+    try:
+        choices.write()
+        while True:
+            done = subprocess.run(["ninja", "-k", "0", "-C", str(options.build), "-j", os.environ.get("JOBS", "2"), *needed],
+                                  capture_output=True, text=True, errors="replace")
+            log.write(done.stdout + done.stderr)
+            log.flush()
+            if done.returncode == 0:
+                return choices
+            if not choices.take_out(done.stdout):
+                raise SystemExit(f"the choices between mutants do not build; see {log.name}, or use --singly")
+            say(f"{len(choices.left_out)} of {len(mutants)} mutants are no choices; building again")
+    except BaseException:
+        choices.restore()
+        raise
 
 
 def pair(text):
@@ -163,6 +201,32 @@ def pair(text):
     if folder not in FOLDERS or not count.isdigit():
         raise argparse.ArgumentTypeError(f"{text} is no FOLDER=COUNT; the folders are {', '.join(FOLDERS)}")
     return folder, int(count)
+
+
+def run_all(mutants, needed, programs, options, log, choices, keep):
+    """Runs the tests without a mutant, then with each; keep(result) takes the results."""
+    begin = time.monotonic()
+    commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, text=True, capture_output=True).stdout.strip()
+    for program in needed:
+        start = time.monotonic()
+        test = programs.measure(program, log)
+        if test:
+            sys.exit(f"{program}: {test} without a mutant; see {log.name}")
+        say(f"{program}: {time.monotonic() - start:.0f} s without a mutant")
+    for i, mutant in enumerate(sorted(mutants, key=lambda m: bool(choices and not choices.number_of(m))), 1):
+        if time.monotonic() - begin > options.seconds:
+            say(f"{options.seconds:.0f} s are over; {len(mutants) - i + 1} mutants are left for another run")
+            break
+        start = time.monotonic()
+        log.write(f"==== {mutant['id']}\n")
+        log.flush()
+        outcome, program, test = run_mutant(mutant, programs, options, log, choices)
+        took = round(time.monotonic() - start)
+        by = "" if program is None else f"{'own' if killed_by_own({**mutant, 'program': program}) else 'above'}: {program} {test}"
+        say(f"[{i}/{len(mutants)}] {took:4} s  {outcome:<14}{mutant['file']}:{mutant['line']} ({mutant['operator']})  {by}")
+        if outcome != "moved":
+            keep({k: v for k, v in mutant.items() if k not in ("why", "changed")} |
+                 {"outcome": outcome, "program": program, "test": test, "seconds": took, "commit": commit})
 
 
 def main():
@@ -182,6 +246,7 @@ def main():
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N parts, to run parts side by side")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no mutant after this many seconds")
     parser.add_argument("--again", action="store_true", help="run the survivors of the results file once more")
+    parser.add_argument("--singly", action="store_true", help="build each mutant by itself")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="with --table: write the tables to FILE too")
@@ -224,33 +289,17 @@ def main():
     if dirty:
         sys.exit(f"sources have uncommitted changes, which a mutant could be mixed up with; commit or stash them:\n{dirty}")
 
-    begin = time.monotonic()
     with (options.build / "mutants.log").open("w") as log:
         programs = Programs(options.build, options.shards, dict(f.split("=", 1) for f in options.filter))
         needed = sorted({p for m in mutants for p in wanted_programs(m, options)})
-        if not build(options.build, needed, log):
+        if options.singly and not build(options.build, needed, log):
             sys.exit(f"the sources do not build without a mutant; see {log.name}")
-        commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, text=True, capture_output=True).stdout.strip()
-        for program in needed:
-            start = time.monotonic()
-            test = programs.measure(program, log)
-            if test:
-                sys.exit(f"{program}: {test} without a mutant; see {log.name}")
-            say(f"{program}: {time.monotonic() - start:.0f} s without a mutant")
-        for i, mutant in enumerate(mutants, 1):
-            if time.monotonic() - begin > options.seconds:
-                say(f"{options.seconds:.0f} s are over; {len(mutants) - i + 1} mutants are left for another run")
-                break
-            start = time.monotonic()
-            log.write(f"==== {mutant['id']}\n")
-            log.flush()
-            outcome, program, test = run_mutant(mutant, programs, options, log)
-            took = round(time.monotonic() - start)
-            by = "" if program is None else f"{'own' if killed_by_own({**mutant, 'program': program}) else 'above'}: {program} {test}"
-            say(f"[{i}/{len(mutants)}] {took:4} s  {outcome:<14}{mutant['file']}:{mutant['line']} ({mutant['operator']})  {by}")
-            if outcome != "moved":
-                keep({k: v for k, v in mutant.items() if k not in ("why", "changed")} |
-                     {"outcome": outcome, "program": program, "test": test, "seconds": took, "commit": commit})
+        choices = None if options.singly else build_choices(mutants, needed, options, log)
+        try:
+            run_all(mutants, needed, programs, options, log, choices, keep)
+        finally:
+            if choices:
+                choices.restore()
         build(options.build, needed, log)
     print(text_table(list(results.values())))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+import mutant_choice  # noqa: E402
 import mutant_results  # noqa: E402
 import mutants  # noqa: E402
 import mutate  # noqa: E402
@@ -121,6 +122,71 @@ class Mutants(unittest.TestCase):
         self.assertEqual(mutants.mutated(mutant, "// new\n  x = a + b;\n}\n\n\n  x = a + b;\n"),
                          "// new\n  x = a - b;\n}\n\n\n  x = a + b;\n")
         self.assertIsNone(mutants.mutated(mutant, "  x = a + c;\n"))
+
+
+class Choices(unittest.TestCase):
+    def choice(self, line, operator, after, around="{}"):
+        """The line of a source with the mutant as choice 1; `around`: the source, with {} for the line."""
+        line_number = around[:around.index("{}")].count("\n") + 1
+        column = next(i for i in range(len(line) + 1) if line[:i] != after[:i]) if line != after else 0
+        for at in range(column + 1, 0, -1):  # the operator's match may begin before the first difference
+            mutant = {"file": "src/a.cpp", "line": line_number, "operator": operator, "before": line.strip(),
+                      "after": after.strip(), "id": f"a.cpp:{line_number}:{at} {operator}"}
+            text, spans = mutant_choice.with_choices(around.replace("{}", line), {1: mutant}, "h.h")
+            if spans:
+                return "\n".join(text.split("\n")[line_number + 1:][:spans[1][1] - spans[1][0] + 1])
+        return None
+
+    def test_the_expression_that_contains_the_change_is_chosen(self):
+        for line, operator, after, wanted in (
+                ("  x = f(a, b < c);", "comparison", "  x = f(a, b <= c);",
+                 "  x = f(a, (plimsoll_mutant(1) ? (b <= c) : (b < c)));"),
+                ("  return a == b && c;", "equality", "  return a != b && c;",
+                 "  return (plimsoll_mutant(1) ? (a != b) : (a == b)) && c;"),
+                ("  return a && b ? c : d;", "logic", "  return a || b ? c : d;",
+                 "  return (plimsoll_mutant(1) ? (a || b) : (a && b)) ? c : d;"),
+                ("  if (a && !b.c()) {", "negation", "  if (a && b.c()) {",
+                 "  if (a && (plimsoll_mutant(1) ? static_cast<bool>(b.c()) : static_cast<bool>(!b.c()))) {"),
+                ("  if (T x = f()) return;", "condition", "  if (false) return;",
+                 "  if (T x = f(); plimsoll_mutant(1) ? false : static_cast<bool>(x)) return;"),
+                ("  f(x);", "statement", "  ;", "  { if (!plimsoll_mutant(1)) f(x); }"),
+                ("  if (a) break;", "jump", "  if (a) continue;", "  if (a) { if (plimsoll_mutant(1)) continue; break; }"),
+                ("  x += f(b);", "sum", "  x -= f(b);", "  (plimsoll_mutant(1) ? (x -= f(b)) : (x += f(b)));"),
+                ("  f(/*a=*/true);", "boolean", "  f(/*a=*/false);", "  f(/*a=*/(plimsoll_mutant(1) ? (false) : (true)));")):
+            around = "for (;;) {\n{}\n}" if operator in ("statement", "jump") else "{}\n"
+            self.assertEqual(self.choice(line, operator, after, around), wanted, line)
+
+    def test_an_expression_of_several_lines_keeps_their_number(self):
+        text, spans = mutant_choice.with_choices("  x = a &&\n      b || // why\n      d;\n}\n", {1: {
+            "line": 2, "before": "b || // why", "after": "b && // why", "id": "a.cpp:2:9 logic", "operator": "logic"}}, "h.h")
+        self.assertEqual(text, '#include "h.h"\n#line 1\n  x = (plimsoll_mutant(1) ? (a &&       b &&        d) : (a &&\n'
+                               "      b || // why\n      d));\n}\n")
+        self.assertEqual(spans, {1: (1, 3)})
+
+    def test_a_value_that_the_compiler_needs_is_no_choice(self):
+        self.assertIsNone(self.choice("constexpr int a = 1;", "number", "constexpr int a = 2;"))
+
+    def test_what_does_not_compile_is_taken_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "src").mkdir()
+            source = "int f(int a) {\n  return a + 2;\n}\nint g[3];\n"
+            (root / "src/a.cpp").write_text(source)
+            found = [{"file": "src/a.cpp", "line": line, "operator": operator, "before": before, "after": after,
+                      "id": f"a.cpp:{line}:{column} {operator}"}
+                     for line, column, operator, before, after in ((2, 12, "sign", "return a + 2;", "return a - 2;"),
+                                                                   (4, 7, "number", "int g[3];", "int g[4];"))]
+            choices = mutant_choice.ChosenMutants(root, found, root / "h.h")
+            choices.write()
+            self.assertEqual([choices.number_of(m) for m in found], [1, 2])
+            self.assertIn("#line 1\nint f(", (root / "src/a.cpp").read_text())
+            self.assertEqual(choices.take_out("../src/a.cpp:4:9: error: array bound is no constant"), 1)
+            self.assertEqual([choices.number_of(m) for m in found], [1, None])
+            text = (root / "src/a.cpp").read_text()
+            self.assertIn("return (plimsoll_mutant(1) ? (a - 2) : (a + 2));", text)
+            self.assertIn("int g[3];", text)
+            choices.restore()
+            self.assertEqual((root / "src/a.cpp").read_text(), source)
 
 
 class Programs(unittest.TestCase):
