@@ -16,6 +16,8 @@ docs/job-file.md or a name of src/job/values/aliases.cpp. A command that is show
 Excerpts: a code block behind a line `<!-- excerpt of PATH -->` has lines of that file. Its parts, which are separated by
 lines of `…`, must be in the file in this order, except for spaces at the beginning of a line.
 
+docs/what-is-read.md is the page that scripts/what-is-read.py writes from the tables of facts in src.
+
 Prints one line for each fault, FILE:LINE: TARGET: REASON, and exits with 1 if there is one.
 """
 import functools
@@ -275,6 +277,9 @@ def main():
               for fault in faults_of(document)]
     if not chosen:
         faults += faults_of_names()
+        page = subprocess.run([sys.executable, str(ROOT / "scripts/what-is-read.py"), "--check"], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True)
+        faults += page.stderr.splitlines()
     print("\n".join(faults), end="\n" if faults else "")
     sys.exit(1 if faults else 0)
 

@@ -35,15 +35,10 @@ inline constexpr FileFact kFacts[] = {
     {"table", "first column with a name that counts the lines", "refused",
      "it is an index; remove it, or write values as 0.0, 1.0"},
     {"table", "further columns without a name", "refused", "in series and pictures; name or remove them"},
-    {"list of clips", "double quotes", "applied", "around a whole cell they are removed, with a note"},
-    {"list of label names", "columns of colors", "ignored",
-     "three or four numbers behind every name, or numbers before every name, as FreeSurfer, FSLeyes and ITK-SNAP "
-     "write; "
-     "a note says so"},
-    {"list of label names", "further columns", "refused", "a name with a tab in it"},
-    {"list of label names", "columns index and name", "applied",
-     "in a table whose first line names them, as in BIDS; other columns are left out with a note"},
-    {"list of labels", "separator", "applied", "blanks; a comma or semicolon before a number is refused"},
+    {"table", "lines of other numbers of cells", "refused", "write every cell, or leave it empty"},
+    {"table", "empty cells, ? and nan", "applied", "missing values of a series; an fMRI series refuses empty cells"},
+    {"table", "series (or sample, id), label (or class), time", "applied",
+     "columns of series, in any case of letters; the others are channels; two columns of one name are refused"},
 };
 static_assert(are_complete(kFacts));
 

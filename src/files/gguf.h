@@ -18,9 +18,28 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "files/file_facts.h"
 #include "files/gguf_blocks.h"
 
 namespace plimsoll {
+
+namespace gguf_tensors {
+
+inline constexpr std::string_view kFormat = "GGUF (tensors)";
+
+inline constexpr FileFact kFacts[] = {
+    {kFormat, "version", "applied", "2 and 3; others, and files of the other byte order, are refused"},
+    {kFormat, "name", "applied", "names that the architecture does not have are refused"},
+    {kFormat, "rope_freqs.weight", "refused", "it scales the rotary frequencies: take the safetensors files"},
+    {kFormat, "dimensions", "applied", "at most 4, in the reverse order"},
+    {kFormat, "type F32, F16, BF16", "applied", "numbers as they are"},
+    {kFormat, "type Q8_0, Q4_0, Q4_1, Q6_K", "applied", "dequantized; rows must be whole blocks"},
+    {kFormat, "type: all others", "refused", "convert the file to a type that is read"},
+    {kFormat, "offset", "applied", "tensors that overlap, are not aligned, or end behind the file are refused"},
+};
+static_assert(are_complete(kFacts));
+
+}  // namespace gguf_tensors
 
 /// A tensor of an open file: rows of blocks.
 struct GgufTensor {

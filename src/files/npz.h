@@ -12,9 +12,35 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "files/file_facts.h"
 #include "files/npy.h"
 
 namespace plimsoll {
+
+namespace arrays {
+
+inline constexpr FileFact kFacts[] = {
+    {".npy", "version", "applied", "1, 2 and 3; others are refused"},
+    {".npy", "descr: byte order", "applied", "either; numbers become those of this machine"},
+    {".npy", "descr: type", "applied", "bool, int8 to int64, uint8 to uint64, float16, float32, float64"},
+    {".npy", "descr: objects, texts, records, dates, complex numbers, long double", "refused",
+     "save array.astype('float32'), or each field by itself"},
+    {".npy", "fortran_order", "applied", "elements are read in C order"},
+    {".npy", "shape", "applied",
+     "at most 32 dimensions; the elements must have the bytes of the file's rest, no fewer and no more"},
+    {".npy", "other keys of the header", "refused", "NumPy writes none"},
+    {".npz", "vectors (or x, X), labels (or y), lengths", "applied",
+     "arrays of series; two names of one array are refused"},
+    {".npz", "other arrays", "ignored", "a note names them"},
+    {".npz", "files that are no arrays, names that come twice", "refused", "save an archive with numpy.savez"},
+    {".npz", "method", "applied", "stored and deflated; others are refused"},
+    {".npz", "checksum, sizes", "applied", "other bytes are refused as damage"},
+    {".npz", "encryption, zip64 (more than 4 GiB)", "refused", "save the arrays as .npy files"},
+    {".npz", "time, comment, extra fields", "ignored", "they say nothing of the arrays"},
+};
+static_assert(are_complete(kFacts));
+
+}  // namespace arrays
 
 class NpzFile {
  public:

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -16,6 +17,7 @@
 #include "base/quoted.h"
 #include "base/trimmed.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "files/text_file.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -105,13 +107,21 @@ class Reader {
         refuse_line("'@data' comes before '@classLabel true ...': series without classes cannot be learned from");
       in_data_ = true;
     } else if (name == "dimensions" || name == "dimension") {
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result_.channels);
-      if (error != std::errc() || end != value.data() + value.size() || result_.channels < 1)
-        refuse_line(fmt::format("@dimensions is {}; it must be a whole number above 0", in_quotes(value)));
-    } else if (name == "univariate" && lower(value) == "true") {
-      result_.channels = 1;
-    } else if (name == "timestamps" && lower(value) == "true") {
-      refuse_line("@timeStamps is true; series with time stamps are not supported: write the values alone");
+      set_channels(count_in("@dimensions", value, 1));
+    } else if (name == "univariate") {
+      if (is_true("@univariate", value)) set_channels(1);
+    } else if (name == "timestamps") {
+      if (is_true("@timeStamps", value))
+        refuse_line("@timeStamps is true; series with time stamps are not supported: write the values alone");
+    } else if (name == "equallength") {
+      equal_length_ = is_true("@equalLength", value);
+    } else if (name == "serieslength") {
+      announced_length_ = count_in("@seriesLength", value, 0);  // 0: unknown
+    } else if (name == "missing") {
+      may_miss_values_ = is_true("@missing", value);
+    } else if (name == "targetlabel") {
+      if (is_true("@targetLabel", value))
+        refuse_line("@targetLabel is true; series with numbers as targets are not supported: write classes");
     } else if (name == "classlabel") {
       if (lower(value) != "true")
         refuse_line("@classLabel is not 'true': series without classes cannot be learned from");
@@ -125,8 +135,45 @@ class Reader {
           refuse_line(fmt::format("@classLabel has more than {} classes", kMaxClasses));
       }
       if (result_.classes.empty()) refuse_line("@classLabel names no class");
+    } else if (name != "problemname") {
+      note_data(file_, fmt::format("the header line @{} is not known here, and is left out", one_line(name)));
     }
-    // Other entries of a header (names, lengths, missing values) are visible in the series themselves.
+  }
+
+  bool is_true(const char* name, const std::string& value) const {
+    const std::string word = lower(value);
+    if (word != "true" && word != "false")
+      refuse_line(fmt::format("{} is {}; allowed: true, false", name, in_quotes(value)));
+    return word == "true";
+  }
+
+  int64_t count_in(const char* name, const std::string& value, int64_t min) const {
+    int64_t count = -1;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), count);
+    if (error != std::errc() || end != value.data() + value.size() || count < min)
+      refuse_line(fmt::format("{} is {}; it must be a whole number {}", name, in_quotes(value),
+                              min > 0 ? "above 0" : "from 0 on"));
+    return count;
+  }
+
+  void set_channels(int64_t channels) {
+    if (result_.channels > 0 && result_.channels != channels)
+      refuse_line(fmt::format("the header says {} channels here, and {} before", channels, result_.channels));
+    result_.channels = channels;
+  }
+
+  /// Throws Wrong if the header says another length, or that no value is missing.
+  void compare_with_header(const TsSeries& series) {
+    // The length of a file without @equalLength true may be that of its longest series.
+    if (equal_length_.value_or(false)) {
+      if (announced_length_ == 0) announced_length_ = series.length;
+      if (series.length != announced_length_)
+        throw Wrong{fmt::format("has {} values in a channel; @equalLength is true, and the others have {}",
+                                series.length, announced_length_)};
+    }
+    const auto missing = std::ranges::count_if(series.values, [](float value) { return std::isnan(value); });
+    if (!may_miss_values_.value_or(true) && missing > 0)
+      throw Wrong{fmt::format("lacks {} values, and @missing is false", missing)};
   }
 
   void add_series(std::string_view text) {
@@ -136,6 +183,7 @@ class Reader {
       if (result_.channels == 0) result_.channels = channels_;
       if (channels_ != result_.channels)
         throw Wrong{fmt::format("has {} channels; the file's series have {}", channels_, result_.channels)};
+      compare_with_header(series);
       bytes_ += kSeriesBytes + sizeof(float) * series.values.size();
       if (const auto bytes = static_cast<double>(bytes_); bytes > data_memory_left())
         require_data_memory(file_.string(),
@@ -192,6 +240,8 @@ class Reader {
   int64_t channels_ = 0;  // channels of the series read last
   size_t bytes_ = 0;      // bytes that the series use
   bool in_data_ = false;
+  std::optional<bool> equal_length_, may_miss_values_;  // @equalLength and @missing
+  int64_t announced_length_ = 0;                        // @seriesLength, or the first series' length; 0: none
 };
 
 }  // namespace

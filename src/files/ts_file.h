@@ -20,7 +20,31 @@
 #include <string>
 #include <vector>
 
+#include "files/file_facts.h"
+
 namespace plimsoll {
+
+namespace ts {
+
+inline constexpr FileFact kFacts[] = {
+    {".ts", "@classLabel", "applied", "must be true and name the classes; a series of another class is refused"},
+    {".ts", "@dimensions, @dimension, @univariate", "applied",
+     "number of channels, which every series must have; two lines that differ are refused"},
+    {".ts", "@equalLength, @seriesLength", "applied",
+     "with @equalLength true, a series of another length is refused; else each series has its own"},
+    {".ts", "@missing", "applied", "false: a series that lacks values is refused"},
+    {".ts", "@timeStamps", "refused", "unless false, and so are values with times: write the values alone"},
+    {".ts", "@targetLabel", "refused", "unless false: numbers as targets are not learned"},
+    {".ts", "@problemName", "ignored", "a title"},
+    {".ts", "other lines of the header", "ignored", "a note names them"},
+    {".ts", "lines that begin with # or %", "ignored", "comments"},
+    {".ts", "? and NaN", "applied", "missing values"},
+    {".ts", "colons and commas", "applied",
+     "between channels and before the class; between values; channels of other lengths are refused"},
+};
+static_assert(are_complete(kFacts));
+
+}  // namespace ts
 
 constexpr size_t kMaxClasses = size_t{1} << 16;  ///< largest number of classes of the series of one file, in any
                                                  ///< format

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "files/data_notes.h"
 #include "test_files.h"
 
 namespace plimsoll {
@@ -87,6 +88,31 @@ TEST(TsFile, RefusesHeadersThatItCannotUse) {
       ts_file_refusal(
           "@dimensions 4611686018427387904\n@seriesLength 4611686018427387904\n@classLabel true a\n@data\n1:a\n"),
       HasSubstr("has 1 channels; the file's series have 4611686018427387904"));
+}
+
+TEST(TsFile, ComparesItsHeaderWithItsSeries) {
+  const auto refusal = [](const std::string& header, const std::string& series) {
+    return ts_file_refusal(header + "@classLabel true a\n@data\n" + series + "\n");
+  };
+  EXPECT_THAT(refusal("@equalLength true\n@seriesLength 3\n", "1,2:a"),
+              HasSubstr("has 2 values in a channel; @equalLength is true, and the others have 3"));
+  EXPECT_THAT(refusal("@equalLength true\n", "1,2:a\n1,2,3:a"), HasSubstr("ts:5: the series has 3 values"));
+  EXPECT_THAT(refusal("@missing false\n", "1,?,NaN:a"), HasSubstr("lacks 2 values, and @missing is false"));
+  EXPECT_THAT(refusal("@univariate true\n@dimensions 2\n", "1:2:a"), HasSubstr("says 2 channels here, and 1 before"));
+  EXPECT_THAT(refusal("@dimensions 2\n@univariate true\n", "1:2:a"), HasSubstr("says 1 channels here, and 2 before"));
+  EXPECT_THAT(refusal("@targetLabel true\n", "1:2"), HasSubstr("numbers as targets are not supported"));
+  EXPECT_THAT(refusal("@equalLength yes\n", "1:a"), HasSubstr("@equalLength is 'yes'; allowed: true, false"));
+  // Without @equalLength true, @seriesLength may be that of the longest series, or unknown.
+  for (const char* header : {"@equalLength false\n@seriesLength 5\n", "@seriesLength 0\n", "@missing true\n",
+                             "@univariate false\n", "@univariate true\n@dimensions 1\n@equalLength True\n"})
+    EXPECT_EQ(ts_file_of(std::string(header) + "@classLabel true a\n@data\n1,2:a\n").series.size(), 1u) << header;
+}
+
+TEST(TsFile, NotesHeaderLinesThatItDoesNotKnow) {
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  ts_file_of("@problemName Waves\n@sampleRate 50\n@classLabel true a\n@data\n1:a\n");
+  EXPECT_THAT(notes.lines(), ElementsAre(HasSubstr("waves.ts: the header line @samplerate is not known here")));
 }
 
 TEST(TsFile, RefusesWhatIsNoFile) {

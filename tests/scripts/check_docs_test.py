@@ -9,10 +9,41 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SPEC = importlib.util.spec_from_file_location("check_docs", ROOT / "scripts/check-docs.py")
 docs = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(docs)
+FACTS = importlib.util.spec_from_file_location("what_is_read", ROOT / "scripts/what-is-read.py")
+facts = importlib.util.module_from_spec(FACTS)
+FACTS.loader.exec_module(facts)
 
 
 def faults(code, answer=""):
     return [target for target, _ in docs.faults_of_code(code, answer)]
+
+
+class Facts(unittest.TestCase):
+    def rows(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            header = pathlib.Path(folder) / "a_facts.h"
+            header.write_text(text, encoding="utf-8")
+            facts.ROOT, before = pathlib.Path(folder), facts.ROOT
+            try:
+                return facts.rows_of(header)
+            finally:
+                facts.ROOT = before
+
+    def test_a_row_has_texts_and_constants(self):
+        head = 'constexpr std::string_view kA = "a; \\"b\\"", kUsed = kTreatments[0];\ninline constexpr FileFact kFacts[] = {\n'
+        self.assertEqual(self.rows(head + '    {kA, "x, y", kUsed,  // why\n     "one "\n     "two"},\n};\n'),
+                         [['a; "b"', "x, y", "applied", "one two"]])
+        for wrong in ['{kA, "x", "taken", "why"}', '{kA, "x", kUsed}', '{kA, kB, kUsed, "why"}', '{kA, 3, kUsed, "why"}']:
+            with self.assertRaises(SystemExit, msg=wrong):
+                self.rows(head + wrong + "};\n")
+
+    def test_the_page_has_every_table(self):
+        page = facts.page()
+        headers = [path for path in ROOT.glob("src/**/*.h") if "FileFact kFacts[]" in path.read_text(encoding="utf-8")]
+        self.assertGreater(len(headers), 10)
+        for header in headers:
+            for row in facts.rows_of(header):
+                self.assertIn(f"| {facts.cell(row[1])} | {row[2]} | {facts.cell(row[3])} |", page)
 
 
 class Commands(unittest.TestCase):

@@ -11,6 +11,7 @@
 #include "base/quoted.h"
 #include "data/series/series_table.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "files/npz.h"
 #include "plimsoll/error.h"
 
@@ -86,11 +87,18 @@ TsFile from_arrays(const NpyArray& vectors, const std::string& name, const NpyAr
   return file;
 }
 
-/// Returns the first of the names that the archive has.
+/// Returns the one of the names that the archive has.
 const char* named(const NpzFile& archive, std::initializer_list<const char*> names, const std::filesystem::path& file,
                   const char* what) {
-  for (const char* name : names)
-    if (archive.has(name)) return name;
+  const char* found = nullptr;
+  for (const char* name : names) {
+    if (!archive.has(name)) continue;
+    if (found)
+      refuse(file.string(),
+             fmt::format("has the arrays '{}' and '{}', and each may be {}; save one", found, name, what));
+    found = name;
+  }
+  if (found) return found;
   refuse(file.string(),
          fmt::format("has no array '{}'; it has: {}. numpy.savez('{}', vectors=..., labels=...) saves {}",
                      *names.begin(), few_names(archive.names()), file.filename().string(), what));
@@ -103,6 +111,10 @@ TsFile from_archive(const std::filesystem::path& file, const BadSeries& bad) {
   const char* labels = named(archive, {"labels", "y"}, file, "a whole number for each series");
   std::optional<NpyArray> lengths;
   if (archive.has("lengths")) lengths = archive.read("lengths");
+  std::vector<std::string> others = archive.names();
+  std::erase_if(others,
+                [&](const std::string& each) { return each == vectors || each == labels || each == "lengths"; });
+  if (!others.empty()) note_data(file, fmt::format("arrays that are not read: {}", few_names(others)));
   return from_arrays(archive.read(vectors), fmt::format("{}: {}", name, vectors), archive.read(labels),
                      fmt::format("{}: {}", name, labels), lengths, bad);
 }

@@ -183,6 +183,21 @@ TEST(SeriesArrays, SayWhatIsWrong) {
   EXPECT_THAT(reading.refusal("a.csv", "x\n1\n", labels(vectors)), HasSubstr("which has its own"));
 }
 
+TEST(SeriesArrays, NoOtherArrayOfAnArchiveIsDroppedInSilence) {
+  Reading reading;
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  const std::string vectors = npy("<f4", "(2, 2, 1)", std::vector<float>{1, 2, 3, 4});
+  const std::string labels = npy("<i8", "(2,)", std::vector<int64_t>{1, 2});
+  reading.read("a.npz",
+               zip({{"x.npy", vectors}, {"y.npy", labels}, {"x_test.npy", vectors}, {"mask.npy", labels}}, true));
+  EXPECT_THAT(notes.lines(), ElementsAre(HasSubstr("a.npz: arrays that are not read: mask, x_test")));
+  EXPECT_THAT(reading.refusal("a.npz", zip({{"x.npy", vectors}, {"X.npy", vectors}, {"y.npy", labels}}, true)),
+              HasSubstr("has the arrays 'x' and 'X', and each may be numbers [series, vectors, channels]"));
+  EXPECT_THAT(reading.refusal("a.npz", zip({{"x.npy", vectors}, {"labels.npy", labels}, {"y.npy", labels}}, true)),
+              HasSubstr("has the arrays 'labels' and 'y'"));
+}
+
 // Text in a .ts file and numbers in an array give the same samples.
 TEST(SeriesSamples, AreTheSameFromEveryFormat) {
   Reading reading;
