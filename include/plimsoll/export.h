@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plimsoll/trace.h"
 
@@ -26,10 +27,11 @@ enum class ExportFormat : uint8_t {
 
 /// A summary of an export.
 struct ExportReport {
-  int64_t step = 0;     ///< steps that the checkpoint had been trained for
-  int64_t tensors = 0;  ///< tensors written
-  int64_t merged = 0;   ///< written tensors to which an adapter was added
-  int64_t bytes = 0;    ///< bytes of the written tensors
+  int64_t step = 0;                ///< steps that the checkpoint had been trained for
+  int64_t tensors = 0;             ///< tensors written
+  int64_t merged = 0;              ///< written tensors to which an adapter was added
+  int64_t bytes = 0;               ///< bytes of the written tensors
+  std::vector<std::string> notes;  ///< Files that the export leaves out, a sentence each
 };
 
 /// Writes the model's weights of a checkpoint of the job to `out`: a file, or a folder that is empty or is created. A

@@ -38,6 +38,10 @@ void append_character(int32_t code, std::string& text) {
 size_t valid_utf8_prefix(std::string_view text) {
   size_t valid = 0;
   while (valid < text.size()) {
+    if (static_cast<unsigned char>(text[valid]) < 0x80) {
+      ++valid;
+      continue;
+    }
     const Character next = first_character(text.substr(valid));
     if (!next.valid) break;
     valid += next.bytes;

@@ -72,12 +72,14 @@ int run_export(const ExportArguments& arguments) {
   arguments.job.output.print(fmt::format("{}: {} tensors, {}, of {} (step {}){}\n", arguments.out, report.tensors,
                                          format_bytes(report.bytes), checkpoint.string(), report.step,
                                          report.merged > 0 ? fmt::format("; {} adapters merged", report.merged) : ""));
+  for (const std::string& note : report.notes) arguments.job.output.print(note + "\n");
   arguments.job.output.write({{"file", arguments.out},
                               {"checkpoint", checkpoint.string()},
                               {"step", report.step},
                               {"tensors", report.tensors},
                               {"merged", report.merged},
-                              {"bytes", report.bytes}});
+                              {"bytes", report.bytes},
+                              {"notes", report.notes}});
   return kDone;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <fstream>
 
 namespace plimsoll {
@@ -38,6 +39,9 @@ constexpr Magic kMagics[] = {
     {0, "MATLAB 5.0 MAT-file"sv, "a MATLAB file"},
     {0, "%PDF-"sv, "a PDF document"},
     {0, "\x1f\x8b"sv, kGzip},
+    {0, "\x1f\x9d"sv, "a compress file (.Z)"},
+    {0, "\x5d\0\0"sv, "an lzma file"},
+    {0, "{\\rtf1"sv, "a document in RTF"},
     {0, "\x28\xb5\x2f\xfd"sv, "a zstd file"},
     {0, "BZh91AY&SY"sv, "a bzip2 file"},
     {0,
@@ -93,6 +97,17 @@ bool has_zeros_at(std::string_view text, size_t first) {
   return true;
 }
 
+/// Returns true if every four bytes are a character of text in UTF-32: no control except tabs and ends of lines.
+bool is_utf32(std::string_view text, bool big_endian) {
+  for (size_t i = 0; i + 4 <= text.size(); i += 4) {
+    uint32_t code = 0;
+    for (size_t k = 0; k < 4; ++k) code = code << 8 | static_cast<unsigned char>(text[i + (big_endian ? k : 3 - k)]);
+    const bool white = code == '\t' || code == '\n' || code == '\r';
+    if ((code < ' ' && !white) || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string_view file_kind(std::span<const std::byte> bytes) {
@@ -111,6 +126,8 @@ std::string_view non_text_kind(std::span<const std::byte> bytes) {
   if (const std::string_view kind = file_kind(bytes); !kind.empty()) return kind;
   const std::string_view deciding = text.substr(0, std::min(kDecidingBytes, text.size() / 2 * 2));
   if (deciding.size() < kMinDecidingBytes) return {};
+  if (is_utf32(deciding, false)) return "text in UTF-32LE";
+  if (is_utf32(deciding, true)) return "text in UTF-32BE";
   if (has_zeros_at(deciding, 1)) return "text in UTF-16LE";
   if (has_zeros_at(deciding, 0)) return "text in UTF-16BE";
   return {};
@@ -121,7 +138,8 @@ std::string text_remedy(std::string_view kind, const std::filesystem::path& file
   if (kind.starts_with("text in "))
     return fmt::format("convert it to UTF-8: iconv -f {} -t UTF-8 {} > NEW_FILE", kind.substr(8), name);
   const bool packed = kind == kGzip || kind == "a zstd file" || kind == "a bzip2 file" || kind == "an xz file" ||
-                      kind == "an lz4 file" || kind.ends_with("archive") || kind.starts_with("a zip");
+                      kind == "an lz4 file" || kind == "an lzma file" || kind == "a compress file (.Z)" ||
+                      kind.ends_with("archive") || kind.starts_with("a zip");
   return packed ? "unpack it first" : "name a text file in UTF-8";
 }
 

@@ -19,7 +19,8 @@ std::string_view file_kind(std::span<const std::byte> bytes);
 std::string_view file_kind(const std::filesystem::path& file);
 
 /// Returns the kind of bytes that are no text in UTF-8: that of file_kind(), or "text in UTF-16"; "" if they may be
-/// text. UTF-16 without a byte order mark is recognized if every second byte is 0, as in text of ASCII characters.
+/// text. UTF-16 without a byte order mark is recognized if every second byte is 0, as in text of ASCII characters;
+/// UTF-32 without a mark, if every four bytes are a character.
 /// `bytes` are the file's first; at most 265 of them are read.
 std::string_view non_text_kind(std::span<const std::byte> bytes);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "base/file_error.h"
 #include "base/trimmed.h"
@@ -20,6 +21,28 @@ constexpr size_t kTextBlock = size_t{1} << 16;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+std::string note_on_bytes(unsigned char byte, int64_t at) {
+  return fmt::format("byte 0x{:02x} at {} is no UTF-8 (another encoding, or no text?); its bytes are taken as they are",
+                     byte, at);
+}
+
+/// Returns true if the text is a list of JSON's objects or texts, or has an object in each of its first two lines.
+bool is_json(std::string_view text) {
+  const auto skip = [&](size_t count) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n", count), text.size()));
+  };
+  skip(0);
+  if (text.starts_with('[')) {
+    skip(1);
+    if (text.starts_with('{')) skip(1);
+    return text.starts_with('"');
+  }
+  const std::string_view line = text.substr(0, text.find('\n'));
+  if (!line.starts_with('{') || line.size() == text.size() || !nlohmann::json::accept(line)) return false;
+  skip(line.size());
+  return text.starts_with('{');
 }
 
 }  // namespace
@@ -58,13 +81,16 @@ TextBytes::TextBytes(const std::filesystem::path& file, const std::string& place
   // A block may end inside a character.
   const std::string_view text = std::string_view(begin_).substr(begin_at_);
   if (const size_t valid = valid_utf8_prefix(text); text.size() - valid > (begin_.size() == kTextBlock ? 3 : 0))
-    note_ =
-        fmt::format("byte 0x{:02x} at {} is no UTF-8 (another encoding, or no text?); its bytes are taken as they are",
-                    static_cast<unsigned char>(text[valid]), begin_at_ + valid);
+    note_ = note_on_bytes(static_cast<unsigned char>(text[valid]), static_cast<int64_t>(begin_at_ + valid));
   else if (const size_t zero = text.find('\0'); zero != text.npos)
     note_ =
         fmt::format("the byte at {} is 0, which text does not have (a binary file?); its bytes are taken as they are",
                     begin_at_ + zero);
+  else if (is_json(text))
+    note_ =
+        "the text is JSON: its braces, quotes and names of fields are learned too; if one field has the texts, write "
+        "these to a file";
+  watched_ = static_cast<int64_t>(begin_at_);
 }
 
 void TextBytes::refuse(const std::string& what) const {
@@ -104,7 +130,20 @@ size_t TextBytes::read(std::span<char> to) {
   const size_t held = std::min(to.size(), begin_.size() - begin_at_);
   std::copy_n(begin_.data() + begin_at_, held, to.data());
   begin_at_ += held;
-  return held + (held < to.size() ? read_file(to.subspan(held)) : 0);
+  const size_t done = held + (held < to.size() ? read_file(to.subspan(held)) : 0);
+  if (note_.empty()) watch({to.data(), done}, done < to.size());
+  return done;
+}
+
+void TextBytes::watch(std::string_view text, bool at_end) {
+  const std::string whole = cut_ + std::string(text);
+  const int64_t begin = watched_ - std::ssize(cut_);
+  watched_ += std::ssize(text);
+  const size_t valid = valid_utf8_prefix(whole);
+  cut_ = whole.substr(valid);
+  // The next bytes may complete a character of at most four.
+  if (cut_.size() > (at_end ? 0 : 3))
+    note_ = note_on_bytes(static_cast<unsigned char>(cut_[0]), begin + static_cast<int64_t>(valid));
 }
 
 int64_t TextBytes::file_bytes_read() const {

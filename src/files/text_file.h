@@ -29,14 +29,18 @@ inline constexpr FileFact kFacts[] = {
     {"text", "gzip", "applied",
      "data.files of data.type text are unpacked, within a limit; lists, tables, .ts files and JSON are refused by "
      "name"},
-    {"text", "zstd, bzip2, xz, lz4, zip, 7z, rar, tar", "refused", "unpack the file first"},
+    {"text", "zstd, bzip2, xz, lzma, lz4, compress, zip, 7z, rar, tar", "refused", "unpack the file first"},
     {"text", "UTF-16, UTF-32", "refused",
-     "by their byte order mark, or by a 0 in every second byte; convert the file with iconv; a job file may be in "
-     "UTF-16"},
+     "by their byte order mark, by a 0 in every second byte, or by four bytes for every character; convert the file "
+     "with "
+     "iconv; a job file may be in UTF-16"},
     {"text", "arrays, pictures, sound, videos, tables, models and documents in binary formats", "refused",
      "by the first bytes, whatever the name of the file"},
     {"text", "bytes that are no UTF-8, and bytes of 0", "applied",
-     "the bytes are taken as they are; a line of the run names the first within 64 KiB"},
+     "the bytes are taken as they are; a line of the run names the first: within 64 KiB at every start, behind them "
+     "when the text is tokenized"},
+    {"text", "JSON, as a list or one object a line", "applied",
+     "as text, braces and names of fields included; a line of the run says so"},
     {"text", "line ends", "applied", "lines end with a line feed, a carriage return, or both"},
 };
 static_assert(are_complete(kFacts));
@@ -54,7 +58,8 @@ class TextBytes {
   TextBytes(const std::filesystem::path& file, const std::string& place);
 
   TextForm form() const { return form_; }
-  /// Returns a note on bytes that are no UTF-8 within the first 64 KiB, or "".
+  /// Returns a note on bytes that are no UTF-8 within the first 64 KiB or those that were read, or on text that is
+  /// JSON; "" if there is none.
   const std::string& note() const { return note_; }
 
   /// Fills `to` as far as the text goes, and returns the number of bytes. Throws UserError (failure) for a packed file
@@ -69,8 +74,12 @@ class TextBytes {
   };
   [[noreturn]] void refuse(const std::string& what) const;
   size_t read_file(std::span<char> to);
+  /// Looks for bytes that are no UTF-8 in the next piece of the text, for note().
+  void watch(std::string_view text, bool at_end);
 
   std::filesystem::path path_;
+  std::string cut_;                   // bytes at the end of what watch() was given that may begin a character
+  int64_t watched_ = 0;               // bytes of the text that watch() was given
   std::string place_, note_, begin_;  // begin_: bytes that were looked at, from begin_at_ on not read yet
   size_t begin_at_ = 0;
   std::ifstream plain_;

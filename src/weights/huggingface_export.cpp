@@ -60,10 +60,19 @@ std::optional<std::filesystem::path> config_of(const ModelConfig& model) {
   return std::nullopt;
 }
 
-/// Files of a model's folder that say how its texts are encoded and generated.
-constexpr const char* kTextFiles[] = {"tokenizer.json",    "tokenizer.model",     "tokenizer_config.json",
-                                      "vocab.json",        "merges.txt",          "special_tokens_map.json",
-                                      "added_tokens.json", "chat_template.jinja", "generation_config.json"};
+/// Files of a model's folder that say how its texts are encoded.
+constexpr const char* kTokenizerFiles[] = {
+    "tokenizer.json", "tokenizer.model",   "tokenizer_config.json",   "vocab.json",         "merges.txt",
+    "vocab.txt",      "added_tokens.json", "special_tokens_map.json", "chat_template.jinja"};
+constexpr const char* kGenerationFile = "generation_config.json";
+
+/// Returns the folder of another program's weights, or an empty path.
+std::filesystem::path folder_of(const ModelConfig& model) {
+  std::error_code error;
+  if (std::filesystem::is_directory(model.weights, error)) return model.weights;
+  // Another program's file is in the folder of its model (job/default_tokenizer.h).
+  return model.config.empty() ? std::filesystem::path() : model.weights.parent_path();
+}
 
 // Returns the type that the checkpoint holds its weights in. They are read as float32 for any written type: a norm's 1
 // + w in 16 bits has lost bits before 1 is subtracted.
@@ -77,8 +86,12 @@ DType held_type(const std::filesystem::path& checkpoint, const ExportOptions& op
 class FolderExport {
  public:
   FolderExport(const ModelConfig& model, int64_t sequence_length, const std::filesystem::path& checkpoint,
-               const std::filesystem::path& out, const ExportOptions& options)
-      : out_(out), weights_(model.weights), from_(checkpoint, {.merge = options.merge, .dtype = DType::float32}) {
+               const std::filesystem::path& out, const ExportOptions& options,
+               std::optional<std::filesystem::path> tokenizer)
+      : out_(out),
+        weights_(folder_of(model)),
+        tokenizer_(std::move(tokenizer)),
+        from_(checkpoint, {.merge = options.merge, .dtype = DType::float32}) {
     const weights::ModelFormat format = weights::model_format(model.type);
     if (!format.to_huggingface)
       throw UserError(fmt::format("model.type is {}; allowed with --format huggingface: {}", model.type,
@@ -128,6 +141,7 @@ class FolderExport {
       if (made) std::filesystem::remove(out_, ignored);
       throw;
     }
+    report.notes = notes_;
     return report;
   }
 
@@ -151,18 +165,44 @@ class FolderExport {
     write_json(written_.back(), json_);
   }
 
-  /// Copies the tokenizer and its settings from the folder that the job started from.
+  /// Copies the tokenizer that the training had, and the settings of generation of the folder that it started from.
   void copy_text_files() {
     std::error_code error;
-    if (!std::filesystem::is_directory(weights_, error)) return;
-    for (const char* name : kTextFiles) {
-      if (!std::filesystem::is_regular_file(weights_ / name, error)) continue;
-      written_.push_back(out_ / name);
-      const MappedFile file = MappedFile::open(weights_ / name);
-      write_file_atomically(written_.back(),
-                            {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())});
-      file.require_whole();
-    }
+    if (!weights_.empty()) copy(weights_ / kGenerationFile, kGenerationFile);
+    const bool of_weights = !tokenizer_ || (!tokenizer_->empty() && !weights_.empty() &&
+                                            std::filesystem::equivalent(tokenizer_->parent_path(), weights_, error));
+    if (!of_weights) note_other_tokenizer();
+    std::filesystem::path folder = weights_;
+    if (!of_weights) folder = tokenizer_->parent_path();
+    const bool has_folder =
+        of_weights || tokenizer_->filename() == "tokenizer.json" || tokenizer_->filename() == "tokenizer.model";
+    if (!folder.empty() && has_folder)
+      for (const char* name : kTokenizerFiles) copy(folder / name, name);
+    else if (!of_weights &&
+             !tokenizer_->empty())  // files next to a file of another name may belong to another tokenizer
+      copy(*tokenizer_, tokenizer_->extension() == ".json" ? "tokenizer.json" : "tokenizer.model");
+  }
+
+  void note_other_tokenizer() {
+    std::error_code error;
+    if (weights_.empty()) return;
+    for (const char* name : {"tokenizer.json", "tokenizer.model"})
+      if (std::filesystem::exists(weights_ / name, error)) {
+        notes_.push_back(fmt::format("{} is not copied: the training had another tokenizer{}",
+                                     (weights_ / name).string(),
+                                     tokenizer_->empty() ? ", which no file is copied of" : ""));
+        return;
+      }
+  }
+
+  void copy(const std::filesystem::path& from, const char* name) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(from, error)) return;
+    written_.push_back(out_ / name);
+    const MappedFile file = MappedFile::open(from);
+    write_file_atomically(written_.back(),
+                          {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())});
+    file.require_whole();
   }
 
   /// Throws UserError if the checkpoint has tensors that the folder would not have.
@@ -217,7 +257,9 @@ class FolderExport {
                       part.parameter->name));
   }
 
-  std::filesystem::path out_, weights_;
+  std::filesystem::path out_, weights_;  // weights_: the folder of another program's weights, or empty
+  std::optional<std::filesystem::path> tokenizer_;
+  std::vector<std::string> notes_;
   CheckpointWeights from_;
   std::map<std::string, const std::function<at::Tensor()>*> made_;
   DType dtype_ = DType::float32;
@@ -230,10 +272,11 @@ class FolderExport {
 
 ExportReport export_huggingface(const ModelConfig& model, int64_t sequence_length,
                                 const std::filesystem::path& checkpoint, const std::filesystem::path& out,
-                                const ExportOptions& options, int64_t shard_bytes) {
+                                const ExportOptions& options, int64_t shard_bytes,
+                                const std::optional<std::filesystem::path>& tokenizer) {
   const at::NoGradGuard no_grad;
   const CheckpointInfo info = describe_checkpoint(checkpoint);
-  FolderExport writing(model, sequence_length, checkpoint, out, options);
+  FolderExport writing(model, sequence_length, checkpoint, out, options, tokenizer);
   ExportReport report = writing.write(shard_bytes);
   report.step = info.step;
   report.merged = options.merge ? writing.merged() : 0;

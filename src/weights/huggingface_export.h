@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "plimsoll/models.h"
 #include "weights/weights_file.h"
@@ -16,11 +17,15 @@ constexpr int64_t kShardBytes = 5'000'000'000;  ///< transformers' own limit
 /// model.safetensors.index.json. The config.json is written last. If `model` names a config.json (`config`, `weights`)
 /// that describes the same architecture, a copy with the new dtype is written. Otherwise the family that has the
 /// model's settings is chosen, and its config.json gets `sequence_length` as the length of a text. Files of the
-/// tokenizer and of generation are copied from the folder `model.weights`. Holds one parameter at a time in memory.
+/// tokenizer and of generation are copied from the folder of `model.weights`; if the training had another `tokenizer`,
+/// its files are copied instead. Holds one parameter at a time in memory.
+/// `tokenizer` is the file that the training encoded its texts with; empty: one that no file can be copied of; nullopt:
+/// that of the weights.
 /// Throws UserError as export_weights does. Throws UserError (usage) if no family has the settings or the model is
 /// neither a decoder nor Mamba. Adapters must be merged for the same reason: transformers has no place for ours.
 ExportReport export_huggingface(const ModelConfig& model, int64_t sequence_length,
                                 const std::filesystem::path& checkpoint, const std::filesystem::path& out,
-                                const ExportOptions& options, int64_t shard_bytes = kShardBytes);
+                                const ExportOptions& options, int64_t shard_bytes = kShardBytes,
+                                const std::optional<std::filesystem::path>& tokenizer = {});
 
 }  // namespace plimsoll

@@ -15,6 +15,7 @@
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
 #include "weights/gguf_source.h"
+#include "weights/safetensors_facts.h"
 
 namespace plimsoll::weights {
 namespace {

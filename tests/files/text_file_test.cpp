@@ -39,7 +39,6 @@ class TextBytesTest : public ::testing::Test {
   std::string read(const std::filesystem::path& file, size_t piece = 1 << 20) {
     TextBytes bytes(file, "data.files: " + file.string());
     form_ = bytes.form();
-    note_ = bytes.note();
     std::string text;
     for (size_t got = piece; got == piece;) {
       text.resize(text.size() + piece);
@@ -47,6 +46,7 @@ class TextBytesTest : public ::testing::Test {
       text.resize(text.size() - piece + got);
     }
     file_bytes_ = bytes.file_bytes_read();
+    note_ = bytes.note();
     return text;
   }
   std::string refusal(const std::string& bytes) {
@@ -88,6 +88,14 @@ TEST_F(TextBytesTest, RefusesOtherKindsAndEncodingsByName) {
   EXPECT_THAT(refusal("\0\0\xfe\xff\0\0\0I"s), HasSubstr("text in UTF-32;"));
   EXPECT_THAT(refusal(wide(text, true)), HasSubstr("iconv -f UTF-16LE"));
   EXPECT_THAT(refusal(wide(text, false)), HasSubstr("iconv -f UTF-16BE"));
+  std::string four, reversed;
+  for (const char c : text) four += std::string(1, c) + "\0\0\0"s, reversed += "\0\0\0"s + c;
+  EXPECT_THAT(refusal(four), HasSubstr("text in UTF-32LE; allowed"));
+  EXPECT_THAT(refusal(reversed), HasSubstr("iconv -f UTF-32BE"));
+  EXPECT_THAT(refusal("\x1f\x9d\x90 rest"),
+              HasSubstr("is a compress file (.Z); allowed: text in UTF-8, plain or packed by gzip; unpack"));
+  EXPECT_THAT(refusal("]\0\0\x80\0rest"s), HasSubstr("is an lzma file"));
+  EXPECT_THAT(refusal("{\\rtf1\\ansi text}"), HasSubstr("is a document in RTF"));
   EXPECT_THAT(refusal("\x93NUMPY\1\0v\0"s), HasSubstr("is a NumPy array (.npy); allowed: text"));
   EXPECT_THAT(refusal("\x28\xb5\x2f\xfd rest"),
               HasSubstr("is a zstd file; allowed: text in UTF-8, plain or packed by gzip; unpack"));
@@ -130,6 +138,33 @@ TEST_F(TextBytesTest, NotesBytesThatAreNoText) {
   EXPECT_THAT(note_, IsEmpty());
   read(put_file(folder_ / "a", std::string(100, 'a') + "\xc3"));
   EXPECT_THAT(note_, HasSubstr("byte 0xc3 at 100"));
+}
+
+TEST_F(TextBytesTest, NotesBytesThatAreNoTextWhereverTheyAre) {
+  const std::string text(200000, 'a');
+  for (const size_t piece : {size_t{7919}, size_t{1} << 16, size_t{1} << 22}) {
+    read(put_file(folder_ / "a", text + "\xe9 au lait" + text), piece);
+    EXPECT_THAT(note_, HasSubstr("byte 0xe9 at 200000 is no UTF-8"));
+    read(put_file(folder_ / "a", kMark + text + "\xc3"), piece);
+    EXPECT_THAT(note_, HasSubstr("byte 0xc3 at 200003 is no UTF-8"));
+    std::string wide_text;
+    for (int i = 0; i < 60000; ++i) wide_text += "\xe2\x82\xac";
+    read(put_file(folder_ / "a", "a" + wide_text), piece);
+    EXPECT_THAT(note_, IsEmpty());
+  }
+}
+
+TEST_F(TextBytesTest, NotesThatTheTextIsJson) {
+  for (const std::string text :
+       {"{\"text\": \"a cat\"}\n{\"text\": \"a dog\"}\n", "[{\"text\": \"a\"}]", "[ \"a\", \"b\"]"}) {
+    EXPECT_EQ(read(put_file(folder_ / "a", text)), text);
+    EXPECT_THAT(note_, HasSubstr("the text is JSON")) << text;
+  }
+  for (const std::string text :
+       {"{a: 1}\n{b: 2}\n", "[1] Smith says\n", "{\"a\": 1} and more\n{\n", "{\"a\": 1}\nText\n", "{"}) {
+    read(put_file(folder_ / "a", text));
+    EXPECT_THAT(note_, IsEmpty()) << text;
+  }
 }
 
 TEST_F(TextBytesTest, RefusesPackedTextThatIsCutDamagedOrTooLarge) {

@@ -173,6 +173,42 @@ TEST_F(WeightsFolder, TheTokenizerIsExportedToo) {
   EXPECT_FALSE(fs::exists(folder_ / "out" / "expected.json"));
 }
 
+// The tokenizer of the weights would encode texts into other tokens than those that the model was trained on.
+TEST_F(WeightsFolder, TheTokenizerOfTheTrainingIsExported) {
+  const fs::path from = single_file_copy("llama", folder_);
+  put_file(from / "tokenizer.json", "{\"version\": \"1.0\"}\n");
+  put_file(from / "special_tokens_map.json", "{}");
+  put_file(from / "generation_config.json", "{}");
+  fs::create_directories(folder_ / "other");
+  put_file(folder_ / "other" / "tokenizer.json", "{\"version\": \"2.0\"}\n");
+  put_file(folder_ / "other" / "mine.json", "{\"version\": \"3.0\"}\n");
+  Job job = still_job(from);
+  trained_and_exported(job);
+  const auto exported_with = [&](const std::optional<fs::path>& tokenizer) {
+    fs::remove_all(folder_ / "out");
+    const ExportReport report = export_huggingface(job.model, job.data.sequence_length,
+                                                   checkpoints_in(job.checkpoint.directory).rbegin()->second,
+                                                   folder_ / "out", {}, kShardBytes, tokenizer);
+    EXPECT_TRUE(fs::exists(folder_ / "out" / "generation_config.json"));
+    return report.notes;
+  };
+  EXPECT_THAT(exported_with(from / "tokenizer.json"), ::testing::IsEmpty());
+  EXPECT_TRUE(fs::exists(folder_ / "out" / "special_tokens_map.json"));
+  EXPECT_THAT(exported_with(folder_ / "other" / "tokenizer.json"),
+              ::testing::ElementsAre(HasSubstr("llama/tokenizer.json is not copied: the training had another")));
+  EXPECT_EQ(get_file(folder_ / "out" / "tokenizer.json"), "{\"version\": \"2.0\"}\n");
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "special_tokens_map.json"));
+  exported_with(folder_ / "other" / "mine.json");
+  EXPECT_EQ(get_file(folder_ / "out" / "tokenizer.json"), "{\"version\": \"3.0\"}\n");
+  EXPECT_THAT(exported_with(fs::path()), ::testing::ElementsAre(HasSubstr("which no file is copied of")));
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "tokenizer.json"));
+  // A file of weights in its folder.
+  job.model.config = from / "config.json";
+  job.model.weights = from / "model.safetensors";
+  exported_with(std::nullopt);
+  EXPECT_EQ(get_file(folder_ / "out" / "tokenizer.json"), "{\"version\": \"1.0\"}\n");
+}
+
 TEST_F(WeightsFolder, AnAdapterIsRefused) {
   const fs::path from = single_file_copy("llama", folder_);
   put_file(from / "adapter_config.json", R"({"peft_type": "LORA"})");

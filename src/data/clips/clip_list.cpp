@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/quoted.h"
+#include "data/clips/clip_list_facts.h"
 #include "files/data_notes.h"
 #include "files/text_file.h"
 #include "plimsoll/error.h"

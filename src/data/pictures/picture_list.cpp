@@ -7,12 +7,14 @@
 #include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/file_error.h"
 #include "base/glob.h"
 #include "base/json_file.h"
 #include "base/quoted.h"
 #include "base/trimmed.h"
+#include "data/pictures/picture_list_facts.h"
 #include "data/slices/label_names.h"
 #include "files/csv_file.h"
 #include "files/data_notes.h"
@@ -38,7 +40,14 @@ bool is_picture(const fs::path& file) {
 struct Listing {
   std::map<std::string, fs::path> pictures;
   std::vector<fs::path> folders;
+  std::vector<std::string> others;  // names of files that are no pictures
 };
+
+void note_others(const fs::path& folder, std::vector<std::string> others) {
+  if (others.empty()) return;
+  std::ranges::sort(others);
+  note_data(folder, fmt::format("files that are not read, which are no .png, .jpg or .jpeg: {}", few_names(others)));
+}
 
 Listing listing_of(const char* key, const fs::path& folder) {
   Listing listing;
@@ -51,7 +60,11 @@ Listing listing_of(const char* key, const fs::path& folder) {
     if (path.filename().string().starts_with('.')) continue;
     std::error_code ignored;
     if (fs::is_directory(path, ignored)) listing.folders.push_back(path);
-    if (!is_picture(path) || !fs::is_regular_file(path, ignored)) continue;
+    if (!fs::is_regular_file(path, ignored)) continue;
+    if (!is_picture(path)) {
+      listing.others.push_back(path.filename().string());
+      continue;
+    }
     const auto [other, fresh] = listing.pictures.emplace(path.stem().string(), path);
     if (!fresh)
       throw UserError(
@@ -59,12 +72,17 @@ Listing listing_of(const char* key, const fs::path& folder) {
   }
   if (error) throw_file_error("read", folder, error.value());
   std::ranges::sort(listing.folders);
+  note_others(folder, listing.others);
   return listing;
 }
 
-const fs::path* mask_of(const std::string& stem, const Listing& masks) {
+/// Returns the mask of a picture by its name. A picture is no mask of itself, if one folder has both.
+const fs::path* mask_of(const std::string& stem, const fs::path& image, const Listing& masks) {
+  std::error_code error;
   for (const char* ending : {"", "_mask", "_masks", "_seg", "_segmentation", "_label"})
-    if (const auto found = masks.pictures.find(stem + ending); found != masks.pictures.end()) return &found->second;
+    if (const auto found = masks.pictures.find(stem + ending);
+        found != masks.pictures.end() && !fs::equivalent(image, found->second, error))
+      return &found->second;
   return nullptr;
 }
 
@@ -129,7 +147,7 @@ class Tasks {
       if (!asked_for(name)) continue;
       const Listing own = listing_of("data.masks", folder);
       for (const auto& [stem, image] : images.pictures)
-        if (const fs::path* mask = mask_of(stem, own))
+        if (const fs::path* mask = mask_of(stem, image, own))
           add({.image = image, .mask = *mask, .structure = name, .place = mask->string()});
     }
     if (tasks_.empty())
@@ -140,8 +158,11 @@ class Tasks {
   }
 
   void of_one_folder(const Listing& images, const Listing& masks) {
+    std::set<fs::path> surplus;
+    for (const auto& [stem, mask] : masks.pictures) surplus.insert(mask);
     for (const auto& [stem, image] : images.pictures) {
-      const fs::path* mask = mask_of(stem, masks);
+      const fs::path* mask = mask_of(stem, image, masks);
+      if (mask) surplus.erase(*mask);
       if (!mask) {
         if (config_.skip_bad) continue;
         throw UserError(
@@ -160,6 +181,10 @@ class Tasks {
     if (tasks_.empty())
       throw UserError(fmt::format("data.masks: {} has no mask of any picture in {}", config_.pictures.masks.string(),
                                   config_.pictures.images.string()));
+    std::vector<std::string> names;
+    for (const fs::path& mask : surplus) names.push_back(mask.filename().string());
+    if (!names.empty())
+      note_data(config_.pictures.masks, fmt::format("masks without a picture are not read: {}", few_names(names)));
   }
 
   const std::string& only_structure() const {

@@ -17,7 +17,8 @@ inline constexpr FileFact kFacts[] = {
     {"folder of pictures", "pictures without a mask", "refused", "unless data.skip_bad is true"},
     {"folder of pictures", "two pictures of one name", "refused", "leave one"},
     {"folder of pictures", "folders of masks", "applied", "each has the masks of the structure that it is named after"},
-    {"folder of pictures", "other files, and files that begin with a dot", "ignored", "they are no pictures"},
+    {"folder of pictures", "other files, and masks without a picture", "ignored", "a note names them"},
+    {"folder of pictures", "files that begin with a dot", "ignored", "they are hidden"},
 };
 static_assert(are_complete(kFacts));
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -18,6 +19,10 @@
 
 namespace plimsoll {
 namespace {
+
+// A column rises by one step if its steps differ by at most this fraction: float32 rounds times of 10^3 steps.
+constexpr double kStepTolerance = 1e-3;
+constexpr int64_t kMinRisingLines = 8;
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
@@ -35,6 +40,7 @@ class Reader {
     finish();
     if (result_.series.empty() && !any_) refuse("has names of columns and no lines of numbers");
     judge_first_column();
+    note_columns();
     return std::move(result_);
   }
 
@@ -93,6 +99,66 @@ class Reader {
               "is the time, or write its numbers as 0.0, 1.0, ... if they are values",
               path_.string(), in_quotes(names_[0]), first_column_.describe()),
           UserError::Kind::failure);
+  }
+
+  /// Notes channels that look as if they said something about a series or a line, and labels that look like numbers to
+  /// be predicted.
+  void note_columns() const {
+    std::vector<std::string> fixed, rising, fractions;
+    for (size_t c = 0; c < channels_.size(); ++c) {
+      if (is_fixed(c)) fixed.push_back(result_.channel_names[c]);
+      if (is_rising(c)) rising.push_back(result_.channel_names[c]);
+    }
+    if (!fixed.empty())
+      note_data(path_,
+                fmt::format("columns with one number in each series are taken as channels: {}; remove them if they "
+                            "say which part, subject or weight a series has",
+                            few_names(fixed)));
+    if (!rising.empty())
+      note_data(path_,
+                fmt::format("columns that rise by one step in every series are taken as channels: {}; call such a "
+                            "column time if it is the time, or remove it",
+                            few_names(rising)));
+    for (const std::string& name : result_.classes) {
+      double number = 0;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+      if (error != std::errc() || end != name.data() + name.size()) return;
+      if (number != std::floor(number)) fractions.push_back(name);
+    }
+    if (!fractions.empty())
+      note_data(path_, fmt::format("labels are numbers with fractions, and each is a class by itself: {}",
+                                   few_names(fractions)));
+  }
+
+  float value(const TsSeries& series, int64_t line, size_t channel) const {
+    return series.values[static_cast<size_t>(line * result_.channels) + channel];
+  }
+
+  /// Returns true if a channel has one number in each of several series, and not the same in all of them.
+  bool is_fixed(size_t channel) const {
+    bool differs = false;
+    for (const TsSeries& series : result_.series) {
+      if (series.length < 2) return false;
+      for (int64_t t = 1; t < series.length; ++t)
+        if (!(value(series, t, channel) == value(series, 0, channel))) return false;
+      differs |= value(series, 0, channel) != value(result_.series[0], 0, channel);
+    }
+    return differs;
+  }
+
+  /// Returns true if a channel rises by one step, the same in all series, of which at least one has 8 lines.
+  bool is_rising(size_t channel) const {
+    int64_t longest = 0;
+    double step = 0;
+    for (const TsSeries& series : result_.series) {
+      longest = std::max(longest, series.length);
+      for (int64_t t = 1; t < series.length; ++t) {
+        const double rise = double{value(series, t, channel)} - double{value(series, t - 1, channel)};
+        if (step == 0) step = rise;
+        if (!(rise > 0) || std::abs(rise - step) > kStepTolerance * step) return false;
+      }
+    }
+    return longest >= kMinRisingLines;
   }
 
   void add_line(const std::vector<std::string>& cells) {

@@ -11,6 +11,7 @@
 #include "base/glob.h"
 #include "base/quoted.h"
 #include "base/trimmed.h"
+#include "data/slices/label_name_facts.h"
 #include "files/csv_file.h"
 #include "files/data_notes.h"
 #include "files/text_file.h"

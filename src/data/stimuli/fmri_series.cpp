@@ -15,6 +15,7 @@
 #include "data/stimuli/bad_file.h"
 #include "data/stimuli/fmri_table.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "files/nifti.h"
 #include "files/nifti_grid.h"
 #include "files/npy.h"
@@ -28,10 +29,27 @@ namespace {
 constexpr int64_t kMaxShown = 5;                  // values of a message
 constexpr int64_t kMaxVoxels = int64_t{1} << 26;  // voxels of a volume: 406 x 406 x 406
 
+/// The smallest and the largest of the numbers other than 0 of a mask.
+struct MaskRange {
+  double min = HUGE_VAL, max = -HUGE_VAL;
+  void add(double number) {
+    min = std::min(min, number);
+    max = std::max(max, number);
+  }
+  /// A mask of probabilities or of several regions is taken as its voxels other than 0.
+  void note_several(const std::filesystem::path& path) const {
+    if (min < max)
+      note_data(path, fmt::format("the mask has numbers from {:.6g} to {:.6g} besides 0; all voxels other than 0 are "
+                                  "taken; save a mask of 0 and 1 for others",
+                                  min, max));
+  }
+};
+
 /// Returns the voxels of the mask in `path` that are not 0. The mask has the series' grid.
 std::vector<uint32_t> chosen_by(const std::filesystem::path& path, const std::filesystem::path& of,
                                 const NiftiVolume& layout) {
   std::vector<uint32_t> chosen;
+  MaskRange range;
   stream_nifti(
       path, sizeof chosen[0],
       [&](const NiftiVolume& mask) {
@@ -40,10 +58,15 @@ std::vector<uint32_t> chosen_by(const std::filesystem::path& path, const std::fi
                                            grid_remedy(layout, mask, "the series", "the mask")));
       },
       [&](int64_t first, const NiftiVolume& mask, int64_t count) {
-        for (int64_t i = 0; i < count; ++i)
-          if (mask.at(i) != 0) chosen.push_back(static_cast<uint32_t>(first + i));
+        for (int64_t i = 0; i < count; ++i) {
+          const double number = mask.at(i);
+          if (number == 0) continue;
+          range.add(number);
+          chosen.push_back(static_cast<uint32_t>(first + i));
+        }
       });
   if (chosen.empty()) throw bad_file(path, "this mask is 0 everywhere");
+  range.note_several(path);
   return chosen;
 }
 
@@ -94,9 +117,15 @@ std::vector<size_t> chosen_by(const std::filesystem::path& path, const NpyArray&
                                      mask.describe_sizes(), of.string(), scan.describe_sizes()));
   const std::vector<int64_t> places = places_of(wanted);
   std::vector<size_t> chosen;
-  for (size_t i = 0; i < places.size(); ++i)
-    if (mask.at(places[i]) != 0) chosen.push_back(i);
+  MaskRange range;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const double number = mask.at(places[i]);
+    if (number == 0) continue;
+    range.add(number);
+    chosen.push_back(i);
+  }
   if (chosen.empty()) throw bad_file(path, "this mask is 0 everywhere");
+  range.note_several(path);
   return chosen;
 }
 

@@ -17,6 +17,10 @@
 namespace plimsoll {
 namespace {
 
+// A column rises by one step if its steps differ by at most this fraction: float32 rounds times of 10^3 steps.
+constexpr double kStepTolerance = 1e-3;
+constexpr int64_t kMinRisingLines = 8;
+
 using Cells = std::vector<std::string>;
 
 class FmriTable {
@@ -35,6 +39,7 @@ class FmriTable {
     if (series_.volumes == 0) throw bad_file(path_, "it holds no time points");
     judge_first_line();
     judge_first_column();
+    note_rising_columns();
     return std::move(series_);
   }
 
@@ -120,6 +125,26 @@ class FmriTable {
                      fmt::format("{} {}, as an index does; remove it (pandas: index=False), or write its numbers "
                                  "as 0.0, 1.0, ... if they are values",
                                  series_.name_of_voxel(0), first_column_.describe()));
+  }
+
+  /// Notes voxels that rise by one step from line to line, as the time does.
+  void note_rising_columns() const {
+    if (series_.volumes < kMinRisingLines) return;
+    std::vector<std::string> rising;
+    for (int64_t voxel = 0; voxel < series_.voxels; ++voxel) {
+      const auto value = [&](int64_t line) {
+        return double{series_.values[static_cast<size_t>(line * series_.voxels + voxel)]};
+      };
+      const double step = value(1) - value(0);
+      bool rises = step > 0;
+      for (int64_t line = 2; line < series_.volumes && rises; ++line)
+        rises = std::abs(value(line) - value(line - 1) - step) <= kStepTolerance * step;
+      if (rises) rising.push_back(series_.name_of_voxel(voxel));
+    }
+    if (!rising.empty())
+      note_data(path_, fmt::format("columns that rise by one step from line to line, as the time does, are taken as "
+                                   "values: {}; remove them if they are none",
+                                   few_names(rising)));
   }
 
   const std::filesystem::path& path_;

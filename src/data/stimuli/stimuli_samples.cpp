@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/quoted.h"
+#include "data/stimuli/bids_sidecar.h"
 #include "data/stimuli/fmri_responses.h"
 #include "data/stimuli/fmri_series.h"
 #include "data/stimuli/mel_spectrogram.h"
@@ -270,6 +271,9 @@ class StimuliSamples final : public SampleSource {
     if (config_.videos.empty()) return;
     if (config_.repetition_time <= 0 && !time.question.empty())
       throw UserError(fmt::format("data.fmri: {}: {}", config_.fmri.string(), time.question));
+    if (const std::string question = config_.repetition_time > 0 ? "" : sidecar_question(config_.fmri, time.seconds);
+        !question.empty())
+      throw UserError(fmt::format("data.fmri: {}: {}", config_.fmri.string(), question));
     if (config_.repetition_time <= 0 && !time.assumption.empty()) note_data(config_.fmri, time.assumption);
     if (config_.repetition_time > 0 && time.seconds > 0 &&
         std::abs(time.seconds - seconds_) > kTimeTolerance * time.seconds)

@@ -11,6 +11,7 @@
 
 #include "base/quoted.h"
 #include "data/stimuli/bad_file.h"
+#include "data/stimuli/stimulus_facts.h"
 #include "files/data_memory.h"
 #include "files/text_file.h"
 #include "plimsoll/error.h"

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/nearest_file.h"
 #include "data/tokenizers/token_file.h"
+#include "files/data_notes.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -57,6 +58,7 @@ std::filesystem::path token_cache_file(const std::filesystem::path& directory, c
 void tokenize_file(const TextFile& text, const Tokenizer& tokenizer, const std::filesystem::path& file, uint64_t key,
                    const std::function<void(int64_t bytes)>& progress) {
   TextBytes source(text.path, "data.files: " + text.path.string());
+  const bool noted = !source.note().empty();  // by the reader that looked at the file before
   TokenFileWriter writer(file, tokenizer.vocab_size(), key);
   std::string held;  // read and not tokenized yet: its last token may continue in the next block
   int64_t read = 0;
@@ -85,6 +87,7 @@ void tokenize_file(const TextFile& text, const Tokenizer& tokenizer, const std::
     throw UserError(fmt::format("data.files: {} changed while it was being tokenised; start again when it is at rest",
                                 text.path.string()),
                     UserError::Kind::failure);
+  if (!noted && !source.note().empty()) note_data(text.path, source.note());
   writer.append(tokenizer.encode(held));
   const int32_t end = tokenizer.end_of_text();
   writer.append({&end, 1});

@@ -8,6 +8,7 @@
 #include "data/tokenizers/gpt2_tokenizer.h"
 #include "data/tokenizers/huggingface_tokenizer.h"
 #include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "data/tokenizers/vocabulary_facts.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -83,6 +83,26 @@ TEST_F(PictureSamplesTest, AreAPictureAndAStructureEach) {
   EXPECT_EQ(std::vector<int64_t>(tokens.begin(), tokens.begin() + 48), prompt.tokens);
 }
 
+TEST_F(PictureSamplesTest, NameTheFilesThatAreNotRead) {
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  open();
+  EXPECT_THAT(notes.lines(), IsEmpty());
+  put_file(folder_ / "images/scan.tif", "II*");
+  put_file(folder_ / "images/.hidden", "");
+  std::filesystem::copy(folder_ / "masks/scene1.png", folder_ / "masks/lost.png");
+  open();
+  EXPECT_THAT(notes.lines(),
+              ElementsAre(HasSubstr("images: files that are not read, which are no .png, .jpg or .jpeg: scan.tif"),
+                          HasSubstr("masks: masks without a picture are not read: lost.png")));
+}
+
+// One folder with pictures and their masks: NAME.png and NAME_mask.png.
+TEST_F(PictureSamplesTest, APictureIsNoMaskOfItself) {
+  config_.pictures.masks = config_.pictures.images;
+  EXPECT_THAT(refusal(), HasSubstr("has no mask of"));
+}
+
 TEST_F(PictureSamplesTest, HoldOutPicturesByNameAndNotByOrder) {
   config_.test_fraction = 0.25;
   const auto validation = open();

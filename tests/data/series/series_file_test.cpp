@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <functional>
 #include <random>
 
 #include "data/series/series_samples.h"
@@ -115,6 +116,42 @@ TEST(SeriesTable, LeavesAnIndexOut) {
   EXPECT_EQ(reading.read("a.csv", "id,class,x\n0,a,1\n1,a,2\n2,a,3\n").channels, 1);
   EXPECT_EQ(reading.read("a.csv", "time,class,x\n0,a,1\n1,a,2\n2,a,3\n").channels, 1);
   EXPECT_THAT(reading.bad, ::testing::IsEmpty());
+}
+
+// Such columns of a table tell the part, the subject or the time instead of a measurement.
+TEST(SeriesTable, NotesColumnsThatAreFixedOrRise) {
+  Reading reading;
+  const auto notes_of = [&](const std::string& columns, const std::function<std::string(int, int)>& cells) {
+    std::string text = "series,label," + columns + ",x\n";
+    for (int s = 0; s < 3; ++s)
+      for (int t = 0; t < 10; ++t) text += fmt::format("s{},a,{},{}\n", s, cells(s, t), (s * 7 + t * t * 3) % 11);
+    DataNotes notes;
+    const DataNotes::Scope scope(notes);
+    reading.read("a.csv", text);
+    return notes.lines();
+  };
+  EXPECT_THAT(
+      notes_of("fold,weight", [](int s, int) { return fmt::format("{},{}", s % 2, s * 0.1); }),
+      ElementsAre(AllOf(HasSubstr("a.csv: columns with one number in each series are taken as channels: fold, weight"),
+                        HasSubstr("remove them if they say which part"))));
+  EXPECT_THAT(notes_of("frame", [](int s, int t) { return std::to_string(100 * s + 2 * t); }),
+              ElementsAre(HasSubstr("columns that rise by one step in every series are taken as channels: frame")));
+  EXPECT_THAT(notes_of("y", [](int s, int t) { return std::to_string(t + (s == 2 && t == 9 ? 1 : 0)); }),
+              ElementsAre());
+  EXPECT_THAT(notes_of("y", [](int s, int t) { return s == 0 && t == 3 ? "1" : std::to_string(s); }), ElementsAre());
+  EXPECT_THAT(notes_of("y", [](int, int) { return "5"; }), ElementsAre());
+}
+
+TEST(SeriesTable, NotesLabelsWithFractions) {
+  Reading reading;
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  reading.read("a.csv", "series,label,x\n1,0.13,1\n2,2,5\n3,2.5,3\n");
+  EXPECT_THAT(notes.lines(),
+              ElementsAre(HasSubstr("labels are numbers with fractions, and each is a class by itself: 0.13, 2.5")));
+  reading.read("b.csv", "series,label,x\n1,1,1\n2,2,5\n3,1,3\n");
+  reading.read("b.csv", "series,label,x\n1,0.5,1\n2,left,5\n3,1,3\n");
+  EXPECT_EQ(notes.lines().size(), 1u);
 }
 
 TEST(SeriesTable, ReadsDecimalCommas) {

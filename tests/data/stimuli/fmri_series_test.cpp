@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "data/slices/scan_files.h"
+#include "files/data_notes.h"
 #include "files/nifti.h"
 
 namespace plimsoll {
@@ -128,6 +129,21 @@ TEST(FmriSeries, TakesTheVoxelsOfTheMaskOrThoseThatVary) {
   const FmriSeries varying = read_fmri(path, {});
   EXPECT_EQ(varying.voxels, 2);
   EXPECT_THAT(varying.values, ElementsAre(1, 2, 2, 1, 3, 2));
+}
+
+// A mask of probabilities takes voxels that hardly belong to it, and an atlas all of its regions.
+TEST(FmriSeries, NotesAMaskOfSeveralNumbers) {
+  const TempFolder folder;
+  const auto path = put_file(folder / "a.nii", scan({2, 2, 1, 3}, counting(12)));
+  const auto notes_of = [&](const std::string& mask) {
+    DataNotes notes;
+    const DataNotes::Scope scope(notes);
+    read_fmri(path, put_file(folder / "mask.nii", mask));
+    return notes.lines();
+  };
+  EXPECT_THAT(notes_of(scan({2, 2, 1}, std::vector<float>{0, 0.25F, 0, 0.75F})),
+              ::testing::ElementsAre(HasSubstr("mask.nii: the mask has numbers from 0.25 to 0.75 besides 0")));
+  EXPECT_THAT(notes_of(scan({2, 2, 1}, std::vector<int16_t>{0, 7, 0, 7})), ::testing::IsEmpty());
 }
 
 // SPM writes NaN outside of the head; a NaN in one volume only is an error of this volume.

@@ -85,6 +85,20 @@ TEST_F(FmriTableTest, RefusesAColumnThatCountsTheLines) {
   EXPECT_EQ(read("1,1.5\n3,2.5\n5,3.5\n").voxels, 2);
 }
 
+TEST_F(FmriTableTest, NotesColumnsThatRiseAsTheTimeDoes) {
+  std::string text = "time,a,b\n", uneven = text;
+  for (int i = 0; i < 12; ++i) {
+    text += std::to_string(0.72 * i) + "," + std::to_string(i * i % 7) + ",3.5\n";
+    uneven += std::to_string(0.72 * i + (i == 7 ? 0.01 : 0)) + "," + std::to_string(i * i % 7) + ",3.5\n";
+  }
+  EXPECT_EQ(read(text).voxels, 3);
+  EXPECT_THAT(notes_.lines(), ElementsAre(HasSubstr("line 1 is taken as names"),
+                                          AllOf(HasSubstr("a.csv: columns that rise by one step from line to line"),
+                                                HasSubstr("column 1 'time'"))));
+  read(uneven);
+  EXPECT_EQ(notes_.lines().size(), 1u);
+}
+
 TEST_F(FmriTableTest, ReadsDecimalCommasAndNamesOfLines) {
   EXPECT_THAT(read("1,5;2,5\n3,5;4,5\n").values, ElementsAre(1.5, 2.5, 3.5, 4.5));
   EXPECT_THAT(notes_.lines(), ElementsAre(HasSubstr("decimal commas")));

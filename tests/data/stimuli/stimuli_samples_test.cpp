@@ -400,5 +400,31 @@ TEST(StimuliSamples, QuestionsARepetitionTimeThatVideosNeed) {
   EXPECT_EQ(notes.lines().size(), 1u);
 }
 
+TEST(StimuliSamples, ComparesTheRepetitionTimeWithThatOfBids) {
+  const TempFolder folder;
+  StimuliFiles files(folder, 4, 0, true);
+  std::string bytes = get_file(folder / "bold.nii");
+  const float time = 2;
+  std::memcpy(bytes.data() + 92, &time, 4);
+  bytes[123] = 2 | 8;
+  put_file(folder / "bold.nii", bytes);
+  const auto said = [&](const std::string& sidecar) {
+    put_file(folder / "bold.json", sidecar);
+    return user_error_of([&] { opened(files.config); });
+  };
+  EXPECT_THAT(said(R"({"RepetitionTime": 0.8})"),
+              AllOf(HasSubstr("bold.nii: 2 seconds from volume to volume, and RepetitionTime in "),
+                    HasSubstr("bold.json is 0.8; set data.repetition_time to the right one")));
+  EXPECT_THAT(said(R"({"VolumeTiming": [0, 2, 5]})"), HasSubstr("bold.json has VolumeTiming"));
+  EXPECT_THAT(said("no JSON"), HasSubstr("bold.json is not valid JSON"));
+  for (const char* same : {R"({"RepetitionTime": 2.0})", R"({"RepetitionTime": 2.001, "TaskName": "x"})", "{}"}) {
+    put_file(folder / "bold.json", same);
+    EXPECT_NO_THROW(opened(files.config)) << same;
+  }
+  put_file(folder / "bold.json", R"({"RepetitionTime": 0.8})");
+  files.config.stimuli.repetition_time = 2;
+  EXPECT_NO_THROW(opened(files.config));
+}
+
 }  // namespace
 }  // namespace plimsoll
