@@ -1,5 +1,6 @@
 #include "device/matmul_scratch.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -74,8 +75,14 @@ TEST(MatmulScratch, EstimatesOfLargeMatmulsAreCloseToWhatTheyTake) {
             product, size, [&](const LibraryMatmul& part) { return measured_matmul_scratch(part, threads); });
         ASSERT_TRUE(estimate);
         took = std::max(took, measured);
+        const std::string where = fmt::format("{} {}: {} instead of {}", name_of(dtype), size, *estimate, measured);
         // Seen: 3 MiB too high, 2.2 too low on 2 threads. A copy of an operand is 98 MiB or 49.
-        EXPECT_LE(std::abs(*estimate - measured), 4 * MiB * threads) << name_of(dtype) << " " << size;
+        EXPECT_GE(*estimate, measured - 4 * MiB * threads) << where;
+        EXPECT_LE(*estimate, matmul_scratch_bound(product)) << where;
+        // Kernels that copy no large operand (AMX) have buffers that stop growing at sizes beyond those of the parts: the
+        // estimate is too high there, by at most the bound.
+        if (measured > 4 * MiB * threads)
+          EXPECT_LE(*estimate, measured + 4 * MiB * threads) << where;
       }
   }
   if (took == 0) GTEST_SKIP() << "libtorch's matmuls take no scratch here";
