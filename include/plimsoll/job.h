@@ -61,6 +61,7 @@ struct Job {
   uint64_t seed = 0;
   /// Notes of the reader, one a line: names of other programs that it understood as ours.
   std::vector<std::string> notes;
+  bool budget_lacks_unit = false;  ///< memory_budget is a number of at most four digits without a unit
 };
 
 /// Returns the sequences of a step's last micro batch if it is smaller than the others. 0: all are alike, or their size

@@ -16,6 +16,18 @@
 
 namespace plimsoll {
 
+/// Returns the first part of `path` that exists and is no folder although more follows; all of `path` if it is such a
+/// file itself; an empty path if there is none.
+inline std::filesystem::path file_in_place_of_folder(const std::filesystem::path& path) {
+  std::filesystem::path part;
+  for (const std::filesystem::path& each : path) {
+    part /= each;
+    std::error_code ignored;
+    if (std::filesystem::exists(part, ignored) && !std::filesystem::is_directory(part, ignored)) return part;
+  }
+  return {};
+}
+
 /// Throws UserError (failure): "cannot VERB PATH: REASON", with a hint if the reason has a usual remedy. `error` is an
 /// errno value.
 [[noreturn]] inline void throw_file_error(std::string_view verb, const std::filesystem::path& path, int error) {
@@ -24,6 +36,9 @@ namespace plimsoll {
   std::error_code ignored;
   if (error == ENOSPC || error == EDQUOT) reason += "; free some space or choose another folder";
   if (error == EACCES || error == EPERM || error == EROFS) reason += "; check the permissions";
+  if (const std::filesystem::path file = error == ENOTDIR ? file_in_place_of_folder(path) : ""; !file.empty())
+    reason = fmt::format("{} is a file; name a folder", file.string());
+  if (error == EISDIR) reason = "it is a folder; name a file";
   if (error == EMFILE) reason += "; raise the number of files that a process may have open (ulimit -n)";
   if (error == ENOENT && !std::filesystem::exists(folder, ignored)) {
     reason = fmt::format("the folder {} does not exist; make it first or choose another", folder.string());

@@ -110,6 +110,14 @@ std::string unknown_option(const CLI::App& app, const CLI::App& place, const std
   std::vector<std::string> other_commands;
   for (const CLI::App* command : app.get_subcommands({}))
     if (command != &place && has(option_names(*command), option)) other_commands.push_back(command->get_name());
+  // A GPU of the catalogue is planned for; a run trains on a device of this machine.
+  if (option == "--gpu" && job) {
+    const std::string gpu = value_of(word, words);
+    return fmt::format(
+        "{}; a run uses a device of this machine: device=cuda; to plan for another GPU: plimsoll plan "
+        "JOB.yaml --gpu {}",
+        message, gpu.empty() ? "NAME" : one_line(gpu));
+  }
   if (!other_commands.empty()) message += fmt::format("; it is one of plimsoll {}", fmt::join(other_commands, " and "));
   if (!job || !option.starts_with("--")) return message;
   if (const std::vector<std::string> keys = suggest_keys(name); keys.size() == 1) {

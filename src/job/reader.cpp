@@ -84,6 +84,12 @@ class Assignments {
     }
     // A section whose keys are all commented out is empty.
     if (node.kind == Node::Kind::null && !source.command_line) return;
+    if (const std::string main = main_key_of(path); node.kind == Node::Kind::scalar && !main.empty()) {
+      require_taken(main, node, source);
+      notes_.push_back(fmt::format("{}: {} is {} here", source.at(node.line), path, main));
+      put(main, node, source);
+      return;
+    }
     if (node.kind != Node::Kind::mapping) refuse_section(path, node, source);
     for (const Node::Entry& entry : node.entries) {
       const std::string name = path.empty() ? with_section(entry.key) : path + "." + entry.key;
@@ -226,25 +232,30 @@ class Assignments {
                       : node.kind == Node::Kind::list ? "; leave the '- ' before its keys out"
                                                       : ""));
     }
+    const bool switched_on = node.kind == Node::Kind::scalar && (path == "lora" || path == "quantize");
     throw UserError(fmt::format("{}: {} is {}; it is a section, with keys of its own: {}{}", source.at(node.line), path,
-                                what, some_keys_of(path), first_key_advice(path, node, source)));
+                                what, some_keys_of(path),
+                                !switched_on          ? ""
+                                : source.command_line ? fmt::format("; for example '{}.modules=[\"*.qkv\"]'", path)
+                                                      : fmt::format("; for example {}.modules: ['*.qkv']", path)));
   }
 
-  /// Returns "; write optimizer.name=adamw" for a word instead of a section whose main key is one word.
-  static std::string first_key_advice(const std::string& section, const Node& node, const Source& source) {
-    if (node.kind != Node::Kind::scalar || node.text.empty()) return "";
-    // "lora: true" and "model: 32" have no value that could be used.
-    if (!std::isalpha(static_cast<unsigned char>(node.text.front())) || node.text == "true" || node.text == "false")
-      return section == "lora" || section == "quantize" ? fmt::format("; for example {}.modules: ['*.qkv']", section)
-                                                        : "";
-    for (const char* key : {"model.type", "data.files", "optimizer.name", "scheduler.name", "checkpoint.directory",
-                            "log.metrics_file", "lora.modules", "quantize.modules"})
-      if (std::string_view(key).starts_with(section + ".")) {
-        const std::string word = one_line(node.text.substr(0, 40));
-        return source.command_line ? fmt::format("; for example {}={}", key, word)
-                                   : fmt::format("; for example {}: {}", key, word);
-      }
+  /// Returns the key that a word in place of a section means: "optimizer.name" for "optimizer: adamw". "": none.
+  static std::string main_key_of(std::string_view section) {
+    for (const char* key :
+         {"model.type", "data.files", "optimizer.name", "scheduler.name", "checkpoint.directory", "log.metrics_file"})
+      if (section == std::string_view(key).substr(0, std::string_view(key).find('.'))) return key;
     return "";
+  }
+
+  /// Throws UserError if the key does not take the value of its section.
+  static void require_taken(const std::string& key, const Node& node, const Source& source) {
+    // "model: 32" and "checkpoint: true" name nothing.
+    const auto begins_like_a_name = [](unsigned char c) { return std::isalpha(c) || c == '.' || c == '/' || c == '~'; };
+    if (node.text.empty() || !begins_like_a_name(node.text.front()) || node.text == "true" || node.text == "false")
+      refuse_section(key.substr(0, key.find('.')), node, source);
+    Job job;
+    read_as(*find_key(key), {&node, key, &source}, job);
   }
 
   std::vector<Value> values_;
@@ -351,7 +362,11 @@ Job job_of(const std::string& yaml, const std::string& name, const std::filesyst
   for (const Value& value : assignments.values()) {
     read_as(*find_key(value.key), value, job);
     assignments.note_conversions(value, locations);
-    if (const auto note = missing_unit_note(value)) job.notes.push_back(*note);
+    if (const auto note = missing_unit_note(value)) {
+      job.notes.push_back(*note);
+      // 9999 bytes train nothing.
+      job.budget_lacks_unit |= value.key == "memory_budget" && value.node->text.size() <= 4;
+    }
   }
   resolve_optimizer_name(job, locations);
   resolve_batch_sizes(job, locations);

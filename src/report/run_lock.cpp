@@ -92,8 +92,11 @@ RunLock::~RunLock() {
 // Returns false if it must be tried again.
 bool RunLock::open_and_lock() {
   int descriptor = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  // Another user's file can be locked too.
-  if (descriptor < 0 && errno == EACCES) descriptor = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  // Another user's file can be locked too. If there is none, the folder does not allow a new one.
+  if (descriptor < 0 && errno == EACCES) {
+    descriptor = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (descriptor < 0 && errno == ENOENT) throw_file_error("write into the folder", file_.parent_path(), EACCES);
+  }
   if (descriptor < 0) throw_file_error("write", file_, errno);
   const int error = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
   struct stat opened {};

@@ -37,9 +37,9 @@ TEST_F(BeforeTheWork, AnOutputThatCannotBeWrittenIsRefused) {
   expect_line({"train", "job.yaml", "memory_budget=64KiB", "log.metrics_file=no/such/m.jsonl"}, 1,
               missing("log.metrics_file: "));
   expect_line({"train", "job.yaml", "memory_budget=64KiB", "log.metrics_file=."}, 1,
-              AllOf(HasSubstr("log.metrics_file: "), HasSubstr("Is a directory")));
+              AllOf(HasSubstr("log.metrics_file: "), HasSubstr("it is a folder; name a file")));
   expect_line({"train", "job.yaml", "memory_budget=64KiB", "checkpoint.directory=corpus.txt/run"}, 1,
-              AllOf(HasSubstr("checkpoint.directory: "), HasSubstr("Not a directory")));
+              AllOf(HasSubstr("checkpoint.directory: "), HasSubstr(" is a file; name a folder")));
   expect_line({"train", "job.yaml", "memory_budget=64KiB", "data.cache_dir=corpus.txt/cache"}, 1,
               HasSubstr("data.cache_dir: "));
   expect_line({"train", "job.yaml", "memory_budget=64KiB", "disk_budget=1GiB", "disk_path=no/such"}, 1,
@@ -54,7 +54,7 @@ TEST_F(BeforeTheWork, AnExportsPlaceIsTriedBeforeTheCheckpointIsRead) {
               AllOf(HasSubstr("--out: "), HasSubstr("no/such")));
   expect_line(
       {"export", "job.yaml", "--checkpoint", checkpoint, "--format", "huggingface", "--out", "corpus.txt/model"}, 1,
-      AllOf(HasSubstr("--out: "), HasSubstr("Not a directory")));
+      AllOf(HasSubstr("--out: "), HasSubstr(" is a file; name a folder")));
   expect_line({"export", "job.yaml", "--checkpoint", checkpoint, "--format", "huggingface", "--out", "new/model"}, 1,
               HasSubstr("step-00000001.safetensors"));
 }

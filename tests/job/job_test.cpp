@@ -214,6 +214,20 @@ TEST(Job, DottedNestedQuotedAndAliasedMeanTheSame) {
   EXPECT_EQ(job.gradient_checkpointing, Choice::off);
 }
 
+// Other programs write AdamW and CPU, and a section's name for its main key.
+TEST(Job, ValuesAreTakenInAnyCaseAndASectionsWordIsItsMainKey) {
+  const Job job = parse_job(
+      "model: Decoder\ndata: corpus.txt\noptimizer: AdamW\nscheduler: {name: Cosine}\ndevice: CPU\n"
+      "checkpoint: ./runs/a\n",
+      "job.yaml", "", {"optimizer=SGD"});
+  EXPECT_EQ(job.optimizer.name, "sgd");
+  EXPECT_EQ(job.scheduler.name, "cosine");
+  EXPECT_EQ(job.device, "cpu");
+  EXPECT_EQ(job.data.files, std::vector<std::filesystem::path>{"corpus.txt"});
+  EXPECT_EQ(job.checkpoint.directory.lexically_normal(), "runs/a");
+  EXPECT_THAT(job.notes, ::testing::Contains("command line: optimizer=SGD: optimizer is optimizer.name here"));
+}
+
 TEST(JobOverrides, ReplaceAndAdd) {
   const Job job =
       parse("seed: 1\noptimizer: {name: adamw, eps: 1e-7}",

@@ -114,7 +114,7 @@ TEST_F(MetricsLogTest, ResumingWithoutAFileMakesOne) {
 TEST_F(MetricsLogTest, WhatCannotBeOpenedIsNamed) {
   EXPECT_THAT(failure([&] { MetricsLog log(folder_ / "none" / "m.jsonl"); }),
               AllOf(HasSubstr((folder_ / "none" / "m.jsonl").string()), HasSubstr("does not exist")));
-  EXPECT_THAT(failure([&] { MetricsLog log(folder_, 3); }), HasSubstr("directory"));
+  EXPECT_THAT(failure([&] { MetricsLog log(folder_, 3); }), HasSubstr("it is a folder"));
 }
 
 // A limit on the size of files replaces the full disk.

@@ -132,5 +132,21 @@ TEST_F(RunLockTest, AFolderThatIsMissingIsSaid) {
               ::testing::ThrowsMessage<UserError>(HasSubstr("does not exist")));
 }
 
+// No lock file is there yet, and none can be made.
+TEST_F(RunLockTest, AFolderWithoutPermissionIsNamed) {
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0555), 0);
+  const uid_t user = ::geteuid();
+  // Root may write everywhere.
+  ASSERT_TRUE(user != 0 || ::seteuid(65534) == 0);
+  std::string message;
+  try {
+    taken();
+  } catch (const UserError& error) {
+    message = error.what();
+  }
+  ASSERT_TRUE(user != 0 || ::seteuid(0) == 0);
+  EXPECT_THAT(message, HasSubstr("cannot write into the folder " + folder_.path().string() + ": Permission denied"));
+}
+
 }  // namespace
 }  // namespace plimsoll

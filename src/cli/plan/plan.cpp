@@ -206,7 +206,9 @@ int run_plan(const PlanArguments& arguments) {
   target.cost = planned.settings.cost;
   target.may_have_stale_op_times = false;
   Json json = plan_json(job, planned);
-  print(plan_text(job, planned, screen));
+  // A unit was probably left out, so the rest is about another job.
+  const bool verdict_alone = !planned.plan.fits && job.budget_lacks_unit;
+  print(verdict_alone ? fold(verdict_of(planned.plan), screen.columns, 2) : plan_text(job, planned, screen));
   if (!arguments.by.empty()) {
     print("\n" + modules_table(planned.plan, screen));
     json["by_module"] = modules_json(planned.plan);
@@ -220,7 +222,7 @@ int run_plan(const PlanArguments& arguments) {
   if (!planned.plan.fits) {
     FoundAdvice advice;
     const AdviceTime time = advice_time_of(arguments.advice);
-    if (time.wanted) {
+    if (time.wanted && !verdict_alone) {
       advice = advice_within(time, elapsed(), arguments.job.file, arguments.job.all_overrides(), target, planned,
                              without_job_budget(arguments, job));
       print(advice_text(advice, job, screen));

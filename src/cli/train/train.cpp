@@ -216,6 +216,7 @@ std::string profile_line(const ProfileOptions& profile, const TrainReport& repor
 }
 
 std::string results_text(const Job& job, const TrainReport& report, const Screen& screen) {
+  if (!report.fits && job.budget_lacks_unit) return fold(verdict_of(report.job.plan), screen.columns, 2);
   if (!report.fits)
     return peak_report(report.job.plan, screen) + "\n" +
            fold("To see changes of the job that fit, run 'plimsoll plan' with the same job file and settings.",
@@ -318,7 +319,9 @@ int run_train(const TrainArguments& all) {
     }
   };
   attempt([&] { arguments.output.print(results_text(job, report, screen)); });
-  if (!report.fits && arguments.output.target() == "-") print_status(verdict_of(report.job.plan) + "\n");
+  // A log that has only one of the streams has the verdict.
+  if (!report.fits && (arguments.output.target() == "-" || !is_terminal(STDOUT_FILENO)))
+    print_status(verdict_of(report.job.plan) + "\n");
   print_status(profile_line(all.profile, report));
   for (const std::string& note : {report.prediction_notes, report.data_note})
     if (!note.empty()) print_status(fold(note, screen_of(STDERR_FILENO).columns, 2));

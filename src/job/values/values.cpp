@@ -122,8 +122,9 @@ bool read_boolean(const Value& value) {
 }
 
 std::string read_word(const Value& value, const std::vector<std::string>& allowed) {
-  if (value.node->kind == Node::Kind::scalar && std::ranges::find(allowed, value.node->text) != allowed.end())
-    return value.node->text;
+  // Other programs write AdamW, BFloat16 or SGD.
+  for (const std::string& word : allowed)
+    if (value.node->kind == Node::Kind::scalar && value.is(word)) return word;
   value.refuse(joined(allowed, ", "), suggest_word(value, allowed));
 }
 

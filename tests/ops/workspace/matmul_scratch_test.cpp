@@ -79,10 +79,9 @@ TEST(MatmulScratch, EstimatesOfLargeMatmulsAreCloseToWhatTheyTake) {
         // Seen: 3 MiB too high, 2.2 too low on 2 threads. A copy of an operand is 98 MiB or 49.
         EXPECT_GE(*estimate, measured - 4 * MiB * threads) << where;
         EXPECT_LE(*estimate, matmul_scratch_bound(product)) << where;
-        // Kernels that copy no large operand (AMX) have buffers that stop growing at sizes beyond those of the parts: the
-        // estimate is too high there, by at most the bound.
-        if (measured > 4 * MiB * threads)
-          EXPECT_LE(*estimate, measured + 4 * MiB * threads) << where;
+        // Kernels that copy no large operand (AMX) have buffers that stop growing at sizes beyond those of the parts:
+        // the estimate is too high there, by at most the bound.
+        if (measured > 4 * MiB * threads) EXPECT_LE(*estimate, measured + 4 * MiB * threads) << where;
       }
   }
   if (took == 0) GTEST_SKIP() << "libtorch's matmuls take no scratch here";
