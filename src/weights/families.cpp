@@ -296,6 +296,21 @@ void check_sizes(const ConfigReader& read, const DecoderConfig& config) {
         fmt::format("its {} key heads do not divide its {} heads", config.num_kv_heads, config.num_heads));
 }
 
+/// Returns the first name in `architectures` if no name is of the family of `own`, such as "LlamaForCausalLM"; else "".
+std::string other_architecture(const Json& json, std::string_view own) {
+  const std::string_view family = own.substr(0, std::min(own.find("For"), own.find("LMHead")));
+  const auto found = json.find("architectures");
+  if (found == json.end() || !found->is_array()) return "";
+  std::string first;
+  for (const Json& each : *found) {
+    if (!each.is_string()) continue;
+    const auto name = each.get<std::string>();
+    if (name.starts_with(family)) return "";
+    if (first.empty()) first = name;
+  }
+  return first;
+}
+
 }  // namespace
 
 const std::vector<std::string>& family_names() {
@@ -317,6 +332,11 @@ Architecture architecture_of(const Json& json, const std::string& name) {
   check_sizes(read, config);
   Architecture found{family->name, canonical(config), {}};
   if (!unknown.empty()) found.notes.push_back(unused_keys_note(name, unknown));
+  if (const std::string other = other_architecture(json, family->architecture); !other.empty())
+    found.notes.push_back(
+        fmt::format("{}: architectures is {}, and model_type is {}; the model_type counts, as in "
+                    "transformers",
+                    name, in_quotes(other), in_quotes(family->name)));
   return found;
 }
 

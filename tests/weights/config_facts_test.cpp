@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -171,6 +172,21 @@ TEST_F(ConfigFacts, RefusedKeysAreNamed) {
 }
 
 // Keys that no family has: those of a section that changes the model are refused, others are named in a note.
+TEST_F(ConfigFacts, ArchitecturesOfAnotherFamilyAreNamed) {
+  const auto notes = [&](const std::string& family, const json& architectures) {
+    json config = small(family);
+    config["architectures"] = architectures;
+    return read(family, config).notes;
+  };
+  EXPECT_THAT(notes("llama", {"LlamaForSequenceClassification"}), IsEmpty());
+  EXPECT_THAT(notes("gpt2", {"GPT2LMHeadModel"}), IsEmpty());
+  EXPECT_THAT(notes("gpt2", {"GPT2Model"}), IsEmpty());
+  EXPECT_THAT(notes("llama", json::array()), IsEmpty());
+  EXPECT_THAT(notes("llama", {"MistralForCausalLM"}),
+              ElementsAre(HasSubstr(
+                  "architectures is 'MistralForCausalLM', and model_type is 'llama'; the model_type counts")));
+}
+
 TEST_F(ConfigFacts, UnknownKeysAreRefusedOrNamed) {
   for (const std::string& family : {"llama", "gpt2", "mamba2", "vit"}) {
     for (const char* key :

@@ -60,6 +60,9 @@ TsFile from_arrays(const NpyArray& vectors, const std::string& name, const NpyAr
     at = std::ssize(file.classes);
     file.classes.push_back(std::to_string(number));
   }
+  if (index.begin()->first < 0)
+    note_data(labels_name,
+              fmt::format("labels are {} and more; a negative number is a class, too", index.begin()->first));
   const int64_t each = most * file.channels;
   require_data_memory(name, fmt::format("has {} series of {} vectors", count, most),
                       static_cast<double>(vectors.bytes.size()) + 4.0 * static_cast<double>(vectors.count()));

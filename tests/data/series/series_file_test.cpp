@@ -204,6 +204,17 @@ TEST(SeriesArrays, AreVectorsAndLabels) {
   EXPECT_EQ(reading.read("d.npy", npy("<f4", "(2, 4)", std::vector<float>(8)), file_of_labels).channels, 1);
 }
 
+TEST(SeriesArrays, NoteNegativeLabels) {
+  Reading reading;
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  const std::string vectors = npy("<f4", "(2, 2, 1)", std::vector<float>{1, 2, 3, 4});
+  const auto labels = put_file(reading.folder / "labels.npy", npy("<i8", "(2,)", std::vector<int64_t>{-1, 2}));
+  EXPECT_THAT(reading.read("a.npy", vectors, labels).classes, ElementsAre("-1", "2"));
+  EXPECT_THAT(notes.lines(),
+              ElementsAre(HasSubstr("labels.npy: labels are -1 and more; a negative number is a class")));
+}
+
 TEST(SeriesArrays, SayWhatIsWrong) {
   Reading reading;
   const std::string vectors = npy("<f4", "(2, 2, 1)", std::vector<float>{1, 2, 3, 4});
