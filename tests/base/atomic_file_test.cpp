@@ -119,8 +119,9 @@ TEST_F(AtomicFileTest, AMissingFolderIsNamed) {
 }
 
 TEST_F(AtomicFileTest, AFolderIsNotAFile) {
-  EXPECT_THAT(failure([&] { AtomicFile file(folder_); }), AllOf(HasSubstr(folder_.string()), HasSubstr("directory")));
-  EXPECT_THAT(failure([&] { AtomicFile file(folder_ / ""); }), HasSubstr("directory"));
+  EXPECT_THAT(failure([&] { AtomicFile file(folder_); }),
+              AllOf(HasSubstr(folder_.string()), HasSubstr("it is a folder")));
+  EXPECT_THAT(failure([&] { AtomicFile file(folder_ / ""); }), HasSubstr("it is a folder"));
 }
 
 TEST_F(AtomicFileTest, NoPermissionIsAnErrorAndTouchesNothing) {
@@ -170,7 +171,7 @@ TEST_F(AtomicFileTest, AFailedCommitRemovesTheAsideFile) {
     AtomicFile file(folder_ / "out");
     file.write("x");
     fs::create_directory(folder_ / "out");
-    EXPECT_THAT(failure([&] { file.commit(); }), HasSubstr("directory"));
+    EXPECT_THAT(failure([&] { file.commit(); }), HasSubstr("it is a folder"));
   }
   EXPECT_THAT(names(), ElementsAre("out"));
   EXPECT_TRUE(fs::is_directory(folder_ / "out"));
