@@ -1,4 +1,4 @@
-#include "base/file_identity.h"
+#include "checkpoint/file_identity.h"
 
 #include <gmock/gmock.h>
 

@@ -25,7 +25,7 @@ inline constexpr int64_t kHashedBlockBytes = int64_t{64} << 10;
 /// The identity of a file, or of several files together.
 struct FileIdentity {
   int64_t files = 1;  ///< number of files
-  int64_t bytes = 0;  ///< of all files
+  int64_t bytes = 0;  ///< size of all files
   uint64_t hash = 0;
 
   bool operator==(const FileIdentity&) const = default;
