@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "files/fourier_transform.h"
 #include "files/functions.h"
 #include "plimsoll/error.h"
@@ -77,6 +78,7 @@ VideoInfo describe_video(const std::filesystem::path& path) {
   check_file(path);
   VideoInfo info;
   refuse_failed(path, functions().describe(path.string(), info));
+  for (const std::string& note : info.notes) note_data(path, note);
   return info;
 }
 

@@ -6,8 +6,10 @@
 // and the error: not a video, no video stream, cut short, too large. Only regular local files are opened; references in
 // a file (playlists, network addresses) are not followed, and playlists are not read. Readable video files are MP4 and
 // MOV, Matroska and WebM, AVI, MPEG, FLV, ASF, Ogg, MXF, DV, GIF, APNG, YUV4MPEG and bare H.264, H.265 and MPEG-4
-// streams. Readable sound files are WAV, AIFF, AU, CAF, MP3, FLAC, AAC and AC-3. A rotation that a file requests is not
-// applied.
+// streams. Readable sound files are WAV, AIFF, AU, CAF, MP3, FLAC, AAC and AC-3.
+//
+// Pictures are upright, as people see them: the display matrix that phones write is applied. Facts of the pictures that
+// are refused or noted are in files/media/media_facts.h.
 //
 // Codecs are those that are common in these formats (kCodecs in files/media/media_file.cpp). In addition to the bounds
 // of a call (below), those in files/media/media_file.h hold.
@@ -19,16 +21,19 @@
 #include <vector>
 
 #include "files/picture.h"
+#include "files/pictures/orientation.h"
 
 namespace plimsoll {
 
-/// Properties of the first video stream of a file, as the file states them.
+/// Properties of the best video stream of a file, as the file and its first frame state them.
 struct VideoInfo {
-  double seconds = 0;     ///< length
-  double frame_rate = 0;  ///< frames per second, on average
-  int64_t frames = 0;     ///< the file's count, or else length x rate
-  int64_t width = 0, height = 0;
-  bool audio = false;  ///< it has sound that can be read
+  double seconds = 0;                  ///< length
+  double frame_rate = 0;               ///< frames per second, on average
+  int64_t frames = 0;                  ///< the file's count, or else length x rate
+  int64_t width = 0, height = 0;       ///< upright, in square pixels
+  Orientation orientation = kUpright;  ///< turns and mirrors the stored pictures
+  bool audio = false;                  ///< it has sound that can be read
+  std::vector<std::string> notes;      ///< facts of the pictures that some players show in another way
 };
 
 constexpr int64_t kMaxPictureSide = 8192;               ///< largest width or height of a requested picture, pixels
@@ -37,14 +42,16 @@ constexpr int64_t kMaxPictureBytes = int64_t{1} << 33;  ///< largest number of b
 constexpr int64_t kMaxSampleRate = 384'000;
 constexpr int64_t kMaxAudioSamples = int64_t{1} << 28;  ///< after resampling
 
+/// Describes a video, and notes its `notes` (files/data_notes.h). Decodes the first frame.
 VideoInfo describe_video(const std::filesystem::path& path);
 
 /// Returns the midpoints of `count` equal parts of [start, end): the times at which a clip is sampled.
 std::vector<double> evenly_spaced(double start, double end, int64_t count);
 
-/// Returns the pictures shown at `seconds` (from the first picture on, ascending), scaled to `width` x `height` without
-/// regard to their aspect ratio: uint8 [seconds.size(), height, width, 3], red, green, blue. Scaling averages areas if
-/// pictures get smaller, and is bicubic if they get larger. A video that ends before the last of `seconds` is an error.
+/// Returns the pictures, upright, that are shown at `seconds` (from the first picture on, ascending), scaled to `width`
+/// x `height` without regard to their aspect ratio: uint8 [seconds.size(), height, width, 3], red, green, blue. Scaling
+/// averages areas if pictures get smaller, and is bicubic if they get larger. A video that ends before the last of
+/// `seconds` is an error.
 std::vector<uint8_t> read_frames(const std::filesystem::path& path, const std::vector<double>& seconds, int64_t width,
                                  int64_t height);
 

@@ -154,7 +154,8 @@ class ClipSamples final : public SampleSource {
   void open(const CaptionedVideo& video, const DataConfig& config, size_t caption,
             const std::function<void(double)>& report) {
     const VideoFile file = VideoFile::look_at(video.file);
-    const double length = describe_video(video.file).seconds;
+    const VideoInfo info = describe_video(video.file);
+    const double length = info.seconds;
     const double end = video.end < 0 ? length : video.end;
     if (end > length + 0.5)
       throw UserError(fmt::format("{}: the part of {} ends at {} s; the video has {:.2f} s", video.place,
@@ -169,7 +170,7 @@ class ClipSamples final : public SampleSource {
     std::vector<CachedClip> all;
     for (const Split split : {Split::train, Split::validation})
       for (const ClipTime& time : cut_clips(video.start, std::min(end, length), config.clips, fraction, split)) {
-        all.push_back(cached_clip(config.cache_dir, file, time, shape_.frames, shape_.size));
+        all.push_back(cached_clip(config.cache_dir, file, time, shape_.frames, shape_.size, info.orientation));
         clips[split == Split::train ? 0 : 1].push_back({all.back(), caption});
       }
     decode_clips(file, all, shape_.frames, shape_.size, [&](int64_t done) {

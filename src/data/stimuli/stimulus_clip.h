@@ -21,7 +21,7 @@ struct ClipGrid {
 
 /// The decoded pictures and spectrogram of a file. They are stored in `cache_dir` (made if it is missing) and mapped
 /// from there; a file is decoded only if no earlier job has done so. The name in the cache is made of the file's path,
-/// size and time of change and of the grid. Any number of threads may read it.
+/// size and time of change, of its orientation and of the grid. Any number of threads may read it.
 class StimulusClip {
  public:
   /// `progress` receives the decoded fraction; it is not called if nothing is to be decoded. Throws UserError (failure)

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "base/hash.h"
 #include "data/clips/captions.h"
@@ -12,6 +13,7 @@
 #include "data/clips/frame_cache.h"
 #include "files/data_notes.h"
 #include "files/media_files.h"
+#include "files/shown_video.h"
 
 namespace plimsoll {
 namespace {
@@ -259,6 +261,44 @@ TEST(ClipSamples, AreTheSameFromTheCache) {
 }
 
 // Each color less its mean, over its deviation, as in image processors.
+/// Puts a video of one 16 x 16 picture, red left and blue right, that the display matrix of `orientation` shows.
+void put_phone_video(const std::filesystem::path& file, int orientation) {
+  std::string pixels;
+  for (int i = 0; i < 16 * 16; ++i) pixels += i % 16 < 8 ? std::string("\xc8\0\0", 3) : std::string("\0\0\xc8", 3);
+  ShownVideo video{.width = 16, .height = 16, .frames = 20};
+  if (orientation != 1) video.matrix = matrix_of_orientation(orientation);
+  write_shown_video(file, pixels, video);
+}
+
+// 6: turned by a quarter clockwise, so that left is above.
+TEST(ClipSamples, ArePicturesAsPeopleSeeThem) {
+  TempFolder folder;
+  put_phone_video(folder / "phone.mov", 6);
+  DataConfig config;
+  config.type = "clips";
+  config.files = {folder / "phone.mov"};
+  config.cache_dir = folder / "cache";
+  config.clips.clip_seconds = 1;
+  const auto source = samples_of(config, {1, 8, 64});
+  const Batch batch = source->batch(WindowOrder(1, 0, false), Split::train, 0, 1);
+  const float* red = numbers<float>(batch, 0);
+  EXPECT_GT(red[0], 0.5);    // above left
+  EXPECT_GT(red[7], 0.5);    // above right
+  EXPECT_LT(red[56], -0.5);  // below left
+  EXPECT_LT(red[63], -0.5);  // below right
+}
+
+// Frames of a turned video are stored under another name than before orientations were applied; others keep their name.
+TEST(FrameCache, AKeyHasTheOrientation) {
+  const VideoFile video{"/films/phone.mov", 1000, 5};
+  const CachedClip upright = cached_clip("cache", video, {0, 1}, 2, 8);
+  EXPECT_EQ(upright.key, media_cache_key(video, "frames:1:0:1:2:8"));
+  std::set<uint64_t> keys = {upright.key};
+  for (int orientation = 2; orientation <= 8; ++orientation)
+    keys.insert(cached_clip("cache", video, {0, 1}, 2, 8, orientation).key);
+  EXPECT_EQ(keys.size(), 8u);
+}
+
 TEST(ClipSamples, AreNormalisedAsTheShapeSays) {
   TempFolder folder;
   const DataConfig config = three_videos(folder);

@@ -4,12 +4,14 @@
 #include <cstring>
 
 #include <array>
+#include <set>
 
 #include "base/content_hash.h"
 #include "cut_files.h"
 #include "files/data_memory.h"
 #include "files/encoded_video.h"
 #include "files/media_files.h"
+#include "files/shown_video.h"
 
 namespace plimsoll {
 namespace {
@@ -48,6 +50,28 @@ TEST_F(StimulusClipTest, IsDecodedOnceForAGrid) {
   EXPECT_EQ(decoding_, 0);
   open({.seconds_per_frame = 1, .side = 8, .seconds_per_mel = 0.5, .bands = 5});
   EXPECT_GT(decoding_, 0);
+}
+
+// A copy of a turned video has another name than before orientations were applied.
+TEST_F(StimulusClipTest, PicturesAreAsPeopleSeeThem) {
+  std::string pixels;  // white left, black right
+  for (int i = 0; i < 8 * 8; ++i) pixels += std::string(3, i % 8 < 4 ? '\xff' : '\0');
+  std::set<std::string> names;
+  for (const int orientation : {1, 6}) {
+    video_ = folder_ / "film.mov";
+    ShownVideo video{.width = 8, .height = 8, .frames = 30};
+    if (orientation != 1) video.matrix = matrix_of_orientation(orientation);
+    write_shown_video(video_, pixels, video);
+    std::filesystem::last_write_time(video_, std::filesystem::file_time_type());
+    std::filesystem::remove_all(cache_);
+    std::vector<std::byte> frame(4 * 4 * 3);
+    open().copy_frame(1, frame);
+    EXPECT_EQ(frame[0], std::byte{255});
+    EXPECT_EQ(frame[9], std::byte(orientation == 1 ? 0 : 255));   // above right
+    EXPECT_EQ(frame[36], std::byte(orientation == 1 ? 255 : 0));  // below left
+    names.insert(cached().filename());
+  }
+  EXPECT_EQ(names.size(), 2u);
 }
 
 TEST_F(StimulusClipTest, SoundKeepsToTheBudgetOfData) {

@@ -1,0 +1,138 @@
+#include "files/media/display.h"
+
+#include "files/media/media_facts.h"
+
+extern "C" {
+#include <libavutil/display.h>
+#include <libavutil/dovi_meta.h>
+#include <libavutil/pixdesc.h>
+#include <libavutil/spherical.h>
+#include <libavutil/stereo3d.h>
+}
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace plimsoll::media {
+namespace {
+
+// a b u; c d v; x y w: pixel (p, q) is shown at (a p + c q + x, b p + d q + y), q downward.
+using Matrix = std::array<int32_t, 9>;
+
+// Cosines are rounded: other entries than those of quarter turns may have this part of the others.
+constexpr int64_t kRounded = 1000;
+
+std::optional<Matrix> matrix_of(const uint8_t* bytes, size_t size) {
+  if (bytes == nullptr || size < sizeof(Matrix)) return std::nullopt;
+  Matrix matrix;
+  std::memcpy(matrix.data(), bytes, sizeof matrix);
+  // Some programs write no numbers at all; players show such pictures as they are stored.
+  if (std::all_of(matrix.begin(), matrix.begin() + 6, [](int32_t entry) { return entry == 0; })) return std::nullopt;
+  return matrix;
+}
+
+std::optional<Matrix> matrix_of(const AVStream& stream) {
+  size_t size = 0;
+  const uint8_t* bytes = av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, &size);
+  return matrix_of(bytes, size);
+}
+
+std::optional<Matrix> matrix_of(const AVFrame& frame) {
+  const AVFrameSideData* data = av_frame_get_side_data(&frame, AV_FRAME_DATA_DISPLAYMATRIX);
+  return data == nullptr ? std::nullopt : matrix_of(data->data, data->size);
+}
+
+Orientation orientation_by(const Matrix& matrix) {
+  const int64_t a = matrix[0], b = matrix[1], c = matrix[3], d = matrix[4];
+  const int64_t along = std::min(std::abs(a), std::abs(d)), across = std::min(std::abs(b), std::abs(c));
+  const bool flat = matrix[2] == 0 && matrix[5] == 0 && matrix[8] >= 0;
+  if (flat && kRounded * std::max(std::abs(b), std::abs(c)) <= along) return a > 0 ? d > 0 ? 1 : 4 : d > 0 ? 2 : 3;
+  if (flat && kRounded * std::max(std::abs(a), std::abs(d)) <= across) return b > 0 ? c > 0 ? 5 : 6 : c > 0 ? 8 : 7;
+  char text[96];
+  const double angle = -av_display_rotation_get(matrix.data());
+  if (flat && std::isfinite(angle))
+    std::snprintf(text, sizeof text, "turns its pictures by %.2f degrees clockwise", angle);
+  else
+    std::snprintf(text, sizeof text, "distorts its pictures");
+  throw MediaError("has a display matrix that " + std::string(text) +
+                   "; allowed: quarter turns and mirrors; write turned pictures with: ffmpeg -i IN OUT");
+}
+
+}  // namespace
+
+Orientation orientation_of(const AVStream& stream, const AVFrame& frame, std::optional<Orientation> before) {
+  const std::optional<Matrix> of_stream = matrix_of(stream), of_frame = matrix_of(frame);
+  if (!of_frame && before) return *before;
+  if (!of_stream && !of_frame) return kUpright;
+  const Orientation orientation = orientation_by(of_frame ? *of_frame : *of_stream);
+  if (of_stream && of_frame && orientation != orientation_by(*of_stream))
+    throw MediaError("has two display matrices that differ: the container's shows orientation " +
+                     std::to_string(orientation_by(*of_stream)) + " (EXIF), and the pictures' " +
+                     std::to_string(orientation) + "; write turned pictures with: ffmpeg -i IN OUT");
+  return orientation;
+}
+
+void check_colors(const AVStream& stream, const AVFrame& frame) {
+  size_t size = 0;
+  const uint8_t* bytes = av_stream_get_side_data(&stream, AV_PKT_DATA_DOVI_CONF, &size);
+  if (bytes != nullptr && size >= sizeof(AVDOVIDecoderConfigurationRecord)) {
+    AVDOVIDecoderConfigurationRecord dolby;
+    std::memcpy(&dolby, bytes, sizeof dolby);
+    if (dolby.dv_bl_signal_compatibility_id == 0)
+      throw MediaError("has Dolby Vision pictures of profile " + std::to_string(dolby.dv_profile) +
+                       ", whose values are no colors without its metadata; convert it to SDR");
+  }
+  if (frame.color_trc == AVCOL_TRC_SMPTE2084)
+    throw MediaError(
+        "has HDR pictures (PQ, SMPTE ST 2084), whose values are not the brightness that people see; convert it to SDR: "
+        "ffmpeg -i IN -vf zscale=t=linear:npl=100,format=gbrpf32le,zscale=p=bt709,tonemap=hable,"
+        "zscale=t=bt709:m=bt709:r=tv,format=yuv420p OUT");
+  // A damaged stream may have a value that the enumeration does not have; libswscale takes those as BT.601.
+  int space = 0;
+  static_assert(sizeof space == sizeof frame.colorspace);
+  std::memcpy(&space, &frame.colorspace, sizeof space);
+  const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(frame.format));
+  const bool is_rgb = format != nullptr && (format->flags & AV_PIX_FMT_FLAG_RGB) != 0;
+  if (!is_rgb && (space == AVCOL_SPC_YCGCO || (space >= AVCOL_SPC_BT2020_CL && space <= AVCOL_SPC_ICTCP)))
+    throw MediaError("has colors in the matrix " + std::string(av_color_space_name(frame.colorspace)) +
+                     ", which is not computed; convert it: ffmpeg -i IN -vf zscale=m=bt709 OUT");
+}
+
+std::vector<std::string> notes_of(const AVStream& stream, const AVFrame& frame) {
+  std::vector<std::string> notes;
+  const AVFieldOrder order = stream.codecpar->field_order;
+  if (frame.interlaced_frame != 0 || (order != AV_FIELD_UNKNOWN && order != AV_FIELD_PROGRESSIVE))
+    notes.emplace_back(
+        "the video is interlaced: a picture has the lines of two moments, and they are read as one picture; "
+        "ffmpeg -i IN -vf bwdif OUT makes one of each moment");
+  if (frame.color_trc == AVCOL_TRC_ARIB_STD_B67)
+    notes.emplace_back("the video is HDR (HLG): its values are read as a screen without HDR shows them");
+  if (av_stream_get_side_data(&stream, AV_PKT_DATA_SPHERICAL, nullptr) != nullptr)
+    notes.emplace_back("the video is a panorama (spherical): its pictures are read flat, as they are stored");
+  size_t size = 0;
+  const uint8_t* views = av_stream_get_side_data(&stream, AV_PKT_DATA_STEREO3D, &size);
+  AVStereo3D stereo = {};
+  if (views != nullptr) std::memcpy(&stereo, views, std::min(size, sizeof stereo));
+  if (stereo.type != AV_STEREO3D_2D)
+    notes.emplace_back("the video has two views (3D): both are read as one picture, as they are stored");
+  const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(frame.format));
+  if (format != nullptr && (format->flags & AV_PIX_FMT_FLAG_ALPHA) != 0)
+    notes.emplace_back("the video may have transparent pixels: their stored colors are read");
+  return notes;
+}
+
+SeenSides seen_sides(AVFormatContext& format, AVStream& stream, AVFrame& frame, Orientation orientation) {
+  SeenSides sides{frame.width, frame.height};
+  const AVRational pixel = av_guess_sample_aspect_ratio(&format, &stream, &frame);
+  if (pixel.num > 0 && pixel.den > 0)
+    sides.width = std::max<int64_t>(1, std::llround(static_cast<double>(frame.width) * av_q2d(pixel)));
+  if (swaps_sides(orientation)) std::swap(sides.width, sides.height);
+  return sides;
+}
+
+}  // namespace plimsoll::media
