@@ -1,11 +1,11 @@
 // Reads pictures in PNG and JPEG files as the stored values: grey values and palette indices exactly, up to 16 bits.
 // FFmpeg decodes them (files/media.h says how it is loaded).
 //
-// A header's values are compared with bounds, and a PNG's chunks with their checksums and its image's length, before a
-// decoder sees the file. An orientation that a JPEG requests is not applied: masks are drawn on the stored picture.
+// Files are checked before a decoder sees them (files/pictures/picture_header.h). Pictures are as people see them: the
+// orientation that a camera writes is applied, to masks as well.
 //
 // Bounds: a file has at most 1 GiB, a picture 32768 pixels a side and 2^27 in all, a decoded PNG 512 MiB, a JPEG 128
-// scans. Memory is the decoded picture, 2 bytes for each value, and twice the file.
+// scans. Memory is the decoded picture, 2 bytes for each value (twice while a picture is turned), and twice the file.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,40 @@
 #include <string>
 #include <vector>
 
+#include "files/pictures/orientation.h"
+#include "files/pictures/picture_header.h"
+
 namespace plimsoll {
 
 struct Picture {
-  int64_t width = 0, height = 0;
-  int64_t channels = 1;           ///< 1: grey, or indices of a palette; 3: red, green, blue. Transparency is dropped
+  int64_t width = 0, height = 0;  ///< upright
+  int64_t channels = 1;           ///< 1: grey, or indices of a palette; 3: red, green, blue
   int64_t greatest = 255;         ///< largest possible value: 1, 3, 15, 255 or 65535
   bool exact = true;              ///< false: a JPEG, whose values approximate the saved ones
   std::vector<uint16_t> numbers;  ///< [height, width, channels]
-  std::vector<uint8_t> palette;   ///< [256, 3] if the values are indices; else empty
+  std::vector<uint16_t>
+      alpha;  ///< [height, width], from 0 to `greatest` (palette: 255); empty: no pixel is transparent
+  std::vector<uint8_t> palette;        ///< [256, 3] if the values are indices; else empty
+  Orientation orientation = kUpright;  ///< applied
 
   std::string describe_sizes() const;  ///< returns "640 x 480"
 };
-
-constexpr int64_t kMaxPictureFileSide = 32768;
-constexpr int64_t kMaxPicturePixels = int64_t{1} << 27;
 
 /// Reads a picture. Throws UserError (failure) that names the file: missing, no PNG or JPEG (and its kind), cut short,
 /// damaged, too large.
 Picture read_picture(const std::filesystem::path& file);
 
 struct PictureSides {
-  int64_t width = 0, height = 0;
+  int64_t width = 0, height = 0;  ///< upright
+  Orientation orientation = kUpright;
+  std::vector<std::string> notes;  ///< facts that some viewers apply and that have no effect here
 };
 
 /// Validates a file without decoding it. Throws as read_picture() does, except for errors that only a decoder finds.
 PictureSides validate_picture(const std::filesystem::path& file);
 
-/// Returns the picture in colors: indices of a palette become red, green and blue.
-Picture in_colours(Picture picture);
+/// Returns the picture in colors on a white page: indices of a palette become red, green and blue, and transparent
+/// pixels are mixed with white by their alpha.
+Picture on_white(Picture picture);
 
 }  // namespace plimsoll

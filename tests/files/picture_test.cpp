@@ -62,7 +62,7 @@ TEST(Picture, ReadsEveryNumberOfAPngExactly) {
     if (colour != kPngPalette) {
       EXPECT_EQ(picture.greatest, (1 << bits) - 1);
     } else {
-      const Picture colours = in_colours(picture);
+      const Picture colours = on_white(picture);
       EXPECT_EQ(colours.channels, 3);
       for (size_t i = 0; i < kept.size(); ++i) ASSERT_EQ(colours.numbers[3 * i + 1], static_cast<uint8_t>(5 * kept[i]));
     }

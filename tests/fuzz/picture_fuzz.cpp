@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                   "a picture of other numbers than its pixels'");
     for (const uint16_t number : picture.numbers)
       fuzz::require(number <= picture.greatest, "a number above the greatest");
-    in_colours(picture);
+    on_white(picture);
   });
   fuzz::reads(input, [&] { read_plane(file, 16, 3, "picture"); });
   fuzz::reads(input, [&] { read_mask(file, 16); });

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "files/picture.h"
@@ -33,12 +34,27 @@ Plane plane_of(const Picture& picture, int64_t size) {
   return plane;
 }
 
+/// Refuses a mask whose transparency says more than its numbers do: transparent pixels are those of number 0, if any.
+void check_transparency(const Picture& mask, const std::filesystem::path& file) {
+  const auto channels = static_cast<size_t>(mask.channels);
+  for (size_t i = 0; i < mask.alpha.size(); ++i) {
+    const uint16_t* pixel = mask.numbers.data() + i * channels;
+    const bool none = std::all_of(pixel, pixel + channels, [](uint16_t number) { return number == 0; });
+    if (mask.alpha[i] == (none ? 0 : mask.greatest)) continue;
+    const auto width = static_cast<size_t>(mask.width);
+    refuse(file,
+           fmt::format("is a mask with transparent pixels that are not those of number 0 (column {}, row {}: number "
+                       "{}, alpha {} of {}); save it without transparency, with a number for each structure",
+                       i % width, i / width, *pixel, mask.alpha[i], mask.greatest));
+  }
+}
+
 }  // namespace
 
 PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t channels,
                         const std::string& normalise) {
   check(channels == 1 || channels == 3, "pictures have 1 or 3 channels");
-  const Picture picture = in_colours(read_picture(file));
+  const Picture picture = on_white(read_picture(file));
   auto plane = plane_of<PicturePlane>(picture, size);
   plane.channels = channels;
   plane.values.resize(static_cast<size_t>(plane.width * plane.height * channels));
@@ -83,7 +99,9 @@ PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t
 
 MaskPlane read_mask(const std::filesystem::path& file, int64_t size) {
   const Picture picture = read_picture(file);
+  check_transparency(picture, file);
   auto plane = plane_of<MaskPlane>(picture, size);
+  plane.orientation = picture.orientation;
   plane.exact = picture.exact;
   plane.threshold = static_cast<uint16_t>(picture.exact ? 0 : picture.greatest / 2);
   const auto has = static_cast<size_t>(picture.channels);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/slices/labelled_volume.h"
+#include "files/pictures/orientation.h"
 
 namespace plimsoll {
 
@@ -23,20 +24,21 @@ struct PicturePlane {
 struct MaskPlane {
   int64_t width = 0, height = 0;
   int64_t full_width = 0, full_height = 0, reduced = 1;
-  bool exact = true;              ///< the values may tell structures apart
-  uint16_t threshold = 0;         ///< pixels with a larger value are of "the" structure
-  std::vector<uint16_t> numbers;  ///< [height, width]
+  bool exact = true;                   ///< the values may tell structures apart
+  Orientation orientation = kUpright;  ///< applied
+  uint16_t threshold = 0;              ///< pixels with a larger value are of "the" structure
+  std::vector<uint16_t> numbers;       ///< [height, width]
 };
 
-/// Reads a picture for squares of `size` x `size` pixels; the result is not smaller than the square shows it. For one
-/// channel, colors become grey (0.299 red, 0.587 green, 0.114 blue). For three channels, grey is copied to all three.
-/// `normalise`: "picture" gives all values together mean 0 and deviation 1; "imagenet" normalizes each channel by
-/// ImageNet's mean and deviation. Throws UserError that names the file.
+/// Reads a picture, as people see it on white, for squares of `size` x `size` pixels; the result is not smaller than
+/// the square shows it. For one channel, colors become grey (0.299 red, 0.587 green, 0.114 blue). For three channels,
+/// grey is copied to all three. `normalise`: "picture" gives all values together mean 0 and deviation 1; "imagenet"
+/// normalizes each channel by ImageNet's mean and deviation. Throws UserError that names the file.
 PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t channels,
                         const std::string& normalise);
 
-/// Reads a mask in the same way: one value a pixel, from a palette, grey, or colors that are all grey. Throws UserError
-/// that names the file.
+/// Reads a mask in the same way: one value a pixel, from a palette, grey, or colors that are all grey. A mask may have
+/// transparent pixels if these are the pixels of number 0. Throws UserError that names the file.
 MaskPlane read_mask(const std::filesystem::path& file, int64_t size);
 
 // The longer side fills the square and the picture is centered; `view` is as in LabelledVolume.

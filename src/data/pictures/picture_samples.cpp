@@ -13,12 +13,14 @@
 #include "base/quoted.h"
 #include "data/batch_rows.h"
 #include "data/part_labels.h"
+#include "data/pictures/picture_facts.h"
 #include "data/pictures/picture_list.h"
 #include "data/pictures/picture_plane.h"
 #include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
 #include "data/stratified_split.h"
 #include "files/data_memory.h"
+#include "files/data_notes.h"
 #include "files/picture.h"
 #include "plimsoll/error.h"
 
@@ -242,7 +244,11 @@ class PictureSamples final : public SampleSource {
       if (bad.contains(task.mask)) continue;
       try {
         if (i == 0 || !mask || task.mask != tasks_[i - 1].mask) mask = mask_of(task);
-        if (!sides.contains(task.image)) sides[task.image] = validate_picture(task.image);
+        if (!sides.contains(task.image)) {
+          sides[task.image] = validate_picture(task.image);
+          for (const std::string& note : sides[task.image].notes) note_data(task.image, note);
+          note_orientation(task, sides[task.image], *mask);
+        }
         check_same_size(task, sides[task.image], *mask);
         if (pixels_of(task, *mask) >= config.slices.min_pixels) shown.push_back(i);
       } catch (const UserError& error) {
@@ -255,12 +261,28 @@ class PictureSamples final : public SampleSource {
     return shown;
   }
 
+  // A mask that was drawn on the stored pixels has their sides, which a check can see only if the two sides differ.
+  static void note_orientation(const PictureTask& task, const PictureSides& picture, const MaskPlane& mask) {
+    if (picture.orientation == mask.orientation) return;
+    note_data(task.image,
+              fmt::format("the orientation of the picture (EXIF) is {}, and that of its mask is {}; both are "
+                          "applied: the mask must lie on the picture as it is seen",
+                          picture.orientation, mask.orientation));
+  }
+
   static void check_same_size(const PictureTask& task, const PictureSides& picture, const MaskPlane& mask) {
-    if (mask.full_width != picture.width || mask.full_height != picture.height)
-      throw UserError(
-          fmt::format("{} is {} x {} pixels, and its mask {} is {} x {}; they must be of one size", task.image.string(),
-                      picture.width, picture.height, task.mask.string(), mask.full_width, mask.full_height),
-          UserError::Kind::failure);
+    if (mask.full_width == picture.width && mask.full_height == picture.height) return;
+    const bool turned = picture.orientation != mask.orientation && mask.full_width == picture.height &&
+                        mask.full_height == picture.width;
+    throw UserError(
+        fmt::format(
+            "{} is {} x {} pixels, and its mask {} is {} x {}; they must be of one size{}", task.image.string(),
+            picture.width, picture.height, task.mask.string(), mask.full_width, mask.full_height,
+            turned ? fmt::format(". The orientation of the picture (EXIF) is {}, and that of the mask is {}: write "
+                                 "the same orientation into both, or turn the pixels of both",
+                                 picture.orientation, mask.orientation)
+                   : ""),
+        UserError::Kind::failure);
   }
 
   int64_t pixels_of(const PictureTask& task, const MaskPlane& mask) const {

@@ -5,6 +5,8 @@ extern "C" {
 #include <libswscale/swscale.h>
 }
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 
@@ -33,32 +35,43 @@ Frame decoded(const std::vector<uint8_t>& bytes, AVCodecID id) {
   return frame;
 }
 
-/// Copies values of `bits` bits: the first `kept` of the `there` values of each pixel.
+/// Copies values of `bits` bits: the first `kept` of the `there` values of each pixel. A further one is its alpha,
+/// which is kept if a pixel is transparent.
 void take(const AVFrame& frame, int bits, int there, int kept, Picture& picture) {
   picture.channels = kept;
   picture.greatest = (1 << bits) - 1;
-  picture.numbers.resize(static_cast<size_t>(picture.width * picture.height * kept));
-  uint16_t* to = picture.numbers.data();
+  const auto pixels = static_cast<size_t>(picture.width * picture.height);
+  picture.numbers.resize(pixels * static_cast<size_t>(kept));
+  if (there > kept) picture.alpha.resize(pixels);
+  uint16_t *to = picture.numbers.data(), *alpha = picture.alpha.data();
+  bool transparent = false;
   for (int y = 0; y < frame.height; ++y) {
     const uint8_t* row = frame.data[0] + int64_t{y} * frame.linesize[0];
-    for (int x = 0; x < frame.width; ++x)
-      for (int c = 0; c < kept; ++c) {
-        const int at = x * there + c;
-        *to++ = bits == 1    ? static_cast<uint16_t>(row[at / 8] >> (7 - at % 8) & 1)
-                : bits == 16 ? static_cast<uint16_t>(row[2 * at] << 8 | row[2 * at + 1])
-                             : row[at];
-      }
+    const auto value = [&](int at) {
+      return bits == 1    ? static_cast<uint16_t>(row[at / 8] >> (7 - at % 8) & 1)
+             : bits == 16 ? static_cast<uint16_t>(row[2 * at] << 8 | row[2 * at + 1])
+                          : row[at];
+    };
+    for (int x = 0; x < frame.width; ++x) {
+      for (int c = 0; c < kept; ++c) *to++ = value(x * there + c);
+      if (there > kept) transparent |= (*alpha++ = value(x * there + kept)) != picture.greatest;
+    }
   }
+  if (!transparent) picture.alpha = {};
 }
 
 void take_palette(const AVFrame& frame, Picture& picture) {
   take(frame, 8, 1, 1, picture);
   picture.palette.resize(size_t{256} * 3);
+  std::array<uint8_t, 256> alpha = {};
   for (size_t i = 0; i < 256; ++i) {
     uint32_t colour = 0;  // in this machine's byte order, alpha first
     std::memcpy(&colour, frame.data[1] + 4 * i, sizeof colour);
     for (size_t c = 0; c < 3; ++c) picture.palette[3 * i + c] = static_cast<uint8_t>(colour >> (16 - 8 * c));
+    alpha[i] = static_cast<uint8_t>(colour >> 24);
   }
+  if (std::ranges::all_of(picture.numbers, [&](uint16_t index) { return alpha[index] == 255; })) return;
+  for (const uint16_t index : picture.numbers) picture.alpha.push_back(alpha[index]);
 }
 
 /// Converts JPEG's format: luma and chroma of any subsampling.

@@ -11,6 +11,7 @@
 #include "data/slices/slice_prompt.h"
 #include "files/data_notes.h"
 #include "files/jpeg_files.h"
+#include "files/picture_facts_files.h"
 #include "files/picture_files.h"
 
 namespace plimsoll {
@@ -95,6 +96,69 @@ TEST_F(PictureSamplesTest, NameTheFilesThatAreNotRead) {
   EXPECT_THAT(notes.lines(),
               ElementsAre(HasSubstr("images: files that are not read, which are no .png, .jpg or .jpeg: scan.tif"),
                           HasSubstr("masks: masks without a picture are not read: lost.png")));
+}
+
+// A camera on its side: a picture and its mask have one size when they are seen.
+TEST_F(PictureSamplesTest, ArePicturesAsPeopleSeeThem) {
+  config_.slices.label_names.clear();
+  config_.slices.structures = {"square"};
+  config_.validation_fraction = 0;
+  const auto folders = [&](const char* images, const char* masks) {
+    for (const char* name : {images, masks}) {
+      std::filesystem::remove_all(folder_ / name);
+      std::filesystem::create_directories(folder_ / name);
+    }
+    config_.pictures.images = folder_ / images;
+    config_.pictures.masks = folder_ / masks;
+  };
+  folders("phone", "drawn");
+  // 6 x 4 pixels, bright at the left; seen as 4 x 6, bright above (6: turned by a quarter clockwise).
+  std::vector<uint16_t> stored, seen;
+  for (int i = 0; i < 24; ++i) stored.push_back(i % 6 < 2 ? 250 : 0), seen.push_back(i / 4 < 2 ? 7 : 0);
+  const std::string exif = png_chunk("eXIf", exif_of(6, true));
+  put_file(folder_ / "phone/a.png", with_chunks(png(6, 4, 8, kPngGrey, stored), {exif}));
+  put_file(folder_ / "drawn/a.png", png(4, 6, 8, kPngGrey, seen));
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  const Batch batch = all(*open({6, 1, 48}), Split::train);
+  const std::vector<uint8_t> mask = numbers<uint8_t>(batch, 4);
+  const std::vector<float> image = numbers<float>(batch, 0);
+  EXPECT_THAT(notes.lines(),
+              ElementsAre(AllOf(HasSubstr("a.png: the orientation of the picture (EXIF) is 6, and that of "
+                                          "its mask is 1"),
+                                HasSubstr("the mask must lie on the picture as it is seen"))));
+  for (size_t pixel = 0; pixel < 36; ++pixel) {
+    const bool inside = pixel % 6 >= 1 && pixel % 6 <= 4;
+    EXPECT_EQ(mask[pixel], inside && pixel < 12 ? 1 : 0) << pixel;
+    EXPECT_EQ(image[pixel] > 0, inside && pixel < 12) << pixel;
+  }
+  // Drawn on the stored pixels: of other sides, unless the mask has the orientation as well.
+  for (uint16_t& number : stored) number = number > 0 ? 7 : 0;
+  put_file(folder_ / "drawn/a.png", png(6, 4, 8, kPngGrey, stored));
+  EXPECT_THAT(
+      user_error_of([&] {
+        open({6, 1, 48});
+      }),
+      AllOf(HasSubstr("a.png is 4 x 6 pixels, and its mask"), HasSubstr("is 6 x 4; they must be of one size. The "
+                                                                        "orientation of the picture (EXIF) is 6, "
+                                                                        "and that of the mask is 1: write")));
+  put_file(folder_ / "drawn/a.png", with_chunks(png(6, 4, 8, kPngGrey, stored), {exif}));
+  const Batch both = all(*open({6, 1, 48}), Split::train);
+  EXPECT_EQ(numbers<uint8_t>(both, 4), mask);
+  EXPECT_EQ(numbers<float>(both, 0), image);
+}
+
+TEST_F(PictureSamplesTest, NamePicturesThatViewersShowOtherwise) {
+  std::vector<uint16_t> pixels(kSceneSide * kSceneSide * 2);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint16_t>(i % 251);
+  for (const char* name : {"images/scene1.png", "images/scene2.png"})
+    put_file(folder_ / name, with_chunks(png(kSceneSide, kSceneSide, 8, kPngGreyAlpha, pixels),
+                                         {png_chunk("gAMA", big_endian(100000, 4))}));
+  DataNotes notes;
+  const DataNotes::Scope scope(notes);
+  open();
+  EXPECT_THAT(notes.lines(), ElementsAre(HasSubstr("scene1.png and 1 more file: transparent pixels are shown on white"),
+                                         HasSubstr("scene1.png and 1 more file: the gamma 1 is not applied")));
 }
 
 // One folder with pictures and their masks: NAME.png and NAME_mask.png.

@@ -1,0 +1,231 @@
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <optional>
+#include <string_view>
+
+#include "files/pictures/picture_header.h"
+
+namespace plimsoll {
+namespace {
+
+// Largest decoded PNG in bytes: 100 million pixels of red, green and blue in 8 bits take 300 MB.
+constexpr int64_t kMaxDecodedBytes = int64_t{512} << 20;
+constexpr size_t kSignature = 8;
+// Largest text or color profile in bytes that is unpacked; longer ones are read up to there.
+constexpr size_t kMaxUnpackedText = size_t{1} << 20;
+
+/// Returns the bytes of all rows of a PNG after unpacking, each with its filter's number.
+int64_t bytes_of_rows(int64_t width, int64_t height, int64_t bits_of_pixel, bool interlaced) {
+  const auto part = [&](int64_t columns, int64_t rows) {
+    return columns < 1 || rows < 1 ? 0 : rows * (1 + (columns * bits_of_pixel + 7) / 8);
+  };
+  if (!interlaced) return part(width, height);
+  // Adam7 (PNG specification, 8.2): each pass has a first pixel in an 8 x 8 square, and steps from there.
+  constexpr std::array<std::array<int64_t, 4>, 7> passes = {
+      {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4}, {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}}};
+  int64_t sum = 0;
+  for (const auto& [x, y, across, down] : passes)
+    sum += part((width - x + across - 1) / across, (height - y + down - 1) / down);
+  return sum;
+}
+
+/// A counter of the unpacked bytes of the image's chunks: a decoder would leave missing parts of a picture black.
+class ImageData {
+ public:
+  explicit ImageData(const std::filesystem::path& file) : file_(file) {
+    if (inflateInit(&stream_) != Z_OK) throw std::bad_alloc();
+  }
+  ~ImageData() { inflateEnd(&stream_); }
+  ImageData(const ImageData&) = delete;
+  ImageData& operator=(const ImageData&) = delete;
+
+  void add(PictureBytes packed, int64_t wanted) {
+    stream_.next_in = const_cast<uint8_t*>(packed.data());  // zlib does not write to its input
+    stream_.avail_in = static_cast<uInt>(packed.size());
+    while (stream_.avail_in > 0 && !ended_ && count_ <= wanted) {
+      std::array<uint8_t, 16384> away;
+      stream_.next_out = away.data();
+      stream_.avail_out = away.size();
+      const int state = inflate(&stream_, Z_NO_FLUSH);
+      count_ += static_cast<int64_t>(away.size() - stream_.avail_out);
+      ended_ = state == Z_STREAM_END;
+      if (state != Z_OK && !ended_)
+        refuse_picture(file_, fmt::format("is damaged: {}", stream_.msg ? stream_.msg : "it cannot be unpacked"));
+    }
+  }
+  int64_t count() const { return count_; }
+
+ private:
+  const std::filesystem::path& file_;
+  z_stream stream_ = {};
+  int64_t count_ = 0;
+  bool ended_ = false;
+};
+
+/// Returns at most kMaxUnpackedText bytes of packed ones; fewer if they are damaged.
+std::vector<uint8_t> unpacked(PictureBytes packed) {
+  std::vector<uint8_t> bytes(kMaxUnpackedText);
+  z_stream stream = {};
+  if (inflateInit(&stream) != Z_OK) throw std::bad_alloc();
+  stream.next_in = const_cast<uint8_t*>(packed.data());  // zlib does not write to its input
+  stream.avail_in = static_cast<uInt>(packed.size());
+  stream.next_out = bytes.data();
+  stream.avail_out = static_cast<uInt>(bytes.size());
+  inflate(&stream, Z_FINISH);
+  inflateEnd(&stream);
+  return {bytes.begin(), bytes.end() - stream.avail_out};
+}
+
+/// Chunks that say how the picture is shown.
+class ShownChunks {
+ public:
+  void add(std::string_view type, PictureBytes body) {
+    if (type == "eXIf" && exif_.empty()) exif_.assign(body.begin(), body.end());
+    if (type == "tEXt" || type == "zTXt" || type == "iTXt") add_text(type, body);
+    if (type == "gAMA" && body.size() >= 4) gamma_ = big_endian_number(body, 0) / 1e5;
+    if (type == "sRGB") srgb_ = true;
+    if (type == "tRNS") transparent_ = true;
+    if (type == "acTL") animated_ = true;
+    if (type == "cICP" && body.size() >= 4) transfer_ = body[1];
+    if (type == "iCCP")
+      if (const auto name_end = std::ranges::find(body, uint8_t{0}); body.end() - name_end > 2)
+        profile_ = profile_note(unpacked({name_end + 2, body.end()}));
+  }
+
+  void describe(PictureHeader& header, const std::filesystem::path& file) const {
+    const PictureBytes raw = raw_exif_;
+    header.orientation = picture_orientation(exif_.empty() ? raw : PictureBytes(exif_), xmp_, file);
+    if (transfer_ == 16)
+      refuse_picture(file,
+                     "is an HDR picture (PQ, SMPTE ST 2084), whose values are not the brightness that people see; "
+                     "convert it to SDR");
+    header.alpha |= transparent_;
+    if (header.alpha) header.notes.emplace_back("transparent pixels are shown on white");
+    if (transfer_ == 18)
+      header.notes.emplace_back("the picture is HDR (HLG): its values are read as a screen without HDR shows them");
+    if (profile_) {
+      if (!profile_->empty()) header.notes.push_back(*profile_);
+    } else if (!srgb_ && gamma_ > 0 && (gamma_ < 0.44 || gamma_ > 0.47)) {
+      header.notes.push_back(
+          fmt::format("the gamma {:.3g} is not applied: values are read as they are stored, as Pillow does", gamma_));
+    }
+    if (animated_) header.notes.emplace_back("the picture is animated: only its still picture is read");
+  }
+
+ private:
+  void add_text(std::string_view type, PictureBytes body) {
+    const std::string_view all(reinterpret_cast<const char*>(body.data()), body.size());
+    const size_t end = all.find('\0');
+    if (end == std::string_view::npos) return;
+    const std::string_view key = all.substr(0, end);
+    const bool raw = key == "Raw profile type exif" || key == "Raw profile type APP1", xmp = key == "XML:com.adobe.xmp";
+    if (!raw && !xmp) return;
+    size_t begin = end + 1;
+    bool packed = type == "zTXt";
+    if (packed) begin += 1;
+    if (type == "iTXt") {  // two numbers, a language, the key in that language
+      packed = begin < body.size() && body[begin] == 1;
+      begin += 2;
+      for (int texts = 0; texts < 2; ++texts) {
+        const size_t zero = all.find('\0', std::min(begin, all.size()));
+        if (zero == std::string_view::npos) return;
+        begin = zero + 1;
+      }
+    }
+    if (begin > body.size()) return;
+    const PictureBytes rest = body.subspan(begin);
+    const std::vector<uint8_t> bytes = packed ? unpacked(rest) : std::vector<uint8_t>(rest.begin(), rest.end());
+    if (xmp) xmp_.assign(bytes.begin(), bytes.end());
+    if (raw && raw_exif_.empty())
+      raw_exif_ = of_hexadecimal({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+
+  /// ImageMagick's form: a line break, a name, a number of bytes, and their hexadecimal digits in lines.
+  static std::vector<uint8_t> of_hexadecimal(std::string_view text) {
+    for (int lines = 0; lines < 3; ++lines) {
+      const size_t end = text.find('\n');
+      if (end == std::string_view::npos) return {};
+      text.remove_prefix(end + 1);
+    }
+    std::vector<uint8_t> bytes;
+    int pending = -1;
+    for (const char letter : text) {
+      const int digit = letter >= '0' && letter <= '9'   ? letter - '0'
+                        : letter >= 'a' && letter <= 'f' ? letter - 'a' + 10
+                        : letter >= 'A' && letter <= 'F' ? letter - 'A' + 10
+                                                         : -1;
+      if (digit < 0) continue;
+      if (pending >= 0) bytes.push_back(static_cast<uint8_t>(pending << 4 | digit));
+      pending = pending >= 0 ? -1 : digit;
+    }
+    constexpr std::array<uint8_t, 6> kBegin = {'E', 'x', 'i', 'f', 0, 0};
+    if (bytes.size() >= kBegin.size() && std::equal(kBegin.begin(), kBegin.end(), bytes.begin()))
+      bytes.erase(bytes.begin(), bytes.begin() + kBegin.size());
+    return bytes;
+  }
+
+  std::vector<uint8_t> exif_, raw_exif_;
+  std::string xmp_;
+  double gamma_ = 0;  // exponent with which values were encoded; 0: not stated
+  bool srgb_ = false, transparent_ = false, animated_ = false;
+  int transfer_ = 0;                    // of ITU-T H.273; 0: not stated
+  std::optional<std::string> profile_;  // note about the color profile; empty text: sRGB
+};
+
+}  // namespace
+
+PictureHeader check_png(PictureBytes bytes, const std::filesystem::path& file) {
+  constexpr size_t kHeaderEnd = kSignature + 8 + 13;
+  if (bytes.size() < kHeaderEnd + 4) refuse_picture(file, "ends inside its header: it is truncated");
+  if (big_endian_number(bytes, kSignature) != 13 ||
+      std::string_view(reinterpret_cast<const char*>(&bytes[12]), 4) != "IHDR")
+    refuse_picture(file, "is a PNG picture without a header: it is damaged");
+  const int64_t width = big_endian_number(bytes, 16), height = big_endian_number(bytes, 20);
+  const int bits = bytes[24], colour = bytes[25];
+  check_picture_sides(width, height, file);
+  const int64_t channels = colour == 2 ? 3 : colour == 4 ? 2 : colour == 6 ? 4 : 1;
+  const bool byte_wise = bits == 8 || bits == 16, small = bits == 1 || bits == 2 || bits == 4;
+  const bool known = colour == 0   ? byte_wise || small
+                     : colour == 3 ? small || bits == 8
+                                   : (colour == 2 || colour == 4 || colour == 6) && byte_wise;
+  if (!known || bytes[26] != 0 || bytes[27] != 0 || bytes[28] > 1)
+    refuse_picture(
+        file, fmt::format("says colours of kind {} in {} bits, which PNG does not have: it is damaged", colour, bits));
+  if (const int64_t bytes = (width * height * channels * bits + 7) / 8; bytes > kMaxDecodedBytes)
+    refuse_picture(
+        file, fmt::format("says {} x {} pixels of {} x {} bits, {} bytes; allowed: {}; make it smaller, or save 8 bits",
+                          width, height, channels, bits, bytes, kMaxDecodedBytes));
+  const int64_t rows = bytes_of_rows(width, height, channels * bits, bytes[28] == 1);
+  ImageData image(file);
+  ShownChunks shown;
+  for (size_t at = kSignature;;) {
+    if (bytes.size() - at < 12) refuse_picture(file, "ends before its last chunk: it is truncated");
+    const size_t length = big_endian_number(bytes, at);
+    if (length > bytes.size() - at - 12) refuse_picture(file, "ends inside a chunk: it is truncated");
+    const PictureBytes body = bytes.subspan(at + 4, length + 4);
+    const std::string_view type(reinterpret_cast<const char*>(body.data()), 4);
+    if (crc32_z(0, body.data(), body.size()) != big_endian_number(bytes, at + 8 + length))
+      refuse_picture(file, "is damaged: a chunk's checksum is another");
+    if (type == "IEND") break;
+    if (type == "IDAT") image.add(body.subspan(4), rows);
+    shown.add(type, body.subspan(4));
+    at += 12 + length;
+  }
+  if (image.count() != rows)
+    refuse_picture(file, fmt::format("says {} x {} pixels, and holds {} of their {} bytes: it is damaged", width,
+                                     height, image.count() > rows ? "more" : std::to_string(image.count()), rows));
+  PictureHeader header;
+  header.width = width;
+  header.height = height;
+  header.png = true;
+  header.alpha = colour == 4 || colour == 6;
+  if (colour == 0 && small) header.small_bits = bits;
+  shown.describe(header, file);
+  return header;
+}
+
+}  // namespace plimsoll
