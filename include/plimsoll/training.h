@@ -161,6 +161,10 @@ class Training {
   int64_t steps_done() const;
   /// Returns the number of steps skipped for gradients that were not finite.
   int64_t steps_skipped() const;
+  /// Returns the 2-norm of each parameter's gradient in the last step, with the loss scale, by the parameter's name.
+  /// They are in the order of the backward pass: the first one that is not finite is nearest to the cause of a skipped
+  /// step. Before the first step they are 0. Empty if several ranks slice the gradients. Reads the device's memory.
+  std::vector<std::pair<std::string, double>> gradient_norms() const;
   /// Returns the current loss scale; 1 without loss scaling.
   double loss_scale() const;
 

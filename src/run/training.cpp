@@ -15,6 +15,7 @@
 #include "plimsoll/trace.h"
 #include "run/evaluation_sums.h"
 #include "run/executor/executor.h"
+#include "run/gradient_norms.h"
 #include "run/measured_workspace.h"
 #include "run/micro_batch_inputs.h"
 #include "run/op_times.h"
@@ -347,6 +348,18 @@ int64_t Training::steps_done() const {
 int64_t Training::steps_skipped() const {
   return impl_->skipped;
 }
+std::vector<std::pair<std::string, double>> Training::gradient_norms() const {
+  std::vector<std::pair<std::string, double>> named;
+  impl_->require_started();
+  const GradientNorms found = gradient_norms_of(impl_->recorded);
+  if (found.entries.empty()) return named;
+  std::vector<float> norms(static_cast<size_t>(found.norms.elements()));
+  impl_->executor->read(found.norms, norms.data(), std::ssize(norms) * static_cast<int64_t>(sizeof(float)));
+  for (const GradientNormEntry& entry : found.entries)
+    named.emplace_back(entry.parameter, norms.at(static_cast<size_t>(entry.index)));
+  return named;
+}
+
 double Training::loss_scale() const {
   return impl_->scaler.scale();
 }
