@@ -1,9 +1,11 @@
 #include "models/tiny_vit.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/init.h>
 #include <torch/types.h>
 
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -159,8 +161,37 @@ ChannelNormImpl::ChannelNormImpl(int64_t width, double eps) : eps_(eps) {
   bias_ = register_parameter("bias", torch::zeros({width}));
 }
 
+namespace {
+
+/// A LayerNorm whose backward pass takes 0 for 1 / deviation in pixels whose channels all have one value. Their
+/// deviation is 0, and 1 / sqrt(eps) would multiply the gradient of a blank picture by 316 in every norm.
+struct LayerNorm : torch::autograd::Function<LayerNorm> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias, double eps) {
+    const auto [y, mean, rstd] = at::native_layer_norm(x, {x.size(-1)}, weight, bias, eps);
+    // The remainder by the largest 1 / deviation is 0 at that value, and exactly 1 / deviation below it. CUDA's square
+    // roots have an error of 2 units in the last place.
+    const double largest = (1 - 1e-6) / std::sqrt(eps);
+    context->save_for_backward({x, weight, bias, mean, at::fmod(rstd, largest)});
+    return y;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor& x = saved[0];
+    const std::array<bool, 3> needs = {context->needs_input_grad(0), context->needs_input_grad(1),
+                                       context->needs_input_grad(2)};
+    // Autocast may have made y float32 from a narrower x.
+    auto [dx, dweight, dbias] = at::native_layer_norm_backward(grads[0], x.to(grads[0].scalar_type()), {x.size(-1)},
+                                                               saved[3], saved[4], saved[1], saved[2], needs);
+    return {dx.defined() ? dx.to(x.scalar_type()) : dx, dweight, dbias, at::Tensor()};
+  }
+};
+
+}  // namespace
+
 at::Tensor ChannelNormImpl::forward(const at::Tensor& x) const {
-  return at::layer_norm(x, {x.size(-1)}, weight_, bias_, eps_);
+  return LayerNorm::apply(x, weight_, bias_, eps_);
 }
 
 BiasedAttentionImpl::BiasedAttentionImpl(int64_t width, int64_t num_heads, int64_t window) : heads_(num_heads) {

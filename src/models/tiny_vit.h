@@ -32,7 +32,8 @@ class ConvBatchNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ConvBatchNorm);
 
-/// A LayerNorm over channels, with an epsilon as in TinyViT.
+/// A LayerNorm over channels, with an epsilon as in TinyViT. The gradient of a pixel whose channels all have one value
+/// is 0: a blank picture's gradient stays finite behind any number of norms.
 class ChannelNormImpl : public torch::nn::Module {
  public:
   ChannelNormImpl(int64_t width, double eps);

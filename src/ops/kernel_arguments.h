@@ -23,7 +23,9 @@ struct ConstRows {
 // Elements are float32, bfloat16, float16 or float64. "Accumulator" below: float64 for float64 data, float32 for every
 // other type. float64 mixes with float64 only.
 
-/// The arguments of y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps), over rows of `width`.
+/// The arguments of y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps), over rows of `width`. A row whose mean
+/// square is 0 has rstd = 1: y is 0 all the same, and the backward's dx is grad_y weight. With 1 / sqrt(eps), which is
+/// 316 for 1e-5, each norm that a blank part of an input passes would multiply its gradient, beyond what float32 holds.
 struct RmsNorm {
   ConstRows x;
   Rows y;

@@ -8,8 +8,8 @@
 
 namespace plimsoll::cuda {
 
-/// Computes y = x rstd weight and rstd = 1 / sqrt(mean(x^2) + eps) of `rows` rows. The weight is [width] of
-/// `weight_dtype`, contiguous. Sums of squares are taken in another order than on the CPU.
+/// Computes y = x rstd weight and rstd = 1 / sqrt(mean(x^2) + eps) of `rows` rows; rstd = 1 for a row of zeros. The
+/// weight is [width] of `weight_dtype`, contiguous. Sums of squares are taken in another order than on the CPU.
 void launch_rms_norm(const ops::RmsNorm& args, DType weight_dtype, int64_t rows, cudaStream_t stream);
 
 /// Computes the same of args.x = add.a + add.b, and also writes that sum to add.sum; args.x itself is not read.

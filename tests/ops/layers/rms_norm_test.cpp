@@ -43,6 +43,33 @@ TEST(RmsNorm, AgreesWithItsParts) {
   }
 }
 
+// A row of zeros has no scale: its gradient is not multiplied by 1 / sqrt(eps). Other rows keep their bits.
+TEST(RmsNorm, TheGradientOfARowOfZerosIsNotScaled) {
+  torch::manual_seed(4);
+  for (const auto type : kTypes) {
+    for (const int64_t width : {1, 5, 16, 77}) {
+      const Tensor weight = (1 + 0.3 * torch::randn({width}, at::kDouble)).to(type);
+      const Tensor without = torch::randn({4, width}, at::kDouble).to(type), grad = torch::randn({4, width}).to(type);
+      Tensor x = without.clone();
+      x[1].zero_();
+      const auto forward = [&](const Tensor& from) {
+        return call("plimsoll::rms_norm", {from, weight, kNormEps, c10::IValue()});
+      };
+      const auto backward = [&](const Tensor& from, const Tensor& rstd) {
+        return call("plimsoll::rms_norm_backward", {grad, from, weight, rstd})[0].toTensor();
+      };
+      const auto zeros = forward(x), others = forward(without);
+      const Tensor dx = backward(x, zeros[1].toTensor()), usual = backward(without, others[1].toTensor());
+      EXPECT_TRUE(at::equal(zeros[0].toTensor()[1], at::zeros({width}, type)));
+      expect_close(dx[1], (grad[1].to(at::kDouble) * weight.to(at::kDouble)).to(type), tolerance(type), "dx");
+      for (const int64_t row : {0, 2, 3}) {
+        EXPECT_TRUE(at::equal(zeros[0].toTensor()[row], others[0].toTensor()[row]));
+        EXPECT_TRUE(at::equal(dx[row], usual[row]));
+      }
+    }
+  }
+}
+
 TEST(RmsNorm, WritesTheTypeItIsAskedFor) {
   const Tensor x = torch::randn({4, 48}), weight = torch::randn({48});
   for (const auto type : {at::kBFloat16, at::kHalf, at::kFloat}) {
