@@ -376,12 +376,14 @@ def make_caches():
 # Pictures, videos, sound.
 
 
-def png(width, height, bits, color, rows, palette=b"", interlaced=0):
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+def png_chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, interlaced)) +
-            (chunk(b"PLTE", palette) if palette else b"") + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+def png(width, height, bits, color, rows, palette=b"", interlaced=0):
+    header = png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, interlaced))
+    return (b"\x89PNG\r\n\x1a\n" + header + (png_chunk(b"PLTE", palette) if palette else b"") +
+            png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b""))
 
 
 # A gray JPEG of 8 x 8 pixels: one table, one code for each kind of number.
@@ -398,6 +400,17 @@ def make_pictures():
     put("picture", "colors", png(2, 2, 8, 6, b"\0" + bytes(8) + b"\1" + bytes(range(8))))
     put("picture", "interlaced", png(2, 2, 8, 2, b"\0\1\2\3" + b"\0\4\5\6" + b"\0\1\2\3\4\5\6", interlaced=1))
     put("picture", "jpeg", JPEG)
+    exif = b"II*\0\x08\0\0\0\x01\0" + struct.pack("<HHIHH", 0x112, 3, 1, 6, 0) + bytes(4)
+    xmp = b'<x tiff:Orientation="1"/>'
+    profile = bytes(128) + struct.pack(">I4sII", 1, b"desc", 144, 18) + b"desc" + struct.pack(">II", 0, 5) + b"sRGB\0\0"
+    segments = [(0xe1, b"Exif\0\0" + exif), (0xe1, b"http://ns.adobe.com/xap/1.0/\0" + xmp), (0xe2, b"ICC_PROFILE\0\1\1" + profile)]
+    put("picture", "jpeg-shown", JPEG[:2] + b"".join(struct.pack(">BBH", 0xff, kind, len(body) + 2) + body for kind, body in segments) + JPEG[2:])
+    raw = b"\nexif\n%8d\n%s\n" % (len(exif), exif.hex().encode())
+    shown = [(b"eXIf", exif.replace(b"II*", b"II+")), (b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(raw)),
+             (b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp), (b"iCCP", b"p\0\0" + zlib.compress(profile)), (b"gAMA", struct.pack(">I", 45455))]
+    palette = png(4, 1, 4, 3, b"\0\x01\x23", bytes(range(12)))
+    at = palette.index(b"IDAT") - 4
+    put("picture", "png-shown", palette[:33] + b"".join(png_chunk(*each) for each in shown) + palette[33:at] + png_chunk(b"tRNS", b"\0\x80") + palette[at:])
 
     def y4m(kind, planes):
         return f"YUV4MPEG2 W4 H4 F10:1 Ip A1:1 {kind}\n".encode() + b"".join(

@@ -13,7 +13,7 @@
 namespace plimsoll::media {
 
 /// Version of the table, raised with every change: a library of another build is refused.
-constexpr int kVersion = 4;
+constexpr int kVersion = 5;
 
 /// A table of functions that return an error message, or "" if there is none. No exception crosses from one library
 /// into the other.

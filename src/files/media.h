@@ -32,6 +32,7 @@ struct VideoInfo {
   int64_t frames = 0;                  ///< the file's count, or else length x rate
   int64_t width = 0, height = 0;       ///< upright, in square pixels
   Orientation orientation = kUpright;  ///< turns and mirrors the stored pictures
+  bool alpha = false;                  ///< pixels may be transparent
   bool audio = false;                  ///< it has sound that can be read
   std::vector<std::string> notes;      ///< facts of the pictures that some players show in another way
 };

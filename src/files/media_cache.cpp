@@ -32,6 +32,11 @@ uint64_t media_cache_key(const VideoFile& file, std::string_view contents) {
   return mix64(hash_bytes(fmt::format("{}:{}:{}:{}", contents, file.bytes, file.changed_at, file.path.string())));
 }
 
+std::string display_key(const VideoInfo& info) {
+  const std::string seen = info.orientation == kUpright ? "" : fmt::format(":seen{}", info.orientation);
+  return seen + (info.alpha ? ":white" : "");
+}
+
 std::filesystem::path media_cache_path(const std::filesystem::path& folder, const VideoFile& file, uint64_t key,
                                        std::string_view extension) {
   constexpr size_t longest = 100;  // with the key, within the limit of file systems

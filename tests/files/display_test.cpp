@@ -3,8 +3,10 @@
 #include <numeric>
 
 #include "files/data_notes.h"
+#include "files/jpeg_files.h"
 #include "files/media.h"
 #include "files/media_files.h"
+#include "files/picture_facts_files.h"
 #include "files/pictures/orientation.h"
 #include "files/shown_video.h"
 
@@ -120,6 +122,40 @@ TEST(Display, PicturesMayHaveAMatrixOfTheirOwn) {
   }
 }
 
+// EXIF data of a picture of MJPEG.
+TEST(Display, PicturesMayHaveExif) {
+  const TempFolder folder;
+  const auto file = folder / "camera.mov";
+  const std::string plain = jpeg(32, 16, 40, 200);
+  const ShownVideo video{
+      .width = 32, .height = 16, .frames = 2, .format = AV_PIX_FMT_YUVJ420P, .codec = AV_CODEC_ID_MJPEG};
+  write_shown_video(file, plain, video);
+  const std::vector<uint8_t> stored = read_frames(file, {0}, 32, 16);
+  EXPECT_EQ(describe_video(file).orientation, 1);
+  write_shown_video(file, with_segment(plain, 0xe1, std::string("Exif\0\0", 6) + exif_of(6, true)), video);
+  EXPECT_EQ(describe_video(file).orientation, 6);
+  EXPECT_EQ(read_frames(file, {0}, 16, 32), as_seen(6, stored, 32, 16, 3));
+}
+
+TEST(Display, TransparentPixelsAreOnWhite) {
+  const TempFolder folder;
+  const auto file = folder / "cut.mov";
+  const auto put = [&](const std::vector<uint8_t>& alphas) {  // 2 x 2 pixels of the color 40, 80, 120
+    std::string pixels;
+    for (const uint8_t alpha : alphas) pixels += {static_cast<char>(alpha), 40, 80, 120};
+    write_shown_video(file, pixels, {.width = 2, .height = 2, .format = AV_PIX_FMT_ARGB});
+    EXPECT_TRUE(describe_video(file).alpha);
+    return read_frames(file, {0.5}, 2, 2);
+  };
+  EXPECT_THAT(put({255, 0, 128, 255}), ElementsAre(40, 80, 120, 255, 255, 255, 147, 167, 187, 40, 80, 120));
+  EXPECT_THAT(describe_video(file).notes, ElementsAre("transparent pixels are shown on white"));
+  // Without transparent pixels, and with bytes that are no alphas.
+  for (const uint8_t alpha : {255, 0}) {
+    EXPECT_THAT(put({alpha, alpha, alpha, alpha}), ElementsAre(40, 80, 120, 40, 80, 120, 40, 80, 120, 40, 80, 120));
+    EXPECT_THAT(describe_video(file).notes, IsEmpty());
+  }
+}
+
 // Frames are scaled to the sides that are asked for: the shape of pixels is seen in the description alone.
 TEST(Display, SidesAreInSquarePixels) {
   const TempFolder folder;
@@ -154,6 +190,10 @@ TEST(Display, NamesPicturesThatPlayersShowOtherwise) {
   const auto file = folder / "hdr.mkv";
   write_shown_video(file, grey, {.format = AV_PIX_FMT_YUV420P, .transfer = AVCOL_TRC_ARIB_STD_B67});
   EXPECT_THAT(notes_of(file), ElementsAre(HasSubstr("hdr.mkv: the video is HDR (HLG)")));
+  write_shown_video(file, grey, {.format = AV_PIX_FMT_YUV420P, .rotate = "90"});
+  EXPECT_THAT(notes_of(file), ElementsAre(AllOf(HasSubstr("hdr.mkv: the video has a tag that turns it by 90 degrees"),
+                                                HasSubstr("are read as they are stored"))));
+  EXPECT_EQ(describe_video(file).orientation, 1);
   write_shown_video(file, grey, {.format = AV_PIX_FMT_YUV420P, .transfer = AVCOL_TRC_SMPTE2084});
   for (const auto& read :
        std::vector<std::function<void()>>{[&] { describe_video(file); }, [&] { read_frames(file, {0.5}, 8, 8); }})

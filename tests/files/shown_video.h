@@ -42,6 +42,7 @@ struct ShownVideo {
   AVColorSpace space = AVCOL_SPC_UNSPECIFIED;
   AVCodecID codec = AV_CODEC_ID_RAWVIDEO;
   std::string extradata = "";
+  const char* rotate = nullptr;  ///< tag of the stream
 };
 
 /// Returns a picture of H.264, 32 x 16, red with a blue rectangle in the upper left quarter (made by libx264), as a
@@ -85,6 +86,7 @@ inline void write_shown_video(const std::filesystem::path& file, const std::stri
     parameters->extradata = static_cast<uint8_t*>(av_mallocz(video.extradata.size() + AV_INPUT_BUFFER_PADDING_SIZE));
     std::memcpy(parameters->extradata, video.extradata.data(), video.extradata.size());
   }
+  if (video.rotate) av_dict_set(&stream->metadata, "rotate", video.rotate, 0);
   stream->time_base = {1, 10};
   stream->avg_frame_rate = {10, 1};
   if (video.matrix)

@@ -170,7 +170,7 @@ class ClipSamples final : public SampleSource {
     std::vector<CachedClip> all;
     for (const Split split : {Split::train, Split::validation})
       for (const ClipTime& time : cut_clips(video.start, std::min(end, length), config.clips, fraction, split)) {
-        all.push_back(cached_clip(config.cache_dir, file, time, shape_.frames, shape_.size, info.orientation));
+        all.push_back(cached_clip(config.cache_dir, file, time, shape_.frames, shape_.size, display_key(info)));
         clips[split == Split::train ? 0 : 1].push_back({all.back(), caption});
       }
     decode_clips(file, all, shape_.frames, shape_.size, [&](int64_t done) {

@@ -58,12 +58,10 @@ void write_clip(const CachedClip& clip, std::span<const std::byte> pixels) {
 }  // namespace
 
 CachedClip cached_clip(const std::filesystem::path& directory, const VideoFile& video, ClipTime time, int64_t frames,
-                       int64_t size, Orientation orientation) {
-  // The word separates the keys from those of other caches. Pictures that are stored upright keep the key that they had
-  // before orientations were applied.
-  const std::string seen = orientation == kUpright ? "" : fmt::format(":seen{}", orientation);
+                       int64_t size, const std::string& display) {
+  // The word separates the keys from those of other caches.
   const uint64_t key = media_cache_key(
-      video, fmt::format("frames:{}:{}:{}:{}:{}{}", kCacheFormat, time.start, time.end, frames, size, seen));
+      video, fmt::format("frames:{}:{}:{}:{}:{}{}", kCacheFormat, time.start, time.end, frames, size, display));
   return {time, key, media_cache_path(directory, video, key, "frames")};
 }
 

@@ -6,25 +6,25 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "data/clips/clip_list.h"
 #include "files/media_cache.h"
-#include "files/pictures/orientation.h"
 
 namespace plimsoll {
 
 /// A clip's pictures and the file that stores them.
 struct CachedClip {
   ClipTime time;
-  uint64_t key = 0;            ///< hash of video, time, number, size and orientation of the pictures
+  uint64_t key = 0;            ///< hash of video, time, number, size and display of the pictures
   std::filesystem::path file;  ///< name such as "cockatoo-0123456789abcdef.frames"
 };
 
-/// Returns the clip of `frames` pictures of `size` x `size`, evenly spaced over `time`. `orientation` is that of the
-/// video (files/media.h).
+/// Returns the clip of `frames` pictures of `size` x `size`, evenly spaced over `time`. `display` is the
+/// video's display_key() (files/media_cache.h).
 CachedClip cached_clip(const std::filesystem::path& directory, const VideoFile& video, ClipTime time, int64_t frames,
-                       int64_t size, Orientation orientation = kUpright);
+                       int64_t size, const std::string& display = "");
 
 /// Decodes the clips of a video that are not stored yet, several at a time; `done` is called with the number of clips
 /// that are. Throws UserError if the video cannot be read or a file cannot be written.

@@ -37,12 +37,9 @@ int64_t places(double seconds, double step) {
 std::filesystem::path cache_file(const std::filesystem::path& file, const ClipGrid& grid,
                                  const std::filesystem::path& cache_dir) {
   const VideoFile media = VideoFile::look_at(file);
-  // Pictures that are stored upright keep the key that they had before orientations were applied.
-  const Orientation orientation = describe_video(file).orientation;
-  const std::string seen = orientation == kUpright ? "" : fmt::format(":seen{}", orientation);
   const uint64_t key =
       media_cache_key(media, fmt::format("stimuli:{}:{}:{}:{}:{}{}", kCacheFormat, grid.seconds_per_frame, grid.side,
-                                         grid.seconds_per_mel, grid.bands, seen));
+                                         grid.seconds_per_mel, grid.bands, display_key(describe_video(file))));
   return media_cache_path(cache_dir, media, key, "safetensors");
 }
 

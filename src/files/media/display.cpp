@@ -47,6 +47,13 @@ std::optional<Matrix> matrix_of(const AVFrame& frame) {
   return data == nullptr ? std::nullopt : matrix_of(data->data, data->size);
 }
 
+// A picture of MJPEG may have EXIF data; 0: none.
+Orientation exif_orientation_of(const AVFrame& frame) {
+  const AVDictionaryEntry* entry = av_dict_get(frame.metadata, "Orientation", nullptr, 0);
+  const long number = entry == nullptr ? 0 : std::strtol(entry->value, nullptr, 10);
+  return number >= 1 && number <= 8 ? static_cast<Orientation>(number) : 0;
+}
+
 Orientation orientation_by(const Matrix& matrix) {
   const int64_t a = matrix[0], b = matrix[1], c = matrix[3], d = matrix[4];
   const int64_t along = std::min(std::abs(a), std::abs(d)), across = std::min(std::abs(b), std::abs(c));
@@ -67,10 +74,11 @@ Orientation orientation_by(const Matrix& matrix) {
 
 Orientation orientation_of(const AVStream& stream, const AVFrame& frame, std::optional<Orientation> before) {
   const std::optional<Matrix> of_stream = matrix_of(stream), of_frame = matrix_of(frame);
-  if (!of_frame && before) return *before;
-  if (!of_stream && !of_frame) return kUpright;
-  const Orientation orientation = orientation_by(of_frame ? *of_frame : *of_stream);
-  if (of_stream && of_frame && orientation != orientation_by(*of_stream))
+  const Orientation exif = exif_orientation_of(frame);
+  if (!of_frame && exif == 0 && before) return *before;
+  if (!of_stream && !of_frame && exif == 0) return kUpright;
+  const Orientation orientation = of_frame ? orientation_by(*of_frame) : exif ? exif : orientation_by(*of_stream);
+  if (of_stream && (of_frame || exif != 0) && orientation != orientation_by(*of_stream))
     throw MediaError("has two display matrices that differ: the container's shows orientation " +
                      std::to_string(orientation_by(*of_stream)) + " (EXIF), and the pictures' " +
                      std::to_string(orientation) + "; write turned pictures with: ffmpeg -i IN OUT");
@@ -103,6 +111,11 @@ void check_colors(const AVStream& stream, const AVFrame& frame) {
                      ", which is not computed; convert it: ffmpeg -i IN -vf zscale=m=bt709 OUT");
 }
 
+bool has_alpha(const AVFrame& frame) {
+  const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(frame.format));
+  return format != nullptr && (format->flags & AV_PIX_FMT_FLAG_ALPHA) != 0;
+}
+
 std::vector<std::string> notes_of(const AVStream& stream, const AVFrame& frame) {
   std::vector<std::string> notes;
   const AVFieldOrder order = stream.codecpar->field_order;
@@ -120,9 +133,10 @@ std::vector<std::string> notes_of(const AVStream& stream, const AVFrame& frame) 
   if (views != nullptr) std::memcpy(&stereo, views, std::min(size, sizeof stereo));
   if (stereo.type != AV_STEREO3D_2D)
     notes.emplace_back("the video has two views (3D): both are read as one picture, as they are stored");
-  const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(frame.format));
-  if (format != nullptr && (format->flags & AV_PIX_FMT_FLAG_ALPHA) != 0)
-    notes.emplace_back("the video may have transparent pixels: their stored colors are read");
+  const AVDictionaryEntry* tag = av_dict_get(stream.metadata, "rotate", nullptr, 0);
+  if (tag != nullptr && std::strtol(tag->value, nullptr, 10) % 360 != 0 && !matrix_of(stream) && !matrix_of(frame))
+    notes.push_back("the video has a tag that turns it by " + std::to_string(std::strtol(tag->value, nullptr, 10)) +
+                    " degrees, and no display matrix: its pictures are read as they are stored, as in players");
   return notes;
 }
 

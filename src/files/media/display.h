@@ -22,8 +22,11 @@ Orientation orientation_of(const AVStream& stream, const AVFrame& frame, std::op
 /// a base that screens show, matrices that libswscale does not have.
 void check_colors(const AVStream& stream, const AVFrame& frame);
 
-/// Returns notes about a frame that is read otherwise than some players show it: interlaced, HLG, transparent,
-/// panoramas, two views.
+/// Returns true if frames of this format may be transparent.
+bool has_alpha(const AVFrame& frame);
+
+/// Returns notes about a frame that is read otherwise than some players show it: interlaced, HLG, panoramas, two views,
+/// with a tag that no player applies.
 std::vector<std::string> notes_of(const AVStream& stream, const AVFrame& frame);
 
 /// Sides of a frame in square pixels, upright.

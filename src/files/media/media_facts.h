@@ -32,7 +32,11 @@ inline constexpr FileFact kFacts[] = {
      "the lines of both moments are one picture; a note names the files and a filter of ffmpeg"},
     {"video", "panoramas (spherical), two views (3D)", "ignored",
      "pictures are read flat, as they are stored; a note names the files"},
-    {"video", "transparency", "ignored", "the stored colors are read; a note names the files"},
+    {"video", "transparency", "applied",
+     "pictures are shown on white, with a note; other pictures keep their values, and so do pictures whose alphas are "
+     "all 0"},
+    {"video", "EXIF orientation of pictures in MJPEG", "applied", "as a display matrix"},
+    {"video", "tag rotate", "ignored", "players turn by the display matrix alone; a note names the files without one"},
     {"video", "further streams of pictures, cover pictures, subtitles, chapters", "ignored",
      "the best stream is read, as FFmpeg chooses it"},
     {"video", "references to other files, playlists", "refused", "one file is read"},

@@ -1,17 +1,12 @@
 #include "files/media/video.h"
 
-extern "C" {
-#include <libavutil/imgutils.h>
-#include <libswscale/swscale.h>
-}
-
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "files/media/display.h"
 #include "files/media/media_file.h"
+#include "files/media/scaler.h"
 
 namespace plimsoll::media {
 namespace {
@@ -23,63 +18,6 @@ double frame_rate_of(const AVStream& stream) {
     if (rate.num > 0 && rate.den > 0) return av_q2d(rate);
   return 25;
 }
-
-// A converter of pictures of any format and size to upright RGB pictures of one size.
-class Scaler {
- public:
-  Scaler(int width, int height) : width_(width), height_(height) {}
-  ~Scaler() { sws_freeContext(context_); }
-  Scaler(const Scaler&) = delete;
-  Scaler& operator=(const Scaler&) = delete;
-
-  /// Scales first and turns the small picture then: the scale along a side of the stored picture is the same.
-  void scale(const AVFrame& frame, Orientation orientation, uint8_t* out) {
-    make_picture(swaps_sides(orientation) ? height_ : width_, swaps_sides(orientation) ? width_ : height_);
-    const auto format = static_cast<AVPixelFormat>(frame.format);
-    const bool smaller = int64_t{picture_->width} * picture_->height < int64_t{frame.width} * frame.height;
-    context_ = sws_getCachedContext(
-        context_, frame.width, frame.height, format, picture_->width, picture_->height, AV_PIX_FMT_RGB24,
-        (smaller ? SWS_AREA : SWS_BICUBIC) | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr, nullptr, nullptr);
-    if (context_ == nullptr) throw MediaError("has pictures of a format that cannot be made RGB");
-    const bool full_range = frame.color_range == AVCOL_RANGE_JPEG || format == AV_PIX_FMT_YUVJ420P ||
-                            format == AV_PIX_FMT_YUVJ422P || format == AV_PIX_FMT_YUVJ444P;
-    // A damaged stream may have a value here that the enumeration does not have; libswscale accepts any number.
-    int color_space = 0;
-    static_assert(sizeof color_space == sizeof frame.colorspace);
-    std::memcpy(&color_space, &frame.colorspace, sizeof color_space);
-    sws_setColorspaceDetails(context_, sws_getCoefficients(color_space), full_range,
-                             sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
-    if (sws_scale(context_, frame.data, frame.linesize, 0, frame.height, picture_->data, picture_->linesize) <= 0)
-      throw MediaError("has a picture that cannot be scaled");
-    if (orientation == kUpright) {
-      const size_t row = static_cast<size_t>(width_) * 3;
-      for (int y = 0; y < height_; ++y)
-        std::memcpy(out + static_cast<size_t>(y) * row, picture_->data[0] + int64_t{y} * picture_->linesize[0], row);
-      return;
-    }
-    for (int y = 0; y < height_; ++y)
-      for (int x = 0; x < width_; ++x, out += 3) {
-        const int64_t from = stored_pixel(orientation, x, y, picture_->width, picture_->height);
-        std::memcpy(out,
-                    picture_->data[0] + from / picture_->width * picture_->linesize[0] + from % picture_->width * 3, 3);
-      }
-  }
-
- private:
-  void make_picture(int width, int height) {
-    if (picture_ && picture_->width == width && picture_->height == height) return;
-    picture_ = make_frame();
-    picture_->format = AV_PIX_FMT_RGB24;
-    picture_->width = width;
-    picture_->height = height;
-    // Rows are allocated separately, with padding at their ends: swscale's vector code writes past them.
-    if (av_frame_get_buffer(picture_.get(), 64) < 0) throw std::bad_alloc();
-  }
-
-  int width_, height_;
-  Frame picture_;  ///< sides as stored
-  SwsContext* context_ = nullptr;
-};
 
 // A reader of a video's frames in display order, with times relative to the first frame. Containers disagree on whether
 // the stated start of a stream is the first picture's time (AVI: it is not, if decoding order and display order
@@ -142,6 +80,8 @@ void describe_picture(const std::string& path, VideoInfo& info) {
   info.width = sides.width;
   info.height = sides.height;
   info.notes = notes_of(file.stream(), *frame);
+  info.alpha = has_alpha(*frame);
+  if (info.alpha && WhitePage().put(*frame)) info.notes.emplace_back("transparent pixels are shown on white");
 }
 
 }  // namespace

@@ -288,15 +288,21 @@ TEST(ClipSamples, ArePicturesAsPeopleSeeThem) {
   EXPECT_LT(red[63], -0.5);  // below right
 }
 
-// Frames of a turned video are stored under another name than before orientations were applied; others keep their name.
-TEST(FrameCache, AKeyHasTheOrientation) {
+// Frames of turned and of transparent videos are stored under other names than before this was applied; others keep
+// their name.
+TEST(FrameCache, AKeyHasTheDisplay) {
   const VideoFile video{"/films/phone.mov", 1000, 5};
   const CachedClip upright = cached_clip("cache", video, {0, 1}, 2, 8);
   EXPECT_EQ(upright.key, media_cache_key(video, "frames:1:0:1:2:8"));
   std::set<uint64_t> keys = {upright.key};
-  for (int orientation = 2; orientation <= 8; ++orientation)
-    keys.insert(cached_clip("cache", video, {0, 1}, 2, 8, orientation).key);
-  EXPECT_EQ(keys.size(), 8u);
+  VideoInfo info;
+  EXPECT_EQ(display_key(info), "");
+  for (info.orientation = 1; info.orientation <= 8; ++info.orientation)
+    for (const bool alpha : {false, true}) {
+      info.alpha = alpha;
+      keys.insert(cached_clip("cache", video, {0, 1}, 2, 8, display_key(info)).key);
+    }
+  EXPECT_EQ(keys.size(), 16u);
 }
 
 TEST(ClipSamples, AreNormalisedAsTheShapeSays) {
