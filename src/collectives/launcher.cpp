@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 
+#include "base/process_start.h"
 #include "base/quoted.h"
 #include "plimsoll/error.h"
 
@@ -125,16 +127,26 @@ std::filesystem::path store_of(const Variables& variables, std::string name) {
   return std::filesystem::path("/tmp") / ("plimsoll-" + name);
 }
 
+/// Returns the name of a run of mpirun that the ranks of one host have in common. Some wrappers and containers pass
+/// OMPI_COMM_WORLD_* on and nothing else; then it is the process that started the ranks.
+std::string open_mpi_run(const Variables& variables) {
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"})
+    if (variables.has(name)) return variables.text(name);
+  const pid_t parent = ::getppid();
+  return fmt::format("started-by-{}-{}", parent, process_start_of(parent).value_or(0));
+}
+
 Rendezvous of_open_mpi(const Variables& variables) {
   Rendezvous found = ranks_of(variables, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                               "OMPI_COMM_WORLD_LOCAL_SIZE", 1);
-  const std::string name = variables.text("PMIX_NAMESPACE");
-  found.run_id = name;
+  found.run_id = variables.text("PMIX_NAMESPACE");
   if (take_address(variables, found)) return found;
-  if (found.local_size < found.size || name.empty())
+  if (found.local_size < found.size)
     throw UserError(
         "mpirun says no address at which ranks on several hosts meet; name the host of rank 0: mpirun -x "
         "MASTER_ADDR=HOST -x MASTER_PORT=29500 ... plimsoll train JOB.yaml");
+  const std::string name = open_mpi_run(variables);
+  found.run_id = name;
   found.file = store_of(variables, name);
   return found;
 }
@@ -199,8 +211,20 @@ Rendezvous of_slurm(const Variables& variables) {
   return found;
 }
 
+constexpr const char* kSlurmSize = "SLURM_STEP_NUM_TASKS";
+
 /// Throws for a rank whose launcher did not set the number of ranks: each process would train alone.
 void require_size(const Variables& variables) {
+  // A batch script of Slurm has the number of tasks of its allocation, and is started once, as task 0. Slurm itself
+  // says its process ID to every process.
+  const auto number_of = [&](const char* name) { return whole_number_in(variables.text(name)).value_or(0); };
+  if (number_of("SLURM_PROCID") > 0 ||
+      (variables.has("SLURM_PROCID") && number_of("SLURM_NTASKS") > 1 && !variables.has("SLURM_TASK_PID")))
+    throw UserError(
+        fmt::format("the environment variable SLURM_PROCID is {} of {} tasks, but {} is not set, so each task would "
+                    "train alone; start "
+                    "the tasks with srun and keep its variables, or unset SLURM_PROCID to train with one process",
+                    in_quotes(variables.text("SLURM_PROCID")), in_quotes(variables.text("SLURM_NTASKS")), kSlurmSize));
   if (!variables.has("RANK")) return;
   throw UserError(fmt::format(
       "the environment variable RANK is {}, but WORLD_SIZE is not set; set WORLD_SIZE to the number of processes, or "
@@ -209,8 +233,6 @@ void require_size(const Variables& variables) {
 }
 
 enum class Launcher : uint8_t { none, own, torchrun, open_mpi, pmi, slurm };
-
-constexpr const char* kSlurmSize = "SLURM_STEP_NUM_TASKS";
 
 /// Returns the launcher of these processes, and the variable with their number. Launchers may be nested (torchrun and
 /// mpirun within a step of Slurm), so the inner ones come first. SLURM_NTASKS belongs to a whole allocation, in which a

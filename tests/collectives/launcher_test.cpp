@@ -70,7 +70,7 @@ TEST(Launcher, AProcessThatWasStartedAloneMeetsNobody) {
   EXPECT_FALSE(met({}));
   EXPECT_FALSE(met({{"WORLD_SIZE", "1"}}));
   EXPECT_FALSE(met({{"WORLD_SIZE", ""}}));
-  EXPECT_FALSE(met({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}));  // an allocation, not a step
+  EXPECT_FALSE(met({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_TASK_PID", "77"}}));  // a batch script
   EXPECT_FALSE(met({{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}));
   EXPECT_FALSE(met({{"PMI_SIZE", "1"}}));
 }
@@ -127,10 +127,31 @@ TEST(Launcher, OpenMpi) {
   EXPECT_EQ(over_hosts->address, "node1");
   EXPECT_EQ(over_hosts->port, 29500);
   EXPECT_TRUE(met(changed(changed(kOpenMpi, "MASTER_ADDR", "node1"), "OMPI_COMM_WORLD_RANK", "0"))->serves);
-  EXPECT_THAT(launcher_refusal(lacking(kOpenMpi, "PMIX_NAMESPACE")), HasSubstr("mpirun -x MASTER_ADDR=HOST"));
   EXPECT_THAT(launcher_refusal(
                   changed(changed(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "2"), "OMPI_COMM_WORLD_LOCAL_RANK", "1")),
               HasSubstr("mpirun -x MASTER_ADDR=HOST"));
+}
+
+// Ranks of one host that have OMPI_COMM_WORLD_* alone meet at a file that is named by the process that started them.
+TEST(Launcher, OpenMpiWithoutTheNameOfItsRun) {
+  const Environment bare = lacking(kOpenMpi, "PMIX_NAMESPACE");
+  const auto found = met(bare),
+             other = met(changed(changed(bare, "OMPI_COMM_WORLD_RANK", "0"), "OMPI_COMM_WORLD_LOCAL_RANK", "0"));
+  expect_ranks(found, 3, 4, 3, 4);
+  EXPECT_EQ(found->file, other->file);
+  EXPECT_EQ(found->run_id, other->run_id);
+  EXPECT_THAT(found->file.string(), HasSubstr("/scratch/plimsoll-started-by-"));
+  EXPECT_EQ(met(changed(bare, "OMPI_MCA_ess_base_jobid", "4711"))->file, "/scratch/plimsoll-4711");
+}
+
+// Each task would train alone and end with exit code 0.
+TEST(Launcher, TasksOfSlurmWithoutTheirStepAreRefused) {
+  for (const char* task : {"0", "1"})
+    EXPECT_THAT(
+        launcher_refusal({{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", task}}),
+        HasSubstr("SLURM_STEP_NUM_TASKS is not set, so each task would train alone; start the tasks with srun"));
+  EXPECT_THAT(launcher_refusal({{"SLURM_PROCID", "3"}, {"SLURM_TASK_PID", "77"}}), HasSubstr("would train alone"));
+  EXPECT_FALSE(met({{"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}}));
 }
 
 TEST(Launcher, MpichNeedsAnAddress) {

@@ -129,6 +129,9 @@ def main():
             check("mpirun's variables", lambda: started_by_variables(train, lambda rank: {
                 "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
                 "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}))
+        check("mpirun's variables alone", lambda: started_by_variables(train, lambda rank: {
+            "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}))
         port = str(free_port())
         check("srun's variables", lambda: started_by_variables(train, lambda rank: {
             "SLURM_JOB_ID": "4711", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2", "SLURM_PROCID": str(rank),
