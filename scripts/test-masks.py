@@ -102,6 +102,15 @@ def instruction_sets(build, masks, threads):
     return used
 
 
+def assertions(output, most=40):
+    """The first lines of what failed, for a log that is all one has of another processor."""
+    lines, kept = output.splitlines(), []
+    for i, line in enumerate(lines):
+        if re.search(r": Failure$", line):
+            kept += lines[i : i + 6]
+    return kept[:most] + ([f"({len(kept) - most} lines more)"] if len(kept) > most else [])
+
+
 def main():
     arguments = sys.argv[1:]
     build = Path(arguments[0] if arguments else "build").resolve()
@@ -123,7 +132,8 @@ def main():
             passed += its_passed
             skipped += its_skipped
             if done.returncode != 0:
-                failures.append((name, masks, failed or [f"{program} ended with {done.returncode}"]))
+                what = failed or [f"{program} ended with {done.returncode}"]
+                failures.append((name, masks, what + assertions(done.stdout)))
                 (build / "masks-failed.log").open("a").write(f"==== {name} {masks}\n{done.stdout}\n")
             if its_passed == 0:
                 failures.append((name, masks, [f"{program}: no test passed"]))
