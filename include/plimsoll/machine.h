@@ -43,21 +43,28 @@ CpuInstructions cpu_instructions();
 
 /// A report on the memory and the processor of this machine, with measured rates.
 struct MachineReport {
-  std::string processor;                           ///< system's name of the processor, and libtorch's version
-  std::string instructions;                        ///< instruction set of libtorch's kernels: "AVX512"
-  int cores = 0;                                   ///< cores that this process may run on
-  int threads = 0;                                 ///< CPU threads that the rates are for
-  std::optional<int64_t> available_memory;         ///< bytes
-  CostModel cost;                                  ///< rates with source "measured"
-  bool measured_now = false;                       ///< false: the rates are from the file
+  std::string processor;                    ///< system's name of the processor, and libtorch's version
+  std::string instructions;                 ///< instruction set of libtorch's kernels: "AVX512"
+  int cores = 0;                            ///< cores that this process may run on
+  int threads = 0;                          ///< CPU threads that the rates are for
+  std::optional<int64_t> available_memory;  ///< bytes
+  CostModel cost;                           ///< rates with source "measured"
+  bool measured_now = false;                ///< false: the rates are from the file
+  bool stored = false;                      ///< the rates are in a file of `folder`
+  /// Processors that other programs kept busy while the rates were measured, beyond those that `threads` leave free.
+  double shared_processors = 0;
   size_t ops_timed = 0;                            ///< distinct ops with a measured time
   std::filesystem::path folder;                    ///< folder of the measurements; empty: they cannot be stored
   bool nvidia_driver = false, amd_driver = false;  ///< true: a library of the driver can be loaded
 };
 
+/// More shared processors (MachineReport::shared_processors) than this make rates too low to be stored.
+inline constexpr double kMaxSharedProcessors = 0.25;
+
 /// Measures this machine for `threads` CPU threads (0: all cores). Measurements on file are read instead, unless
-/// `again`. Measuring takes a few seconds and about 200 MiB.
-MachineReport inspect_machine(int threads = 0, bool again = false);
+/// `again`. Measuring takes a few seconds and about 200 MiB. Rates that were measured next to other programs on the
+/// same processors are stored only with `store_in_any_case`.
+MachineReport inspect_machine(int threads = 0, bool again = false, bool store_in_any_case = false);
 
 /// Returns the instruction set of Plimsoll's own kernels: "default", "avx2" or "avx512". Throws UserError (usage) for a
 /// wrong PLIMSOLL_CPU_CAPABILITY.

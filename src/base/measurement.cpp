@@ -1,7 +1,12 @@
 #include "base/measurement.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
@@ -17,6 +22,31 @@ MeasuringMachine*& current() {
 
 }  // namespace
 
+std::optional<OtherWork> other_work() {
+  std::ifstream stat("/proc/stat");
+  std::string word;
+  // cpu user nice system idle iowait irq softirq steal …
+  double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
+  if (!(stat >> word >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal) || word != "cpu")
+    return std::nullopt;
+  rusage own{};
+  const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  if (ticks <= 0 || ::getrusage(RUSAGE_SELF, &own) != 0) return std::nullopt;
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  OtherWork work;
+  work.seconds = (user + nice + system + irq + softirq + steal) / ticks - seconds(own.ru_utime) - seconds(own.ru_stime);
+  work.processors = std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+  return work;
+}
+
+double shared_processors(const OtherWork& before, const OtherWork& after, double seconds, int threads) {
+  if (seconds <= 0) return 0;
+  const double busy = (after.seconds - before.seconds) / seconds;
+  return std::max(0.0, busy - std::max(0, after.processors - threads));
+}
+
 double MeasuringMachine::now() {
   return seconds_now();
 }
@@ -29,6 +59,10 @@ double MeasuringMachine::time(const MeasuredWork&, const std::function<void()>& 
   const double begin = now();
   run();
   return std::max(now() - begin, 1e-9);
+}
+
+std::optional<OtherWork> MeasuringMachine::other_work() {
+  return plimsoll::other_work();
 }
 
 MeasuringMachine& measuring_machine() {

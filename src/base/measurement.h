@@ -1,5 +1,5 @@
 // Declares the machine whose times measurements read: the one that runs the program, or a stand-in of a test. Declares
-// the limits of measurements for a plan: memory and time.
+// the limits of measurements for a plan: memory and time. Reads how much of the processors other programs use.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,20 @@
 #include "plimsoll/bytes.h"
 
 namespace plimsoll {
+
+/// Processor time of a machine so far.
+struct OtherWork {
+  double seconds = 0;  ///< spent on other processes, and taken by other virtual machines, over all processors
+  int processors = 1;  ///< processors that are online
+};
+
+/// Returns what /proc/stat and getrusage(2) say (proc(5)); nullopt if the system does not say it. In a container it is
+/// that of the whole machine.
+std::optional<OtherWork> other_work();
+
+/// Returns the number of busy processors that threads of this process had to share with other programs: those of
+/// others, less the ones that `threads` threads leave free. 0: none.
+double shared_processors(const OtherWork& before, const OtherWork& after, double seconds, int threads);
 
 /// A piece of work whose seconds are measured. A stand-in computes the seconds from these figures.
 struct MeasuredWork {
@@ -36,6 +50,8 @@ class MeasuringMachine {
   virtual void wait(double seconds);
   /// Runs the work and returns its seconds, at least 1e-9.
   virtual double time(const MeasuredWork& work, const std::function<void()>& run);
+  /// Returns the work of other programs so far.
+  virtual std::optional<OtherWork> other_work();
 };
 
 /// Returns the machine of this process.

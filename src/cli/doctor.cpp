@@ -28,6 +28,7 @@ constexpr const char* kDoctorExamples =
 struct DoctorArguments {
   int threads = 0;
   bool again = false;
+  bool force = false;
   Output output;
 };
 
@@ -47,6 +48,19 @@ std::string own_kernels(const CpuInstructions& used) {
   return fmt::format("{} (PLIMSOLL_CPU_CAPABILITY; the processor has {})", used.plimsoll, used.plimsoll_greatest);
 }
 
+// Returns where the rates are from, and whether later plans use them.
+std::string rates_from(const MachineReport& report) {
+  if (!report.measured_now) return fmt::format("from the file: {}", report.cost.source);
+  const std::string text =
+      report.cost.source == "measured" ? "measured now" : fmt::format("{}, now", report.cost.source);
+  if (report.stored || report.folder.empty()) return text;
+  if (report.shared_processors <= kMaxSharedProcessors) return text + "; they could not be stored";
+  return text +
+         "; not stored, because they are lower than those of a quiet machine: run doctor again when the others have "
+         "ended, or "
+         "with --force";
+}
+
 std::string text_of(const MachineReport& report, const CpuInstructions& used, const Screen& screen) {
   Table machine({{""}, {.fit = Fit::fold, .min_width = 20}}, "This machine");
   machine.add_row({"processor", report.processor});
@@ -64,7 +78,7 @@ std::string text_of(const MachineReport& report, const CpuInstructions& used, co
   machine.add_row({"NVIDIA driver", report.nvidia_driver ? "found" : "none"});
   machine.add_row({"AMD HIP runtime", report.amd_driver ? "found" : "none"});
   machine.add_row({"measurements", report.folder.empty() ? "not stored (HOME is not set)" : report.folder.string()});
-  machine.add_row({"rates", report.measured_now ? "measured now" : "from the file"});
+  machine.add_row({"rates", rates_from(report)});
   machine.add_row({"timed ops", std::to_string(report.ops_timed)});
   Table rates({{"kind of op"}, {"float32", Align::right}, {"bfloat16", Align::right}, {"float16", Align::right}},
               "Rates used for predicted times");
@@ -108,6 +122,8 @@ Json json_of_machine(const MachineReport& report, const CpuInstructions& used) {
           {"nvidia_driver", report.nvidia_driver},
           {"amd_driver", report.amd_driver},
           {"measured_now", report.measured_now},
+          {"stored", report.stored},
+          {"shared_processors", report.shared_processors},
           {"ops_timed", report.ops_timed},
           {"overhead_seconds", report.cost.overhead_seconds},
           {"copy_bytes_per_second", report.cost.host_link},
@@ -123,12 +139,13 @@ void add_doctor(CLI::App& app, Action& action) {
   command->add_option("--threads", arguments->threads, "CPU threads for the measurement; default: all cores")
       ->check(between(1, 4096));
   command->add_flag("--again", arguments->again, "measure again even if stored rates exist");
+  command->add_flag("--force", arguments->force, "store the rates even if other programs were busy meanwhile");
   arguments->output.add_option_to(*command);
   command->footer(kDoctorExamples);
   command->callback([&action, arguments] {
     action = [arguments]() -> int {
       arguments->output.require_writable();
-      const MachineReport report = inspect_machine(arguments->threads, arguments->again);
+      const MachineReport report = inspect_machine(arguments->threads, arguments->again, arguments->force);
       const CpuInstructions used = cpu_instructions();
       arguments->output.print(text_of(report, used, screen_of(STDOUT_FILENO)));
       arguments->output.write(json_of_machine(report, used));

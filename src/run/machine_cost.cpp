@@ -13,6 +13,7 @@
 
 #include "base/atomic_file.h"
 #include "base/cache_folder.h"
+#include "base/measurement.h"
 #include "device/host_memory.h"
 #include "ops/arithmetic/matmul_throughput.h"
 #include "ops/processor.h"
@@ -39,13 +40,21 @@ std::filesystem::path rates_file(int threads) {
 // Version of the way in which rates are measured; rates of another version are not read. 1: in huge pages.
 constexpr int kRatesMethod = 1;
 
-void save_rates(const std::filesystem::path& file, const CostModel& model) {
+// Returns "measured", and next to how much other work.
+std::string source_of(double shared_processors) {
+  if (shared_processors <= kMaxSharedProcessors) return "measured";
+  return fmt::format("measured next to other programs, {:.1f} processors busy", shared_processors);
+}
+
+// Returns whether the file was written.
+bool save_rates(const std::filesystem::path& file, const CostModel& model, double shared_processors) {
   nlohmann::json rates;
   for (int kind = 0; kind < kOpKinds; ++kind)
     for (int type = 0; type < kSpeedTypes; ++type)
       rates[kind][type] = {model.rates[kind][type].flops, model.rates[kind][type].bytes};
   const nlohmann::json json = {{"machine", machine_name()},
                                {"method", kRatesMethod},
+                               {"shared_processors", shared_processors},
                                {"overhead_seconds", model.overhead_seconds},
                                {"host_link", model.host_link},
                                {"rates", rates}};
@@ -53,7 +62,9 @@ void save_rates(const std::filesystem::path& file, const CostModel& model) {
   std::filesystem::create_directories(file.parent_path(), ignored);
   try {
     write_file_atomically(file, json.dump(1) + "\n");
+    return true;
   } catch (const UserError&) {  // a full disk: the next run measures again
+    return false;
   }
 }
 
@@ -66,7 +77,7 @@ std::optional<CostModel> load_rates(const std::filesystem::path& file) {
     return {};
   try {
     CostModel model;
-    model.source = "measured";
+    model.source = source_of(json.value("shared_processors", 0.0));
     model.copies_overlap = false;  // measured rates: the cores that run the ops make the copies
     model.overhead_seconds = json.at("overhead_seconds").get<double>();
     model.host_link = json.at("host_link").get<double>();
@@ -151,12 +162,12 @@ CostModel machine_cost_model(int threads) {
   const auto times = std::make_shared<OpTimes>(threads);
   times->load(file);
   if (times->size() == 0) return model;
-  model.source = model.source == "measured" ? "measured, ops timed" : "typical, ops timed";
+  model.source += ", ops timed";
   model.measured_seconds = [times](const Op& op) { return times->find(op); };
   return model;
 }
 
-MachineReport inspect_machine(int threads, bool again) {
+MachineReport inspect_machine(int threads, bool again, bool store_in_any_case) {
   MachineReport report;
   report.processor = machine_name();
   report.instructions = at::get_cpu_capability();
@@ -168,11 +179,18 @@ MachineReport inspect_machine(int threads, bool again) {
   report.amd_driver = can_load("libamdhip64.so");
   std::optional<CostModel> rates;
   if (!again && !report.folder.empty()) rates = load_rates(rates_file(report.threads));
+  report.stored = rates.has_value();
   if (!rates) {
+    const double begin = measuring_machine().now();
+    const std::optional<OtherWork> before = measuring_machine().other_work();
     rates = measure_rates(report.threads);
-    rates->source = "measured";
+    if (const std::optional<OtherWork> after = measuring_machine().other_work(); before && after)
+      report.shared_processors = shared_processors(*before, *after, measuring_machine().now() - begin, report.threads);
+    rates->source = source_of(report.shared_processors);
     report.measured_now = true;
-    if (!report.folder.empty()) save_rates(rates_file(report.threads), *rates);
+    // Rates of a busy machine would make every later prediction wrong.
+    if (!report.folder.empty() && (store_in_any_case || report.shared_processors <= kMaxSharedProcessors))
+      report.stored = save_rates(rates_file(report.threads), *rates, report.shared_processors);
   }
   report.cost = std::move(*rates);
   report.cost.device = fmt::format("this machine, {} thread{}", report.threads, report.threads == 1 ? "" : "s");

@@ -16,10 +16,10 @@ class DoctorCommand : public CliTest {
 };
 
 TEST_F(DoctorCommand, MeasuresOnceAndShowsIt) {
-  const Outcome first = run({"doctor", "--threads", "1", "--json", "first.json"});
+  const Outcome first = run({"doctor", "--force", "--threads", "1", "--json", "first.json"});
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_THAT(first.out,
-              AllOf(HasSubstr("processor"), HasSubstr("product"), HasSubstr("FLOP/s"), HasSubstr("measured now")));
+              AllOf(HasSubstr("processor"), HasSubstr("product"), HasSubstr("FLOP/s"), HasSubstr("measured")));
   const json measured = json::parse(get("first.json"));
   EXPECT_EQ(measured["threads"], 1);
   EXPECT_EQ(measured["measured_now"], true);
@@ -59,7 +59,7 @@ struct Kernels {
 // The kernels that were measured are shown, and a variable sets one and changes no other measurement. Processors
 // without AVX2 have no choice.
 TEST_F(DoctorCommand, ShowsTheKernelsThatWereChosen) {
-  const auto doctor = [&] { return json::parse(run({"doctor", "--threads", "1", "--json", "-"}).out); };
+  const auto doctor = [&] { return json::parse(run({"doctor", "--force", "--threads", "1", "--json", "-"}).out); };
   const json measured = doctor(), chosen = measured["kernels"];
   for (const auto& [op, choice] : chosen.items()) EXPECT_THAT(choice["reason"], HasSubstr(" ms; ")) << op;
   if (!chosen.contains("loss_head.float32")) GTEST_SKIP() << "no choice on this processor";
@@ -127,9 +127,9 @@ TEST_F(DoctorCommand, PlansGoByWhatWasMeasured) {
   put_tiny_job();
   const json before = json::parse(run({"plan", "job.yaml", "--json", "-"}).out);
   EXPECT_EQ(before["cost_model"]["source"], "typical");
-  EXPECT_EQ(run({"doctor", "--threads", "1"}).exit_code, 0);
+  EXPECT_EQ(run({"doctor", "--force", "--threads", "1"}).exit_code, 0);
   const json after = json::parse(run({"plan", "job.yaml", "--json", "-"}).out);
-  EXPECT_EQ(after["cost_model"]["source"], "measured");
+  EXPECT_THAT(after["cost_model"]["source"].get<std::string>(), ::testing::StartsWith("measured"));
   // The name of the file depends on the instruction masks: one file of rates was written.
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder() / "plimsoll"))
