@@ -20,6 +20,14 @@ struct LogConfig {
   int64_t every_n_steps = 1;
 };
 
+/// Steps of a job that states neither max_steps nor max_epochs.
+inline constexpr int64_t kDefaultMaxSteps = 1000;
+
+/// Held-out samples that an evaluation reads if the job does not set eval_batches.
+inline constexpr int64_t kEvaluatedSamples = 128;
+/// Job::eval_batches of a job that evaluates on all held-out samples.
+inline constexpr int64_t kAllBatches = INT64_MAX;
+
 /// A training job: model, data, training, checkpoints, log and budget.
 struct Job {
   std::filesystem::path file;  ///< the job file; empty for a job made in a program
@@ -48,13 +56,15 @@ struct Job {
   Budget budget;
   /// Folder; empty: checkpoint.directory, or the job file's folder if that is empty too.
   std::filesystem::path disk_path;
-  double max_grad_norm = 1.0;  ///< 0: no clipping
-  int64_t max_steps = 1000;
-  std::optional<int64_t> max_epochs;
-  int64_t eval_every_n_steps = 0;  ///< 0: only at the end, if there is validation data
-  int64_t eval_batches = 16;       ///< batches of batch_size sequences in an evaluation
-  std::string device = "cpu";      ///< cpu | cuda | rocm | mps: a plan can be made for each of them on any machine
-  int64_t devices = 1;             ///< number of devices that train together, one process each
+  double max_grad_norm = 1.0;         ///< 0: no clipping
+  std::optional<int64_t> max_steps;   ///< empty: no limit with max_epochs, else kDefaultMaxSteps (run_length.h)
+  std::optional<int64_t> max_epochs;  ///< the run ends with the step that reads the last of their samples
+  int64_t eval_every_n_steps = 0;     ///< 0: only at the end, if there is validation data
+  /// Batches of batch_size sequences in an evaluation. Empty: `auto`, kEvaluatedSamples whatever the batch;
+  /// kAllBatches: all that are held out.
+  std::optional<int64_t> eval_batches;
+  std::string device = "cpu";  ///< cpu | cuda | rocm | mps: a plan can be made for each of them on any machine
+  int64_t devices = 1;         ///< number of devices that train together, one process each
   Strategy strategy = Strategy::automatic;  ///< part of the training state that each device stores
   double whole_part = 0;                    ///< RankOptions::whole_part; set by the planner, not by a key
   int64_t threads = 0;                      ///< CPU threads; 0: one for each core

@@ -79,7 +79,9 @@ struct OptimizerConfig {
 struct SchedulerConfig {
   std::string name = "cosine";  ///< constant | linear | cosine: after the warm-up
   int64_t warmup_steps = 0;
-  double min_lr_ratio = 0.1;  ///< learning rate at max_steps, as a fraction of learning_rate
+  std::optional<double>
+      warmup_ratio;           ///< warm-up as a fraction of the run's steps, rounded up; instead of warmup_steps
+  double min_lr_ratio = 0.1;  ///< learning rate at the last step, as a fraction of learning_rate
 };
 
 /// Dtype in which the gradients of a step's micro batches are summed.

@@ -39,7 +39,9 @@ struct ResolvedSettings {
   /// Budget of the plan. `device` is empty if the job states none and the device's memory is not known. `host` is
   /// already reduced by prefetched_batch_bytes.
   Budget budget;
-  int64_t parameters = 0;  ///< number of trainable values
+  int64_t parameters = 0;        ///< numbers that are trained, over all ranks
+  int64_t model_parameters = 0;  ///< numbers of the model: frozen ones included, adapters not
+  int64_t rank_parameters = 0;   ///< trained numbers that a rank stores: fewer with zero3
   /// Bytes of host memory for micro batches that are prepared ahead; subtracted from the host budget.
   int64_t prefetched_batch_bytes = 0;
   CostModel cost;                           ///< rates by which times were predicted
@@ -78,6 +80,7 @@ struct PlanTarget {
   CostModel cost;              ///< rates of the device
   Budget budget;
   std::string budget_reason;  ///< reason for the size of the budget
+  std::string budget_note;    ///< a line: the job's budget is more than this machine has available; empty: it is not
   bool minimize_step_time =
       true;              ///< false: return the first plan that shows that the job fits; another plan may be faster
   bool bfloat16 = true;  ///< true: the device computes in bfloat16; otherwise float16 is the dtype of mixed precision

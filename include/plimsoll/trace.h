@@ -200,6 +200,8 @@ struct Trace {
   /// be aligned alike; otherwise results depend on the plan.
   int64_t alignment = kArenaAlignment;
   std::vector<UpdatePiece> update_pieces;  ///< pieces of segment `update` in recorded order; empty after the passes
+  int64_t model_parameters = 0;            ///< numbers of the model's parameters: frozen ones included, adapters not
+  int64_t trained_parameters = 0;          ///< numbers that the update changes, over all ranks
 
   /// Returns the segment of this kind, or nullptr.
   const Segment* segment(SegmentKind kind) const;

@@ -13,6 +13,7 @@
 #include "plimsoll/plan.h"
 #include "plimsoll/plan_job.h"
 #include "plimsoll/ranks.h"
+#include "plimsoll/run_length.h"
 
 namespace plimsoll {
 
@@ -26,10 +27,16 @@ struct RankProgress {
   double train_seconds = 0;     ///< seconds since the first step began
 };
 
+/// The part of the held-out samples that every evaluation of a run reads.
+struct EvaluatedPart {
+  int64_t samples = 0;   ///< samples that are read; 0: nothing is evaluated
+  int64_t held_out = 0;  ///< all held-out samples
+};
+
 /// A training run's figures after a step.
 struct TrainProgress {
-  int64_t step = 0;  ///< steps done
-  int64_t max_steps = 0;
+  int64_t step = 0;       ///< steps done
+  int64_t max_steps = 0;  ///< the run's last step (RunLength::steps)
   int64_t epoch = 0;
   double loss = 0;
   double gradient_norm = 0;
@@ -54,6 +61,8 @@ class TrainObserver {
   /// The job was planned again, for the reason `why`. Either the planned memory was not available (only if the budget
   /// is `auto`), or kernels need scratch that was not planned.
   virtual void replanned(const std::string& why, const PlannedJob& job) {}
+  /// The data are open, and the number of steps is known; before resumed() and the first step.
+  virtual void counted(const RunLength& length, const EvaluatedPart& evaluated) {}
   /// The run continues from `checkpoint`, at `step`.
   virtual void resumed(const std::string& checkpoint, int64_t step) {}
   virtual void stepped(const TrainProgress& progress) {}  ///< after every step
@@ -75,7 +84,7 @@ class TrainObserver {
 /// A summary of a training run.
 struct TrainReport {
   bool fits = true;      ///< false: nothing was trained
-  bool stopped = false;  ///< true: request_stop() ended the run before the last step
+  bool stopped = false;  ///< true: request_stop(), or a checkpoint that cannot be written, ended the run early
   PlannedJob job;        ///< settings and the plan after the first step's scratch was measured
   int64_t planned_peak_bytes = 0;
   int64_t measured_peak_bytes = 0;  ///< counted bytes of arena and workspace
@@ -85,6 +94,8 @@ struct TrainReport {
   /// Peak of the process in bytes until the end of the training, as counted by the operating system. Baselines are
   /// computed after it, when the training's memory is released.
   int64_t resident_bytes = 0;
+  RunLength length;  ///< steps of the whole run
+  EvaluatedPart evaluated;
   int64_t steps = 0;           ///< steps done in total, those before a resume included
   int64_t steps_skipped = 0;   ///< number of skipped steps among these
   int64_t resumed_step = 0;    ///< steps done before this run; 0: it was not resumed

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/screen/short_numbers.h"
+
 namespace plimsoll::cli {
 
 int64_t first_accumulation(const ResolvedSettings& settings) {
@@ -24,6 +26,15 @@ std::string describe_effective_batch(const ResolvedSettings& settings) {
     separator = ",";
   }
   return text;
+}
+
+std::string describe_parameters(const ResolvedSettings& settings) {
+  const auto text = [](int64_t count) { return short_count(static_cast<double>(count)); };
+  std::string all = text(settings.parameters);
+  if (settings.parameters != settings.model_parameters) all += " of " + text(settings.model_parameters);
+  if (settings.rank_parameters < settings.parameters)
+    all += fmt::format(", {} on a rank", text(settings.rank_parameters));
+  return all;
 }
 
 }  // namespace plimsoll::cli

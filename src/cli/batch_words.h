@@ -1,4 +1,5 @@
-// Formats the effective batch as text: the samples of a step, whichever keys of the job file set them.
+// Formats the effective batch as text: the samples of a step, whichever keys of the job file set them. Formats the
+// number of parameters.
 #pragma once
 
 #include <string>
@@ -17,5 +18,9 @@ int64_t first_accumulation(const ResolvedSettings& settings);
 
 /// Returns the samples of a step of the first epoch, on all devices together.
 int64_t effective_batch_of(const ResolvedSettings& settings);
+
+/// Returns "124.2 M" for a model that is trained whole, "24.6 k of 124.2 M" if a part is, or adapters are, and "70.6 G,
+/// 8.8 G on a rank" if ranks store slices.
+std::string describe_parameters(const ResolvedSettings& settings);
 
 }  // namespace plimsoll::cli

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/bytes_up.h"
 #include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
@@ -13,14 +15,17 @@ std::string verdict_of(const Plan& plan) {
   const std::string peak = format_bytes(plan.peak_bytes);
   if (plan.budget.device_bytes() == 0) return fmt::format("needs {}; no budget is set", peak);
   const std::string budget = format_bytes(plan.budget.device_bytes());
-  if (plan.fits) return fmt::format("fits: {} of {}", peak, budget);
+  // A verdict that leaves out a GPU's context must say so in its own line: people read no further.
+  const auto not_counted = std::ranges::find(plan.reasons, "not counted", &Reason::decision);
+  const std::string limits = not_counted == plan.reasons.end() ? "" : "; " + not_counted->why;
+  if (plan.fits) return fmt::format("fits: {} of {}{}", peak, budget, limits);
   // Two amounts may be equal after rounding; then the bytes are printed too.
   const auto exactly = [&](const std::string& text, int64_t bytes) {
     return peak == budget ? fmt::format("{} ({} bytes)", text, bytes) : text;
   };
-  return fmt::format("does not fit: the peak is {}, the budget is {}; the minimum budget is {} ({} bytes)",
+  return fmt::format("does not fit: the peak is {}, the budget is {}; the minimum budget is {} ({} bytes){}",
                      exactly(peak, plan.peak_bytes), exactly(budget, plan.budget.device_bytes()),
-                     format_bytes_up(plan.minimum_budget_bytes), plan.minimum_budget_bytes);
+                     format_bytes_up(plan.minimum_budget_bytes), plan.minimum_budget_bytes, limits);
 }
 
 std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes) {

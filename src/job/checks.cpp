@@ -22,6 +22,18 @@ void check_data(const Job& job, const KeyLocations& locations) {
   if (const DataKind& kind = data_kind(type); kind.check) kind.check(job, locations);
 }
 
+// A run has an end, and a warm-up one length.
+void check_run_length(const Job& job, const KeyLocations& locations) {
+  if (locations.given("max_steps") && !job.max_steps && !job.max_epochs)
+    refuse(locations.of({"max_steps"}),
+           "max_steps is none, and max_epochs is not set: the run has no end; set max_epochs, or a number of steps");
+  if (locations.given("scheduler.warmup_steps") && job.scheduler.warmup_steps > 0 && job.scheduler.warmup_ratio)
+    refuse(
+        locations.of({"scheduler.warmup_ratio"}),
+        fmt::format("scheduler.warmup_steps {} and scheduler.warmup_ratio {:g} state one length; set only one of them",
+                    job.scheduler.warmup_steps, *job.scheduler.warmup_ratio));
+}
+
 void check_checkpoint(const Job& job, const KeyLocations& locations) {
   if (job.checkpoint.every_n_steps > 0 && job.checkpoint.directory.empty())
     refuse(locations.of({"checkpoint.every_n_steps"}),
@@ -101,6 +113,7 @@ void resolve_optimizer_name(Job& job, const KeyLocations& locations) {
 }
 
 void check_keys_together(const Job& job, const KeyLocations& locations) {
+  check_run_length(job, locations);
   model_kind(job.model.type).check(job, locations);
   check_dtype(job, locations);
   check_fine_tuning(job.fine_tuning, locations);

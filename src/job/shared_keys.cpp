@@ -42,6 +42,10 @@ std::string text_of(const std::optional<Number>& value, const char* without) {
   return value ? fmt::format("{}", *value) : without;
 }
 
+std::string evaluated_text(const Job& job) {
+  return job.eval_batches == kAllBatches ? "all" : text_of(job.eval_batches, "auto");
+}
+
 std::map<std::string, std::string> training_keys(const Job& job) {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   return {
@@ -54,10 +58,10 @@ std::map<std::string, std::string> training_keys(const Job& job) {
       {"device", job.device},
       {"update_in_backward", std::string(name_of_choice(job.update_in_backward))},
       {"max_grad_norm", text(job.max_grad_norm)},
-      {"max_steps", text(job.max_steps)},
+      {"max_steps", text_of(job.max_steps, "none")},
       {"max_epochs", text_of(job.max_epochs, "none")},
       {"eval_every_n_steps", text(job.eval_every_n_steps)},
-      {"eval_batches", text(job.eval_batches)},
+      {"eval_batches", evaluated_text(job)},
       {"strategy", std::string(name_of(job.strategy))},
       {"optimizer.learning_rate", text(job.optimizer.learning_rate)},
       {"optimizer.weight_decay", text(job.optimizer.weight_decay)},
@@ -67,6 +71,7 @@ std::map<std::string, std::string> training_keys(const Job& job) {
       {"optimizer.adamw_parameters", joined(job.optimizer.adamw_parameters, ", ")},
       {"scheduler.name", job.scheduler.name},
       {"scheduler.warmup_steps", text(job.scheduler.warmup_steps)},
+      {"scheduler.warmup_ratio", text_of(job.scheduler.warmup_ratio, "none")},
       {"scheduler.min_lr_ratio", text(job.scheduler.min_lr_ratio)},
       {"checkpoint.directory", job.checkpoint.directory.lexically_normal().string()},
       {"checkpoint.every_n_steps", text(job.checkpoint.every_n_steps)},

@@ -85,6 +85,8 @@ class StepRecorder {
     if (options_.evaluate) evaluate();
     Trace trace = recorder_.finish();
     trace.alignment = place_alignment(options_.device);
+    trace.model_parameters = model_parameters_;
+    trace.trained_parameters = trained_parameters_;
     for (Op& op : trace.ops) op.link_bytes = exchange_bytes(op, options_.ranks.count);
     return trace;
   }
@@ -171,6 +173,7 @@ class StepRecorder {
       model_ = step_.model();
     }
     if (!model_) throw UserError("the step's model function gave no module");
+    for (const at::Tensor& parameter : model_->parameters()) model_parameters_ += parameter.numel();
     model::fine_tune(*model_, options_.fine_tuning, fine_tune_types(options_));
     std::set<const void*> embeddings;
     for (const auto& module : model_->modules())
@@ -192,6 +195,7 @@ class StepRecorder {
     optimizer::check_patterns(options_.optimizer, names);
     for (const auto& entry : model_->named_buffers()) add_model_tensor(entry.key(), entry.value());
     if (parameters_.empty()) throw UserError("the model has no parameter that requires a gradient");
+    for (const OptimizedParameter& parameter : parameters_) trained_parameters_ += parameter.value.numel();
 
     const at::NoGradGuard no_grad;
     choose_whole();
@@ -374,6 +378,7 @@ class StepRecorder {
   std::set<BufferId> known_;
   std::set<std::string> whole_;  // parameters that every rank stores whole, with zero3
   std::vector<OptimizedParameter> parameters_;
+  int64_t model_parameters_ = 0, trained_parameters_ = 0;  // numbers, before slices
   std::optional<Accumulators> accumulators_;
   std::optional<ExchangedGradients> exchanged_;
   std::vector<std::pair<std::string, at::Tensor>> inputs_;

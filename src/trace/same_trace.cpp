@@ -54,13 +54,15 @@ bool same_constant(const ConstantData& a, const ConstantData& b) {
 }  // namespace
 
 bool same_trace(const Trace& a, const Trace& b) {
-  [[maybe_unused]] const auto& [buffers, ops, segments, modules, inputs, outputs, state, constants, alignment, pieces] =
-      a;
+  [[maybe_unused]] const auto& [buffers, ops, segments, modules, inputs, outputs, state, constants, alignment, pieces,
+                                model_parameters, trained_parameters] = a;
   using std::ranges::equal;
-  return a.alignment == b.alignment && a.modules == b.modules && equal(a.segments, b.segments, same_segment) &&
-         equal(a.buffers, b.buffers, same_buffer) && equal(a.ops, b.ops, same_op) &&
-         equal(a.inputs, b.inputs, same_named_view) && equal(a.outputs, b.outputs, same_named_view) &&
-         equal(a.state, b.state, same_named_view) && equal(a.constants, b.constants, same_constant);
+  return a.alignment == b.alignment && a.model_parameters == b.model_parameters &&
+         a.trained_parameters == b.trained_parameters && a.modules == b.modules &&
+         equal(a.segments, b.segments, same_segment) && equal(a.buffers, b.buffers, same_buffer) &&
+         equal(a.ops, b.ops, same_op) && equal(a.inputs, b.inputs, same_named_view) &&
+         equal(a.outputs, b.outputs, same_named_view) && equal(a.state, b.state, same_named_view) &&
+         equal(a.constants, b.constants, same_constant);
 }
 
 }  // namespace plimsoll

@@ -89,7 +89,9 @@ JobCandidate::JobCandidate(const Job& job, const PlanTarget& target, int64_t mic
   const double start = seconds_now();
   recorded_ = record_step(step, options);
   record_seconds_ = seconds_now() - start;
-  settings_.parameters = numbers_learned(recorded_);
+  settings_.parameters = recorded_.trained_parameters;
+  settings_.model_parameters = recorded_.model_parameters;
+  settings_.rank_parameters = numbers_learned(recorded_);
   plan_options_ = plan_options_of(options, backend_, target.measuring);
   measuring_ = target.measuring;
   plan_options_.on_schedule = on_schedule;

@@ -30,6 +30,13 @@ BatchField* targets_of(Batch& batch) {
   return found != batch.fields.end() && found->dtype == DType::int64 ? &*found : nullptr;
 }
 
+/// Returns the number of samples that evaluations of the job read if there are as many.
+int64_t evaluated_samples(const Job& job, int64_t micro_batch) {
+  if (!job.eval_batches) return kEvaluatedSamples;
+  if (*job.eval_batches == kAllBatches) return kAllBatches;
+  return *job.eval_batches * job.devices * std::max(job.batch_size.value_or(micro_batch), micro_batch);
+}
+
 }  // namespace
 
 MicroBatch tensors_over(Batch& batch) {
@@ -78,8 +85,7 @@ MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source,
       order_(source_->samples(Split::train), job.seed, job.data.shuffle) {
   const int64_t windows = source_->samples(Split::validation);
   // The number of windows does not depend on the micro batch, so that the loss of a job does not depend on its budget.
-  evaluation_windows_ =
-      std::min(job.eval_batches * job.devices * std::max(job.batch_size.value_or(samples_), samples_), windows);
+  evaluation_windows_ = std::min(windows, evaluated_samples(job, samples_));
   // Samples are often in order of their class or their file. A part of them is therefore drawn at random, always the
   // same.
   if (windows > 0) evaluation_order_.emplace(windows, 0, /*shuffle=*/counted_ && evaluation_windows_ < windows);

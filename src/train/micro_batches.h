@@ -50,10 +50,12 @@ class MicroBatches {
   /// Returns the epoch of the window at `position`.
   int64_t epoch(int64_t position) const { return order_.epoch(position); }
 
-  /// Returns the number of micro batches of an evaluation. It reads job.eval_batches times job.batch_size windows, or
-  /// all if there are fewer; 0: no validation data. Samples that have no mask for samples that do not count are read in
+  /// Returns the number of micro batches of an evaluation. It reads the windows of job.eval_batches, or all if
+  /// there are fewer; 0: no validation data. Samples that have no mask for samples that do not count are read in
   /// whole micro batches only.
   int64_t evaluation_batches() const { return (evaluation_windows_ + samples_ - 1) / samples_; }
+  /// Returns the number of windows that an evaluation reads, over all ranks.
+  int64_t evaluated() const { return evaluation_windows_; }
   /// Returns the number of windows in evaluation batch `index`.
   int64_t evaluation_windows(int64_t index) const { return std::min(samples_, evaluation_windows_ - index * samples_); }
   /// Returns a batch of validation windows, the same ones in every evaluation. They are in order, or drawn at random if

@@ -74,6 +74,7 @@ class JobPlanner {
       planned.settings.reasons.push_back(
           {target_.budget.device ? "memory_budget: " + format_bytes(*target_.budget.device) : "memory_budget: none",
            target_.budget_reason});
+    if (!target_.budget_note.empty()) planned.settings.reasons.push_back({"memory_budget", target_.budget_note});
     if (!target_.not_modeled.empty()) planned.settings.reasons.push_back({"not counted", target_.not_modeled});
     note_estimates(planned);
     planned.plan.reasons.insert(planned.plan.reasons.end(), planned.settings.reasons.begin(),

@@ -120,8 +120,15 @@ PlanTarget target_of(const Job& job) {
   target.may_have_stale_op_times = true;  // plan_job() checks if any are of this job
   target.bfloat16_matmul_speed = ops::relative_matmul_speed(DType::bfloat16);
   target.float16_matmul_speed = ops::relative_matmul_speed(DType::float16);
-  if (job.budget.device) return target;
   const std::optional<int64_t> available = current_host_memory();
+  if (job.budget.device) {
+    if (available && *job.budget.device > *available)
+      target.budget_note = fmt::format(
+          "{} is more than the {} that are available on this machine now; a plan that takes more than these does not "
+          "start",
+          format_bytes(*job.budget.device), format_bytes(*available));
+    return target;
+  }
   if (!available) {
     target.budget_reason = "the system does not say how much memory is available";
     return target;

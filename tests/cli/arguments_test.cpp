@@ -171,7 +171,7 @@ TEST_F(CommandLine, WeightsInAFolderAreNotOverwritten) {
           "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64,
           "max_position_embeddings": 64, "rms_norm_eps": 1e-5})");
   put("base/model.safetensors", "weights");
-  put("corpus.txt", "text");
+  put("corpus.txt", std::string(100, 'a'));
   put("job.yaml", "model: {weights: base}\ndata: {files: [corpus.txt], tokenizer: bytes, sequence_length: 16}\n");
   expect_refusal(run({"plan", "job.yaml", "--json", "base/model.safetensors"}), 2, HasSubstr("in model.weights"));
   EXPECT_EQ(get("base/model.safetensors"), "weights");

@@ -87,7 +87,7 @@ const TextReader kReaders[] = {
     {"config.json", "{\"theta\": Infinity}",
      [](const auto& file) { return read_python_json_file(file, 1 << 20).dump(); }},
     {"job.yaml", "max_steps: 7\nmodel: {hidden_size: 32}\ndata: {files: [a.txt]}\nmemory_budget: 1GiB\n",
-     [](const auto& file) { return std::to_string(read_job(file, {}).max_steps); }},
+     [](const auto& file) { return std::to_string(*read_job(file, {}).max_steps); }},
 };
 
 TEST(TextReaders, SkipAByteOrderMark) {

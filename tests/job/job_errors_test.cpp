@@ -63,7 +63,8 @@ TEST(JobErrors, WordsOfOtherProgramsAreAnsweredWithOurs) {
 
 TEST(JobErrors, UnknownKeyWithNothingNearListsWhatThereIs) {
   EXPECT_EQ(message("scheduler: {flavour: 1}"),
-            "job.yaml:2:13: unknown key 'scheduler.flavour'; keys of scheduler: name, warmup_steps, min_lr_ratio");
+            "job.yaml:2:13: unknown key 'scheduler.flavour'; keys of scheduler: name, warmup_steps, warmup_ratio, "
+            "min_lr_ratio");
   EXPECT_THAT(message("flavour: 1"), AllOf(HasSubstr("'flavour'; the job file has: model, data"), HasSubstr("seed")));
 }
 
@@ -71,12 +72,14 @@ TEST(JobErrors, WrongTypeSaysWhatWasFoundAndWhatIsAllowed) {
   EXPECT_EQ(message("precision: 16mixed"),
             "job.yaml:2: precision is '16mixed'; allowed: auto, 32-true, 16-mixed, bf16-mixed, bf16-true; did you mean "
             "'16-mixed'?");
-  EXPECT_EQ(message("max_steps: many"), "job.yaml:2: max_steps is 'many'; allowed: integer from 1 to 1000000000");
+  EXPECT_EQ(message("max_steps: many"), "job.yaml:2: max_steps is 'many'; allowed: none, integer from 1 to 1000000000");
   EXPECT_EQ(message("max_steps: [1, 2]"),
-            "job.yaml:2: max_steps is a list of 2; allowed: integer from 1 to 1000000000");
-  EXPECT_EQ(message("max_steps: {a: 2}"), "job.yaml:2: max_steps is a mapping; allowed: integer from 1 to 1000000000");
-  EXPECT_EQ(message("max_steps:\nseed: 1"), "job.yaml:2: max_steps is empty; allowed: integer from 1 to 1000000000");
-  EXPECT_EQ(message("max_steps: 1.5"), "job.yaml:2: max_steps is 1.5; allowed: integer from 1 to 1000000000");
+            "job.yaml:2: max_steps is a list of 2; allowed: none, integer from 1 to 1000000000");
+  EXPECT_EQ(message("max_steps: {a: 2}"),
+            "job.yaml:2: max_steps is a mapping; allowed: none, integer from 1 to 1000000000");
+  EXPECT_EQ(message("max_steps:\nseed: 1"),
+            "job.yaml:2: max_steps is empty; allowed: none, integer from 1 to 1000000000");
+  EXPECT_EQ(message("max_steps: 1.5"), "job.yaml:2: max_steps is 1.5; allowed: none, integer from 1 to 1000000000");
   EXPECT_EQ(message("micro_batch_size: x"),
             "job.yaml:2: micro_batch_size is 'x'; allowed: auto, integer from 1 to 1048576");
   EXPECT_EQ(message("model: {tie_embeddings: 1}"),

@@ -113,6 +113,18 @@ TEST_F(MicroBatchesTest, EvaluatesNoMoreThanAskedFor) {
   Job job = tiny_job(folder_, 8, /*validation=*/5);
   job.eval_batches = 1;  // a batch of batch_size 4
   EXPECT_EQ(open(job).evaluation_batches(), 2);
+  job.eval_batches = kAllBatches;
+  EXPECT_EQ(open(job).evaluated(), 5);
+}
+
+TEST_F(MicroBatchesTest, EvaluatesTheSameWindowsWhateverTheBatch) {
+  for (const int64_t batch : {2, 4, 32}) {
+    Job job = tiny_job(folder_, 2 * kEvaluatedSamples, /*validation=*/kEvaluatedSamples + 40);
+    job.batch_size = batch;
+    job.micro_batch_size = 2;
+    job.gradient_accumulation_steps = AccumulationSchedule{{0, batch / 2}};
+    EXPECT_EQ(open(job).evaluated(), kEvaluatedSamples) << batch;
+  }
 }
 
 // The loss of a job does not depend on its budget, which the micro batch follows.

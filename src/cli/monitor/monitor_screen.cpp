@@ -67,7 +67,9 @@ Panel panel_of_machine(const MonitorView& view) {
 
 // Returns "2 of 6, about 0:09 left".
 std::string step_of(const RunStatus& status) {
-  std::string text = fmt::format("{} of {}", status.step, status.max_steps);
+  // Without max_steps the number of steps is known when the data are open.
+  std::string text =
+      status.max_steps > 0 ? fmt::format("{} of {}", status.step, status.max_steps) : fmt::format("{}", status.step);
   if (status.state != "training") text += ", " + status.state;
   if (status.step > 0)
     text += fmt::format(", about {} left",

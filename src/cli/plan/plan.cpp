@@ -26,6 +26,7 @@
 #include "cli/plan/rank_arguments.h"
 #include "cli/plan/rank_counts.h"
 #include "cli/plan/what_if.h"
+#include "cli/run_length_json.h"
 #include "cli/screen/terminal.h"
 #include "cli/screen/waiting.h"
 #include "cli/standard_streams.h"
@@ -36,6 +37,7 @@
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
+#include "plimsoll/run_length.h"
 #include "plimsoll/train_job.h"
 
 namespace plimsoll::cli {
@@ -172,6 +174,7 @@ int run_plan(const PlanArguments& arguments) {
   require_writable({"--html", arguments.html});
   if (!arguments.dump_passes.empty()) require_folder_possible({"--dump-passes", arguments.dump_passes});
   note_missing_data(job);
+  look_at_data(job);
   if (arguments.gpus.size() > 1 || arguments.ranks.counts.size() > 1) return run_plan_for_several(arguments, job);
   PlanTarget target =
       target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front(), devices_of(arguments, job));
@@ -206,9 +209,12 @@ int run_plan(const PlanArguments& arguments) {
   target.cost = planned.settings.cost;
   target.may_have_stale_op_times = false;
   Json json = plan_json(job, planned);
+  const std::optional<RunLength> length = run_length_of(job, known_training_samples(job));
+  json["run_length"] = run_length_json(job, length);
   // A unit was probably left out, so the rest is about another job.
   const bool verdict_alone = !planned.plan.fits && job.budget_lacks_unit;
-  print(verdict_alone ? fold(verdict_of(planned.plan), screen.columns, 2) : plan_text(job, planned, screen));
+  print(verdict_alone ? fold(verdict_of(planned.plan), screen.columns, 2)
+                      : plan_text(job, planned, describe_run_length(job, length), screen));
   if (!arguments.by.empty()) {
     print("\n" + modules_table(planned.plan, screen));
     json["by_module"] = modules_json(planned.plan);

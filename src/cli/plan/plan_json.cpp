@@ -66,6 +66,8 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
             {"plan_seconds", planned.plan_seconds},
             {"record_seconds", planned.record_seconds},
             {"parameters", planned.settings.parameters},
+            {"model_parameters", planned.settings.model_parameters},
+            {"rank_parameters", planned.settings.rank_parameters},
             {"model_bytes", peak_model_bytes(plan)},
             {"arena_bytes", plan.arena_bytes},
             {"live_bytes", plan.live_bytes},

@@ -46,9 +46,11 @@ std::string breakdown_table(const Plan& plan, const Screen& screen) {
 // Returns "12.3 ms per micro batch, 8.1 % more; lower bound 12.1 ms".
 std::string recomputation_of(const Plan& plan) {
   const StepTime& time = plan.time;
-  return fmt::format("{} per micro batch, {:.1f} % more; lower bound {}{}", short_seconds(time.recompute),
-                     100 * time.recompute_share(), short_seconds(time.recompute_lower_bound),
-                     plan.host_bytes + plan.disk_bytes > 0 ? " with offload" : "");
+  const std::string text =
+      fmt::format("{} per micro batch, {:.1f} % more", short_seconds(time.recompute), 100 * time.recompute_share());
+  if (time.recompute_lower_bound <= 0) return text;  // no search was made: gradient_checkpointing is set
+  return text + fmt::format("; lower bound {}{}", short_seconds(time.recompute_lower_bound),
+                            plan.host_bytes + plan.disk_bytes > 0 ? " with offload" : "");
 }
 
 // Returns "adamw, state 8bit, weights stochastic, sums of gradients 8bit".
@@ -70,7 +72,7 @@ std::string bytes_of_model(const Job& job, const PlannedJob& planned) {
   if (job.fine_tuning.any())
     return fmt::format("at most {} of weights, gradients and optimizer state at a time",
                        format_bytes(peak_model_bytes(planned.plan)));
-  const double count = static_cast<double>(std::max<int64_t>(planned.settings.parameters, 1));
+  const double count = static_cast<double>(std::max<int64_t>(planned.settings.rank_parameters, 1));
   return fmt::format("{:.2f}; at most {} of weights, gradients and optimizer state at a time",
                      static_cast<double>(peak_model_bytes(planned.plan)) / count,
                      format_bytes(peak_model_bytes(planned.plan)));
@@ -111,12 +113,11 @@ std::string parameters_offloaded(const Plan& plan) {
   return count > kMaxLabels ? fmt::format("{}, … ({} in all)", text, count) : text;
 }
 
-std::string step_table(const Job& job, const PlannedJob& planned, const Screen& screen) {
+std::string step_table(const Job& job, const PlannedJob& planned, const std::string& run_length, const Screen& screen) {
   const ResolvedSettings& settings = planned.settings;
   const int64_t accumulation = first_accumulation(settings);
   Table table({{""}, {.fit = Fit::fold, .min_width = 20}}, "The step");
-  table.add_row({job.fine_tuning.any() ? "trainable parameters" : "parameters",
-                 short_count(static_cast<double>(planned.settings.parameters))});
+  table.add_row({job.fine_tuning.any() ? "trainable parameters" : "parameters", describe_parameters(planned.settings)});
   table.add_row({"precision", std::string(name_of(planned.settings.precision))});
   table.add_row({"optimizer", optimizer_of(job, settings)});
   table.add_row({job.fine_tuning.any() ? "model memory" : "bytes per parameter", bytes_of_model(job, planned)});
@@ -125,6 +126,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, const Screen& 
   if (settings.last_micro_batch > 0)
     table.add_row({"last micro batch", describe_samples(job, settings.last_micro_batch)});
   table.add_row({"effective batch", std::to_string(effective_batch_of(settings))});
+  table.add_row({"run", run_length});
   table.add_row({"prefetched batches", format_bytes(settings.prefetched_batch_bytes) + " of host memory"});
   table.add_row({"operators recorded", std::to_string(planned.recorded.ops.size())});
   // A plan that does not fit does not run. Its time would mislead, because the minimum budget may need less time.
@@ -162,9 +164,8 @@ std::string frontier_table(const std::vector<FrontierPoint>& frontier, const Scr
 std::string plan_page(const Job& job, const PlannedJob& planned, const std::vector<FrontierPoint>& frontier) {
   PlanPage page;
   page.title = job.file.empty() ? "job" : job.file.filename().string();
-  page.subtitle =
-      fmt::format("{} parameters, {}, planned for {}", short_count(static_cast<double>(planned.settings.parameters)),
-                  name_of(planned.settings.precision), planned.settings.cost.device);
+  page.subtitle = fmt::format("{} parameters, {}, planned for {}", describe_parameters(planned.settings),
+                              name_of(planned.settings.precision), planned.settings.cost.device);
   page.plan = &planned.plan;
   page.op_seconds.assign(planned.plan.trace.ops.size(), 0);
   for (const Segment& segment : planned.plan.trace.segments) {
@@ -196,17 +197,20 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
   return to_html(page);
 }
 
-std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& screen) {
+std::string plan_text(const Job& job, const PlannedJob& planned, const std::string& run_length, const Screen& screen) {
   const Plan& plan = planned.plan;
   const std::string verdict = fold(verdict_of(plan), screen.columns, 2);
   std::string text = plan.fits ? verdict : peak_report(plan, screen);
   // The effective batch is printed with the verdict: a batch of another size is another training.
   std::string beside = fold(describe_effective_batch(planned.settings), screen.columns, 2);
   if (!planned.settings.slow_matmul_note.empty()) beside += fold(planned.settings.slow_matmul_note, screen.columns, 2);
+  for (const Reason& reason : plan.reasons)
+    if (reason.decision == "memory_budget")
+      beside += fold(fmt::format("memory_budget: {}", reason.why), screen.columns, 2);
   text.insert(verdict.size(), beside);
   text += "\n" + breakdown_table(plan, screen);
   if (const std::string shares = shares_text(planned, screen); !shares.empty()) text += "\n" + shares;
-  text += "\n" + step_table(job, planned, screen);
+  text += "\n" + step_table(job, planned, run_length, screen);
   if (!plan.reasons.empty()) text += "\nDecisions\n\n";
   for (const Reason& reason : plan.reasons)
     text += fold(fmt::format("{}: {}", reason.decision, reason.why), screen.columns, 2);

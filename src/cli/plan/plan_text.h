@@ -10,7 +10,8 @@
 namespace plimsoll::cli {
 
 /// Returns the verdict, the memory at the peak, the step, and the decisions with their reasons.
-std::string plan_text(const Job& job, const PlannedJob& planned, const Screen& screen);
+/// `run_length`: of describe_run_length().
+std::string plan_text(const Job& job, const PlannedJob& planned, const std::string& run_length, const Screen& screen);
 
 std::string frontier_table(const std::vector<FrontierPoint>& frontier, const Screen& screen);
 

@@ -26,7 +26,7 @@ RunPublisher::RunPublisher(const Job& job, TrainObserver& next) : next_(next) {
   status_.job = job.file.string();
   status_.device = job.device;
   status_.state = "preparing";
-  status_.max_steps = job.max_steps;
+  status_.max_steps = step_limit_of(job).value_or(0);
   status_.unit = unit_of(job);
   status_.host_budget_bytes = job.budget.host;
   status_.started = seconds_since_1970();
@@ -64,6 +64,11 @@ void RunPublisher::planned(const PlannedJob& job) {
 void RunPublisher::replanned(const std::string& why, const PlannedJob& job) {
   take(job);
   next_.replanned(why, job);
+}
+void RunPublisher::counted(const RunLength& length, const EvaluatedPart& evaluated) {
+  status_.max_steps = length.steps;
+  publish(true);
+  next_.counted(length, evaluated);
 }
 void RunPublisher::resumed(const std::string& checkpoint, int64_t step) {
   status_.step = step;

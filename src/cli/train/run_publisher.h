@@ -14,6 +14,7 @@ class RunPublisher : public TrainObserver {
   void preparing(const std::string& what, double fraction) override;
   void planned(const PlannedJob& job) override;
   void replanned(const std::string& why, const PlannedJob& job) override;
+  void counted(const RunLength& length, const EvaluatedPart& evaluated) override;
   void resumed(const std::string& checkpoint, int64_t step) override;
   void stepped(const TrainProgress& progress) override;
   void evaluated(int64_t step, double loss) override;

@@ -17,6 +17,7 @@
 #include "cli/job_arguments.h"
 #include "cli/missing_device.h"
 #include "cli/number_options.h"
+#include "cli/run_length_json.h"
 #include "cli/screen/fold.h"
 #include "cli/screen/short_numbers.h"
 #include "cli/screen/table.h"
@@ -109,6 +110,9 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"reasons", reasons_json(plan)},
           {"breakdown", {{"planned", json_of(report.planned)}, {"measured", json_of(report.measured)}}},
           {"steps", report.steps},
+          {"evaluated_samples", report.evaluated.samples},
+          {"held_out_samples", report.evaluated.held_out},
+          {"run_length", run_length_json(job, report.length)},
           {"step_seconds", report.step_seconds},
           {"predicted_step_seconds", report.predicted_step_seconds},
           {"data_wait_seconds", report.data_wait_seconds},

@@ -31,10 +31,25 @@ std::string used_of_budget(int64_t used, int64_t budget) {
   return text + " / " + limit;
 }
 
+std::string describe_evaluated_part(const Job& job, const EvaluatedPart& part) {
+  if (part.samples > 0) {
+    const std::string tokens =
+        is_language_model(job) ? fmt::format(" ({} tokens)", part.samples * units_of_sample(job)) : "";
+    return fmt::format("evaluated on {} of {} held-out samples{}", part.samples, part.held_out, tokens);
+  }
+  if (part.held_out > 0)
+    return fmt::format("nothing is evaluated: the {} held-out samples are less than a micro batch", part.held_out);
+  if (job.data.validation_fraction > 0)
+    return fmt::format("nothing is evaluated: data.validation_fraction {:g} of the data is not one whole sample",
+                       job.data.validation_fraction);
+  return "";
+}
+
 TrainProgressView::TrainProgressView(const Job& job, StopSignals& signals)
     : signals_(signals),
       saves_(!job.checkpoint.directory.empty()),
-      max_steps_(job.max_steps),
+      job_(job),
+      max_steps_(step_limit_of(job).value_or(0)),
       every_n_steps_(std::max<int64_t>(job.log.every_n_steps, 1)),
       unit_(unit_of(job)),
       states_budget_(job.budget.device.has_value()),
@@ -58,14 +73,15 @@ void TrainProgressView::planned(const PlannedJob& job) {
   // A plan that does not fit is explained after the view has ended.
   if (job.plan.fits) note(verdict_of(job.plan));
   note(describe_effective_batch(job.settings));
-  note(fmt::format("{}, {} parameters, {} operators; recorded in {}, planned in {}", name_of(job.settings.precision),
-                   short_count(static_cast<double>(job.settings.parameters)), job.recorded.ops.size(),
-                   short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
+  note(fmt::format("{}, {} parameters{}, {} operators; recorded in {}, planned in {}", name_of(job.settings.precision),
+                   describe_parameters(job.settings),
+                   job.settings.parameters < job.settings.model_parameters ? " are trained" : "",
+                   job.recorded.ops.size(), short_seconds(job.record_seconds), short_seconds(job.plan.plan_seconds)));
   if (!job.settings.slow_matmul_note.empty()) note(job.settings.slow_matmul_note);
-  // A budget of the job has a reason only if another rank has a smaller one.
+  // A budget of the job has a reason only if another rank has a smaller one, or if the machine has less.
   if (states_budget_)
     for (const Reason& reason : job.settings.reasons)
-      if (reason.decision.starts_with("memory_budget: ")) note(fmt::format("{}: {}", reason.decision, reason.why));
+      if (reason.decision.starts_with("memory_budget")) note(fmt::format("{}: {}", reason.decision, reason.why));
   begin_steps();
 }
 
@@ -73,6 +89,15 @@ void TrainProgressView::replanned(const std::string& why, const PlannedJob& job)
   note(fmt::format("{}; new plan: {}; {}, micro batch {}", why,
                    job.plan.fits ? verdict_of(job.plan) : "the job does not fit", name_of(job.settings.precision),
                    describe_micro_batches(job.settings)));
+  begin_steps();
+}
+
+void TrainProgressView::counted(const RunLength& length, const EvaluatedPart& evaluated) {
+  max_steps_ = length.steps;
+  note(describe_run_length(job_, length));
+  if (const std::string part = describe_evaluated_part(job_, evaluated); !part.empty()) note(part);
+  if (!saves_)
+    note("nothing will be saved, because checkpoint.directory is not set; checkpoint.directory=run keeps the model");
   begin_steps();
 }
 
@@ -85,6 +110,7 @@ void TrainProgressView::resumed(const std::string& checkpoint, int64_t step) {
 // Starts the progress line. The clock for the remaining time starts here, after all preparations.
 void TrainProgressView::begin_steps() {
   finish();
+  if (max_steps_ == 0) return;  // until the data are open
   steps_ = std::make_unique<Progress>("train", max_steps_, progress_on_standard_error(), first_step_);
 }
 

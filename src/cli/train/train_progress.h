@@ -19,6 +19,7 @@ class TrainProgressView : public TrainObserver {
   void preparing(const std::string& what, double fraction) override;
   void planned(const PlannedJob& job) override;
   void replanned(const std::string& why, const PlannedJob& job) override;
+  void counted(const RunLength& length, const EvaluatedPart& evaluated) override;
   void resumed(const std::string& checkpoint, int64_t step) override;
   void stepped(const TrainProgress& progress) override;
   void evaluated(int64_t step, double loss) override;
@@ -39,7 +40,8 @@ class TrainProgressView : public TrainObserver {
 
   StopSignals& signals_;
   bool saves_;
-  int64_t max_steps_;
+  const Job job_;
+  int64_t max_steps_;  // 0: not known until the data are open
   int64_t every_n_steps_;
   std::string unit_;        ///< "tokens" or "samples"
   bool states_budget_;      ///< the job has memory_budget
@@ -49,6 +51,9 @@ class TrainProgressView : public TrainObserver {
   std::unique_ptr<Progress> preparing_;
   std::unique_ptr<Progress> steps_;
 };
+
+/// Returns "evaluated on 128 of 512 held-out samples (65536 tokens)", or why nothing is; "" if nothing is held out.
+std::string describe_evaluated_part(const Job& job, const EvaluatedPart& part);
 
 /// Returns "7.42 / 8.00 GiB"; only the used amount if there is no budget.
 std::string used_of_budget(int64_t used, int64_t budget);

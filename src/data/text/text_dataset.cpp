@@ -36,12 +36,13 @@ std::optional<TokenFile> cached_tokens(const Source& source, const Tokenizer& to
 }
 
 /// Looks at a file, checks that it is text and can be opened, and finds its cached tokens if there are any.
-Source looked_at(const std::filesystem::path& file, const std::filesystem::path& cache_dir,
-                 const Tokenizer& tokenizer) {
+/// `form` is set to the form of its text.
+Source looked_at(const std::filesystem::path& file, const std::filesystem::path& cache_dir, const Tokenizer& tokenizer,
+                 TextForm& form) {
   Source source;
   source.text = TextFile::look_at(file);
   // Cached tokens of an earlier commit may be those of a file that is no text.
-  TextForm form = TextForm::plain;
+  form = TextForm::plain;
   errno = 0;
   const bool readable = std::ifstream(file, std::ios::binary).is_open();
   const int problem = errno != 0 ? errno : EIO;
@@ -81,7 +82,53 @@ void tokenize_missing(std::vector<Source>& sources, const Tokenizer& tokenizer, 
   }
 }
 
+/// Returns the number of tokens of a file that need not be tokenized for it.
+std::optional<int64_t> known_tokens(const Source& source, const Tokenizer& tokenizer, TextForm form) {
+  if (source.tokens) return source.tokens->size();
+  if (tokenizer.name() != "bytes" || form == TextForm::packed) return std::nullopt;
+  constexpr int64_t kMark = 3, kEndOfText = 1;
+  return source.text.bytes - (form == TextForm::marked ? kMark : 0) + kEndOfText;
+}
+
+/// Returns the tokens that are not held out.
+int64_t training_tokens(int64_t all, double validation_fraction) {
+  return all - static_cast<int64_t>(static_cast<double>(all) * validation_fraction);
+}
+
+int64_t windows_of(int64_t tokens, int64_t sequence_length) {
+  return std::max<int64_t>(tokens - 1, 0) / sequence_length;
+}
+
+[[noreturn]] void refuse_short_text(int64_t tokens, int64_t training, int64_t sequence_length) {
+  throw UserError(
+      fmt::format("data.files: the text has {} tokens, {} of them for training; one window needs "
+                  "data.sequence_length {} + 1 tokens: add text, or set a smaller data.sequence_length",
+                  tokens, training, sequence_length));
+}
+
 }  // namespace
+
+std::optional<int64_t> TextDataset::known_training_windows(const DataConfig& config, const Tokenizer& tokenizer) {
+  int64_t all = 0;
+  for (const std::filesystem::path& file : config.files) {
+    TextForm form = TextForm::plain;
+    std::optional<Source> source;
+    try {
+      source = with_clean_errors([&] { return looked_at(file, config.cache_dir, tokenizer, form); });
+    } catch (const UserError&) {
+      if (!config.skip_bad) throw;
+      continue;
+    }
+    const std::optional<int64_t> tokens = known_tokens(*source, tokenizer, form);
+    if (!tokens) return std::nullopt;
+    all += *tokens;
+  }
+  if (all == 0) return std::nullopt;  // nothing can be read, or there are no files
+  const int64_t training = training_tokens(all, config.validation_fraction);
+  const int64_t windows = windows_of(training, config.sequence_length);
+  if (windows == 0) refuse_short_text(all, training, config.sequence_length);
+  return windows;
+}
 
 TextDataset::TextDataset(const DataConfig& config, const Tokenizer& tokenizer, const Progress& progress)
     : sequence_length_(config.sequence_length), vocab_size_(tokenizer.vocab_size()) {
@@ -96,7 +143,8 @@ TextDataset::TextDataset(const DataConfig& config, const Tokenizer& tokenizer, c
   std::vector<Source> sources;
   for (const std::filesystem::path& file : config.files) {
     try {
-      sources.push_back(with_clean_errors([&] { return looked_at(file, config.cache_dir, tokenizer); }));
+      TextForm form = TextForm::plain;
+      sources.push_back(with_clean_errors([&] { return looked_at(file, config.cache_dir, tokenizer, form); }));
     } catch (const UserError& problem) {
       if (!config.skip_bad) throw;
       skipped_.emplace_back(problem.what());
@@ -115,17 +163,12 @@ TextDataset::TextDataset(const DataConfig& config, const Tokenizer& tokenizer, c
     parts_.push_back(std::move(*source.tokens));
     ends_.push_back(total_tokens_);
   }
-  const auto held_out = static_cast<int64_t>(static_cast<double>(total_tokens_) * config.validation_fraction);
-  train_tokens_ = total_tokens_ - held_out;
-  if (windows(Split::train) == 0)
-    throw UserError(
-        fmt::format("data.files: the text has {} tokens, {} of them for training; one window needs "
-                    "data.sequence_length {} + 1 tokens: add text, or set a smaller data.sequence_length",
-                    total_tokens_, train_tokens_, sequence_length_));
+  train_tokens_ = training_tokens(total_tokens_, config.validation_fraction);
+  if (windows(Split::train) == 0) refuse_short_text(total_tokens_, train_tokens_, sequence_length_);
 }
 
 int64_t TextDataset::windows(Split split) const {
-  return std::max<int64_t>(tokens(split) - 1, 0) / sequence_length_;
+  return windows_of(tokens(split), sequence_length_);
 }
 
 void TextDataset::fill(Split split, int64_t window, int64_t* tokens, int64_t* targets) const {

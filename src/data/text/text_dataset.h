@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,11 @@ class TextDataset {
   /// With config.skip_bad a file that cannot be read is left out, if at least one is left. A file that changes while it
   /// is read still stops the job.
   TextDataset(const DataConfig& config, const Tokenizer& tokenizer, const Progress& progress = {});
+
+  /// Returns windows(Split::train) if no text has to be tokenized for it: the tokens of every file are cached, or are
+  /// its bytes. Else nullopt. Throws UserError for files that are missing or no text, and for text of less than a
+  /// window.
+  static std::optional<int64_t> known_training_windows(const DataConfig& config, const Tokenizer& tokenizer);
 
   /// Returns the files that were left out, one line each with the reason.
   const std::vector<std::string>& skipped() const { return skipped_; }

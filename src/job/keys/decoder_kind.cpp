@@ -250,12 +250,12 @@ ModelKind decoder_kind() {
   kind.check = [](const Job& job, const KeyLocations& locations) {
     check_decoder(job.model.decoder, "model", job.data.sequence_length, job.micro_batch_size.value_or(*job.batch_size),
                   locations);
-    const double tokens = static_cast<double>(job.max_steps) * static_cast<double>(kMaxBatch) *
+    const double tokens = static_cast<double>(job.max_steps.value_or(0)) * static_cast<double>(kMaxBatch) *
                           static_cast<double>(job.data.sequence_length);
     if (tokens > kCountable)
       refuse(locations.of({"max_steps", "data.sequence_length"}),
-             fmt::format("max_steps {} with data.sequence_length {} are more tokens than can be counted", job.max_steps,
-                         job.data.sequence_length));
+             fmt::format("max_steps {} with data.sequence_length {} are more tokens than can be counted",
+                         *job.max_steps, job.data.sequence_length));
   };
   kind.data_types = {"text"};
   kind.origin = [](const Job& job) {

@@ -232,6 +232,46 @@ Key batch_size() {
       [](const Value& value, Job& job) { job.batch_size = read_integer(value, kBatch); }};
 }
 
+/// Reads a limit of the run; transformers and Lightning write "none" as -1.
+std::optional<int64_t> read_limit(const Value& value) {
+  const bool none = value.is("none") || (value.node->kind == Node::Kind::scalar && value.node->text == "-1");
+  return none ? std::nullopt : std::optional(read_integer(value, kSteps, "none"));
+}
+
+Key max_steps() {
+  return {{"max_steps", "none | " + kSteps.text(), std::to_string(kDefaultMaxSteps),
+           "optimizer steps; the learning rate's schedule ends with the last one. With max_epochs the default is none: "
+           "all epochs are run"},
+          [](const Value& value, Job& job) { job.max_steps = read_limit(value); }};
+}
+
+Key max_epochs() {
+  return {{"max_epochs", "none | " + kSteps.text(), "none",
+           "epochs of the run, which ends at max_steps if that is set and comes first; none: max_steps alone counts"},
+          [](const Value& value, Job& job) { job.max_epochs = read_limit(value); }};
+}
+
+Key eval_batches() {
+  return {{"eval_batches", "auto | all | " + kSteps.text(), "auto",
+           fmt::format("batches in an evaluation, each with the sequences of one step of the first epoch; auto: {} "
+                       "sequences, whatever the batch; all: the whole held-out part",
+                       kEvaluatedSamples)},
+          [](const Value& value, Job& job) {
+            if (value.is("auto"))
+              job.eval_batches.reset();
+            else
+              job.eval_batches = value.is("all") ? kAllBatches : read_integer(value, kSteps, "auto, all");
+          }};
+}
+
+Key warmup_ratio() {
+  return {{"scheduler.warmup_ratio", "none | " + kShare.text(), "none",
+           "warm-up as a fraction of the run's steps, rounded up; instead of scheduler.warmup_steps"},
+          [](const Value& value, Job& job) {
+            job.scheduler.warmup_ratio = value.is("none") ? std::nullopt : std::optional(read_number(value, kShare));
+          }};
+}
+
 Key seed() {
   constexpr std::string_view allowed = "integer from 0 to 18446744073709551615";
   return {{"seed", std::string(allowed), std::to_string(Job{}.seed), "seed of initialization, shuffling and dropout"},
@@ -302,13 +342,11 @@ std::vector<Key> training_keys() {
       disk_path(),
       number("max_grad_norm", &Job::max_grad_norm, kPositiveOrNone,
              "upper limit of the norm of all gradients (clipping); 0: no clipping"),
-      integer("max_steps", &Job::max_steps, kSteps, "optimizer steps"),
-      integer_or("none", "max_epochs", &Job::max_epochs, kSteps,
-                 "upper limit of epochs, in addition to max_steps; none: no limit"),
+      max_steps(),
+      max_epochs(),
       integer("eval_every_n_steps", &Job::eval_every_n_steps, kStepsOrNever,
               "steps between evaluations; 0: only at the end, if there is validation data"),
-      integer("eval_batches", &Job::eval_batches, kSteps,
-              "batches in an evaluation, each with the sequences of one step of the first epoch"),
+      eval_batches(),
       word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"},
            "device to train on; a job can be planned for each of them on any machine"),
       integer("devices", &Job::devices, {1, kMaxDevices},
@@ -328,9 +366,10 @@ std::vector<Key> other_keys() {
       word("scheduler.name", &S::name, {"constant", "linear", "cosine"},
            "schedule of the learning rate after the warm-up"),
       integer("scheduler.warmup_steps", &S::warmup_steps, kStepsOrNever,
-              "steps at the start in which the learning rate rises linearly from 0; part of max_steps"),
+              "steps at the start in which the learning rate rises linearly from 0; part of the run's steps"),
+      warmup_ratio(),
       number("scheduler.min_lr_ratio", &S::min_lr_ratio, kShare,
-             "learning rate at max_steps, as a fraction of optimizer.learning_rate"),
+             "learning rate at the run's last step, as a fraction of optimizer.learning_rate"),
       path("checkpoint.directory", &C::directory, "(none)", "folder of the checkpoints; none: no checkpoints"),
       integer("checkpoint.every_n_steps", &C::every_n_steps, kStepsOrNever,
               "steps between checkpoints; 0: only at the end"),

@@ -97,10 +97,10 @@ void check_mamba(const Job& job, const KeyLocations& locations) {
            fmt::format("data.sequence_length {} with {} sequences at a time needs about {:.0e} bytes, more than can be "
                        "counted; make one of them smaller",
                        job.data.sequence_length, at_a_time, bytes));
-  const double all = static_cast<double>(job.max_steps) * static_cast<double>(kMaxBatch) * tokens;
+  const double all = static_cast<double>(job.max_steps.value_or(0)) * static_cast<double>(kMaxBatch) * tokens;
   if (all > kCountable)
     refuse(locations.of({"max_steps", "data.sequence_length"}),
-           fmt::format("max_steps {} with data.sequence_length {} are more tokens than can be counted", job.max_steps,
+           fmt::format("max_steps {} with data.sequence_length {} are more tokens than can be counted", *job.max_steps,
                        job.data.sequence_length));
 }
 

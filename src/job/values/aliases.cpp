@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -83,6 +84,29 @@ Converted clipping(const Value& value) {
   return value.node->kind == Node::Kind::null ? "0" : Converted(read_text(value, "a number"));
 }
 
+// transformers' number of epochs is a float: 3.0.
+Converted whole_epochs(const Value& value) {
+  std::string word = read_text(value, "a number");
+  const size_t point = word.find('.');
+  if (point != std::string::npos && point > 0 && word.find_first_not_of('0', point + 1) == std::string::npos)
+    word.resize(point);
+  return word;
+}
+
+// Lightning's limit: 1 is a batch, 1.0 is all of them.
+Converted evaluated_batches(const Value& value) {
+  const std::string word = read_text(value, "a number");
+  const size_t point = word.find('.');
+  if (point == std::string::npos) return word;
+  double share = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), share);
+  if (error == std::errc{} && end == word.data() + word.size() && share == 1) return "all";
+  value.refuse_since(
+      "is a fraction of the held-out batches, and only 1.0, all of them, is possible here; set eval_batches to a "
+      "number of "
+      "batches, or to all");
+}
+
 Converted cpu_if(const Value& value) {
   return read_boolean(value) ? Converted("cpu") : std::nullopt;
 }
@@ -126,7 +150,8 @@ std::vector<Alias> named_aliases() {
       {"accelerator", "Lightning", "device", device},
       {"trainer.log_every_n_steps", "Lightning", "log.every_n_steps"},
       {"log_every_n_steps", "Lightning", "log.every_n_steps"},
-      {"limit_val_batches", "Lightning", "eval_batches"},
+      {"limit_val_batches", "Lightning", "eval_batches", evaluated_batches},
+      {"trainer.limit_val_batches", "Lightning", "eval_batches", evaluated_batches},
       {"use_checkpoint", "a gesture model", "gradient_checkpointing"},
       // Hugging Face
       {"per_device_train_batch_size", "Hugging Face", "micro_batch_size"},
@@ -137,8 +162,9 @@ std::vector<Alias> named_aliases() {
       {"optim", "Hugging Face", "optimizer.name", optimizer},
       {"lr_scheduler_type", "Hugging Face", "scheduler.name", scheduler},
       {"warmup_steps", "Hugging Face", "scheduler.warmup_steps"},
-      {"num_train_epochs", "Hugging Face", "max_epochs"},
-      {"num_epochs", "Hugging Face", "max_epochs"},
+      {"warmup_ratio", "Hugging Face", "scheduler.warmup_ratio"},
+      {"num_train_epochs", "Hugging Face", "max_epochs", whole_epochs},
+      {"num_epochs", "Hugging Face", "max_epochs", whole_epochs},
       {"dataloader_num_workers", "Hugging Face", "data.num_workers"},
       {"dataloader_prefetch_factor", "Hugging Face", "data.prefetch"},
       {"output_dir", "Hugging Face", "checkpoint.directory"},

@@ -13,6 +13,7 @@
 #include "ops/arithmetic/kernel_choice.h"
 #include "plimsoll/error.h"
 #include "train/loop/resumed_batch.h"
+#include "train/loop/saved_schedule.h"
 
 namespace plimsoll {
 namespace {
@@ -100,7 +101,7 @@ int64_t resume_run(const std::filesystem::path& checkpoint, PreparedRun& run) {
   return of_resume(run.asked(), [&] { return read_into(run, checkpoint); });
 }
 
-std::filesystem::path save_run(PreparedRun& run, int64_t position, bool leads) {
+std::filesystem::path save_run(PreparedRun& run, int64_t position, const std::string& schedule, bool leads) {
   Training& training = run.training();
   CheckpointInfo info;
   info.step = training.steps_done();
@@ -108,6 +109,7 @@ std::filesystem::path save_run(PreparedRun& run, int64_t position, bool leads) {
   info.epoch = run.data().epoch(position);
   info.counters = training.counters();
   info.counters[std::string(kKernelsCounter)] = ops::kernels_text();
+  info.counters[kScheduleCounter] = schedule;
   info.origin = run.origin();
   const SlicedState sliced = run.sliced_state();
   if (leads) return save_checkpoint(run.job().checkpoint, info, training.state(), sliced);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "plimsoll/train_job.h"
 #include "train/loop/prepared_run.h"
@@ -17,8 +18,9 @@ void keep_choices_of(const std::filesystem::path& checkpoint, Job& asked);
 /// the job names the checkpoint.
 int64_t resume_run(const std::filesystem::path& checkpoint, PreparedRun& run);
 
-/// Saves a checkpoint of `run` at `position` in the data. All ranks call it; `leads`: this rank writes the file.
+/// Saves a checkpoint of `run` at `position` in the data, with `schedule` of schedule_text() (saved_schedule.h). All
+/// ranks call it; `leads`: this rank writes the file.
 /// Returns the file; empty on the other ranks.
-std::filesystem::path save_run(PreparedRun& run, int64_t position, bool leads);
+std::filesystem::path save_run(PreparedRun& run, int64_t position, const std::string& schedule, bool leads);
 
 }  // namespace plimsoll

@@ -13,14 +13,18 @@
 #include "job/keys/data_kind.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
+#include "plimsoll/run_length.h"
 #include "run/measured.h"
 #include "run/optimizer/schedule.h"
+#include "run/plan_options.h"
 #include "train/job_data.h"
+#include "train/loop/busy_cores.h"
 #include "train/loop/job_outputs.h"
 #include "train/loop/prepared_run.h"
 #include "train/loop/rank_agreement.h"
 #include "train/loop/run_checkpoints.h"
 #include "train/loop/run_metrics.h"
+#include "train/loop/saved_schedule.h"
 #include "train/loop/step_times.h"
 #include "train/loop/stop_request.h"
 #include "train/micro_batches.h"
@@ -61,6 +65,7 @@ class Run {
     agreement_.require_same_job(asked_);
     require_steps_to_profile();
     require_data(asked_);
+    look_at_data(asked_);
     decide_evaluation(asked_.data);  // once, so that plan and training are the same even if the list changes
     if (agreement_.leads()) outputs_.emplace(asked_);
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
@@ -72,6 +77,7 @@ class Run {
       prepared_.open_data();
       prepared_.take_memory();
       if (!report_.fits) return std::move(report_);
+      count_steps();
       if (checkpoint)
         resume(*checkpoint);
       else if (starts_from_weights(job().model))
@@ -94,11 +100,26 @@ class Run {
 
   void require_steps_to_profile() const {
     if (profile_.file.empty()) return;
-    if (asked_.max_steps < profile_.first_step)
-      throw UserError(fmt::format("--profile begins with step {}, but max_steps is {}; set a larger max_steps",
-                                  profile_.first_step, asked_.max_steps));
+    if (const std::optional<int64_t> limit = step_limit_of(asked_)) require_profiled_step(*limit, "max_steps is");
     if (!agreement_.leads()) return;
     const AtomicFile probe(profile_.file);  // never committed: leaves no trace
+  }
+
+  void require_profiled_step(int64_t steps, std::string_view what) const {
+    if (!profile_.file.empty() && steps < profile_.first_step)
+      throw UserError(fmt::format("--profile begins with step {}, but {} {}; set a larger max_steps or max_epochs",
+                                  profile_.first_step, what, steps));
+  }
+
+  // The data are open: the last step is known, and with it the schedule of the learning rate.
+  void count_steps() {
+    length_ = run_length_of(job(), data().source().samples(Split::train)).value();
+    require_profiled_step(length_.steps, "the steps of all epochs are");
+    scheduler_ = job().scheduler;
+    scheduler_.warmup_steps = length_.warmup_steps;
+    report_.length = length_;
+    if (job().data.is_evaluated()) report_.evaluated = {data().evaluated(), data().source().samples(Split::validation)};
+    observer_.counted(length_, report_.evaluated);
   }
 
   const Job& job() const { return prepared_.job(); }
@@ -111,11 +132,15 @@ class Run {
   void resume(const std::filesystem::path& checkpoint) {
     position_ = resume_run(checkpoint, prepared_);
     report_.resumed_step = saved_step_ = training().steps_done();
+    whole_checkpoint_ = checkpoint;
     observer_.resumed(checkpoint.string(), report_.resumed_step);
+    if (const std::string change = schedule_change(checkpoint, schedule_text(job(), length_)); !change.empty())
+      observer_.noted(change);
   }
 
   bool done() const {
-    return training().steps_done() >= job().max_steps ||
+    // A resumed run may have read its epochs in other steps than it would have now.
+    return training().steps_done() >= length_.steps ||
            (job().max_epochs && data().epoch(position_) >= *job().max_epochs);
   }
 
@@ -124,6 +149,8 @@ class Run {
     metrics_.start();
     began_at_ = seconds_now();
     exchange_seconds_before_ = exchange_seconds();
+    // Ranks of one machine share its processors by intention.
+    if (job().device == "cpu" && !exchange_) busy_cores_.emplace(threads_of(options_of(job())));
     while (!done()) {
       auto between = agreement_.between_steps(is_stop_requested(), own_progress());
       ranks_ = std::move(between.ranks);
@@ -136,7 +163,7 @@ class Run {
       require_progress();
       // Saves first: an evaluation that fails must not lose the steps before it.
       const int64_t steps = training().steps_done();
-      if (job().checkpoint.every_n_steps > 0 && steps % job().checkpoint.every_n_steps == 0) save();
+      if (job().checkpoint.every_n_steps > 0 && steps % job().checkpoint.every_n_steps == 0 && !save()) break;
       if (job().eval_every_n_steps > 0 && steps % job().eval_every_n_steps == 0) evaluate();
     }
     if (report_.losses.empty()) return;
@@ -172,7 +199,7 @@ class Run {
     const double begin = seconds_now();
     const int64_t count = micro_batches(), epoch = data().epoch(position_);
     const int64_t number = training().steps_done() + 1;
-    const double rate = learning_rate_at(job().scheduler, job().optimizer.learning_rate, number, job().max_steps);
+    const double rate = learning_rate_at(scheduler_, job().optimizer.learning_rate, number, length_.steps);
     Batch batch;  // one batch at a time, so that memory does not depend on their number
     MicroBatch inputs;
     double data_seconds = 0;
@@ -192,7 +219,7 @@ class Run {
 
     TrainProgress progress;
     progress.step = number;
-    progress.max_steps = job().max_steps;
+    progress.max_steps = length_.steps;
     progress.epoch = epoch;
     progress.loss = result.loss;
     progress.gradient_norm = result.gradient_norm;
@@ -212,6 +239,12 @@ class Run {
                     data_seconds);
     metrics_.log(job(), progress, tokens, position_);
     observer_.stepped(progress);
+    if (busy_cores_) {
+      const double predicted = report_.job.plan.time.step(count, settings().last_micro_batch > 0);
+      if (const std::string line = busy_cores_->after_step(progress.step_seconds - data_seconds, predicted);
+          !line.empty())
+        observer_.noted(line);
+    }
   }
 
   // Evaluates. The result is the mean over windows, so that a last micro batch that is not full has the weight of its
@@ -256,12 +289,29 @@ class Run {
     metrics_.exclude(seconds_now() - begin);  // evaluation time is not training time
   }
 
-  void save() {
+  // Returns false if the checkpoint cannot be written: the run ends then, because further steps would be lost too, and
+  // its report names the checkpoint that is whole. Other ranks wait for this one, so with several the error ends all.
+  bool save() {
     const double begin = seconds_now();
-    saved_step_ = training().steps_done();
-    const std::filesystem::path file = save_run(prepared_, position_, agreement_.leads());
-    if (!file.empty()) observer_.saved(file.string(), saved_step_);
+    const int64_t step = saved_step_ = training().steps_done();
+    try {
+      const std::filesystem::path file =
+          save_run(prepared_, position_, schedule_text(job(), length_), agreement_.leads());
+      if (!file.empty()) {
+        observer_.saved(file.string(), step);
+        whole_checkpoint_ = file;
+      }
+    } catch (const UserError& error) {
+      if (exchange_) throw;
+      report_.not_written.push_back(
+          fmt::format("the checkpoint of step {}, with which the run ends: {}; {}", step, error.what(),
+                      whole_checkpoint_.empty() ? "no earlier one was saved"
+                                                : fmt::format("{} is whole", whole_checkpoint_.string())));
+      report_.stopped = step < length_.steps;
+      return false;
+    }
     metrics_.exclude(seconds_now() - begin);
+    return true;
   }
 
   void finish() {
@@ -323,10 +373,14 @@ class Run {
   std::optional<RunOutputs> outputs_;
   PreparedRun prepared_;  // refers to those above
   RunMetrics metrics_;
-  int64_t position_ = 0;  // windows read, counted over all epochs
-  int64_t saved_step_ = 0, evaluated_step_ = 0;
+  int64_t position_ = 0;                         // windows read, counted over all epochs
+  int64_t saved_step_ = 0, evaluated_step_ = 0;  // saved_step_: the last one that was tried
+  std::filesystem::path whole_checkpoint_;       // the newest one
   int64_t skipped_in_a_row_ = 0;
+  RunLength length_;
+  SchedulerConfig scheduler_;  // with the warm-up in steps
   StepTimes step_times_;
+  std::optional<BusyCores> busy_cores_;                // empty: several ranks, or a device
   double began_at_ = 0, exchange_seconds_before_ = 0;  // time of the first step of this run; exchange seconds of the
                                                        // thread before it
   std::vector<RankProgress> ranks_;

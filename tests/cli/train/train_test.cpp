@@ -35,6 +35,7 @@ TEST_F(TrainCommand, JsonHasTheAgreedKeysAndAddsUp) {
   EXPECT_EQ(report["fits"], true);
   EXPECT_EQ(report["unit"], "tokens");
   EXPECT_EQ(report["steps"], 6);
+  EXPECT_EQ(report["run_length"]["steps"], 6);
   EXPECT_EQ(report["steps_skipped"], 0);
   ASSERT_EQ(report["losses"].size(), 6u);
   for (const json& loss : report["losses"]) EXPECT_TRUE(std::isfinite(loss.get<double>()));
