@@ -46,6 +46,9 @@ class SampleSource {
   /// Computes on all held-out samples.
   std::vector<Baseline> all_baselines() const;
 
+  /// Returns the name of a sample in messages: its file, and its place there; "" if it has none.
+  virtual std::string name_of(Split split, int64_t index) const { return ""; }
+
   /// Returns the files that were left out because they cannot be read (`data.skip_bad`), one line each with the file's
   /// name.
   virtual std::vector<std::string> skipped() const { return {}; }

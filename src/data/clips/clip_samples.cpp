@@ -61,6 +61,9 @@ class ClipSamples final : public SampleSource {
   }
 
   int64_t samples(Split split) const override { return std::ssize(of(split)); }
+  std::string name_of(Split split, int64_t index) const override {
+    return of(split)[static_cast<size_t>(index)].pictures.file.filename().string();
+  }
   std::vector<std::string> skipped() const override { return skipped_; }
   std::string never_trained() const override { return never_trained_; }
 

@@ -87,7 +87,7 @@ PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t
     for (const float value : plane.values) sum += value;
     for (const float value : plane.values) squares += (value - sum / numbers) * (value - sum / numbers);
     mean.fill(sum / numbers);
-    // A picture of one color stays 0.
+    // A picture of one color becomes 0: sums of up to 2^29 equal float32 values are exact in float64.
     deviation.fill(squares > 0 ? std::sqrt(squares / numbers) : 1);
   }
   for (size_t i = 0; i < plane.values.size(); ++i) {

@@ -32,8 +32,9 @@ struct MaskPlane {
 
 /// Reads a picture, as people see it on white, for squares of `size` x `size` pixels; the result is not smaller than
 /// the square shows it. For one channel, colors become grey (0.299 red, 0.587 green, 0.114 blue). For three channels,
-/// grey is copied to all three. `normalise`: "picture" gives all values together mean 0 and deviation 1; "imagenet"
-/// normalizes each channel by ImageNet's mean and deviation. Throws UserError that names the file.
+/// grey is copied to all three. `normalise`: "picture" gives all values together mean 0 and deviation 1, and a picture
+/// of one value becomes 0; "imagenet" normalizes each channel by ImageNet's mean and deviation. Throws UserError that
+/// names the file.
 PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t channels,
                         const std::string& normalise);
 

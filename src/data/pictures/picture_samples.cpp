@@ -147,6 +147,9 @@ class PictureSamples final : public SampleSource {
             {"dice", "the best threshold of brightness", brightness / count}};
   }
 
+  std::string name_of(Split split, int64_t index) const override {
+    return tasks_[of(split)[static_cast<size_t>(index)].task].image.string();
+  }
   std::vector<std::string> skipped() const override { return skipped_; }
   std::string never_trained() const override { return never_trained_; }
 

@@ -17,6 +17,7 @@
 
 #include "base/hash.h"
 #include "base/quoted.h"
+#include "data/series/channel_statistics.h"
 #include "data/series/hilbert.h"
 #include "data/series/series_baselines.h"
 #include "data/series/series_file.h"
@@ -32,17 +33,14 @@ struct Series {
   std::vector<float> values;    // [length, channels]
   std::vector<uint32_t> order;  // order of its vectors; empty: by time
   int64_t label = 0;
+  size_t file = 0;  // index into files_
+  int64_t line = 0;
 };
 
 // Parameters of the upper bound of a file's series in memory, padded to data.length.
 constexpr int64_t kFilledUpFloor = GiB, kFilledUpFactor = 64;
 
 constexpr int64_t kMaxShown = 5;  // values of a message
-
-struct Statistics {
-  double mean = 0, deviation = 1;
-  float min = 0, max = 0;  // after normalization
-};
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UserError(what, UserError::Kind::failure);
@@ -119,6 +117,10 @@ class SeriesSamples final : public SampleSource {
     return series_baselines(train, evaluated, shape_.channels, shape_.classes);
   }
 
+  std::string name_of(Split split, int64_t index) const override {
+    const Series& series = of(split)[static_cast<size_t>(index)];
+    return files_[series.file] + std::to_string(series.line);
+  }
   std::vector<std::string> skipped() const override { return skipped_; }
   std::string never_trained() const override { return never_trained_; }
 
@@ -155,8 +157,10 @@ class SeriesSamples final : public SampleSource {
       for (TsSeries& series : file.series) {
         series.values.resize(static_cast<size_t>(config_.length * shape_.channels),
                              std::numeric_limits<float>::quiet_NaN());
-        all.push_back({std::move(series.values), {}, numbers[static_cast<size_t>(series.label)]});
+        all.push_back(
+            {std::move(series.values), {}, numbers[static_cast<size_t>(series.label)], files_.size(), series.line});
       }
+      files_.push_back(name + file.before_number);
     }
     return all;
   }
@@ -297,36 +301,12 @@ class SeriesSamples final : public SampleSource {
   }
 
   void normalise() {
-    statistics_.resize(static_cast<size_t>(shape_.channels));
-    for (size_t c = 0; c < statistics_.size(); ++c) {
-      Statistics& s = statistics_[c];
-      double sum = 0, squares = 0;
-      int64_t count = 0;
-      const auto each = [&](const auto& visit) {
-        for (Series& series : train_)
-          for (size_t i = c; i < series.values.size(); i += statistics_.size())
-            if (!std::isnan(series.values[i])) visit(series.values[i]);
-      };
-      each([&](float value) { sum += value, ++count; });
-      s.mean = count > 0 ? sum / static_cast<double>(count) : 0;
-      each([&](float value) { squares += (value - s.mean) * (value - s.mean); });
-      const double deviation = count > 0 ? std::sqrt(squares / static_cast<double>(count)) : 0;
-      s.deviation = deviation > 0 ? deviation : 1;
-    }
+    std::vector<std::span<const float>> trained;
+    for (const Series& series : train_) trained.emplace_back(series.values);
+    statistics_ = channel_statistics(trained, static_cast<size_t>(shape_.channels));
     for (std::vector<Series>* split : {&train_, &held_out_})
-      for (Series& series : *split)
-        for (size_t i = 0; i < series.values.size(); ++i) {
-          float& value = series.values[i];
-          const Statistics& s = statistics_[i % statistics_.size()];
-          // Missing values become the mean.
-          value = std::isnan(value) ? 0.0F : static_cast<float>((value - s.mean) / s.deviation);
-        }
-    for (const Series& series : train_)
-      for (size_t i = 0; i < series.values.size(); ++i) {
-        Statistics& s = statistics_[i % statistics_.size()];
-        s.min = std::min(s.min, series.values[i]);
-        s.max = std::max(s.max, series.values[i]);
-      }
+      for (Series& series : *split) normalise_channels(series.values, statistics_);
+    for (const Series& series : train_) extend_ranges(statistics_, series.values);
   }
 
   /// Returns the order of the vectors along the Hilbert curve. Each coordinate has 2^bits steps between its extremes in
@@ -339,7 +319,7 @@ class SeriesSamples final : public SampleSource {
     const auto coordinate = [&](int64_t t, int64_t axis) {
       double within = static_cast<double>(t) / static_cast<double>(config_.length);
       if (axis >= 0) {
-        const Statistics& s = statistics_[static_cast<size_t>(axis)];
+        const ChannelStatistics& s = statistics_[static_cast<size_t>(axis)];
         const float value = series.values[static_cast<size_t>(t * shape_.channels + axis)];
         within = s.max > s.min ? (double{value} - s.min) / (double{s.max} - s.min) : 0;
       }
@@ -397,8 +377,9 @@ class SeriesSamples final : public SampleSource {
   int64_t vectors_;
   bool skip_bad_;
   std::vector<std::string> classes_;
+  std::vector<std::string> files_;  // each with the text before the number of a series
   std::vector<Series> train_, held_out_;
-  std::vector<Statistics> statistics_;  // one for each channel
+  std::vector<ChannelStatistics> statistics_;  // one for each channel
   std::vector<std::string> skipped_;
   std::string never_trained_;
 };

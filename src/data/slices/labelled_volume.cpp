@@ -91,17 +91,21 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
   least_ = std::numeric_limits<double>::infinity();
   for (int64_t i = 0; i < voxels; ++i) least_ = std::min(least_, image_.at(i));
   double count = 0, sum = 0, squares = 0;
+  double lowest = std::numeric_limits<double>::infinity(), highest = 0;  // of the foreground, above the least value
   for (int64_t i = 0; i < voxels; ++i) {
     const double value = image_.at(i) - least_;
     if (value <= 0) continue;
     ++count;
     sum += value;
     squares += value * value;
+    lowest = std::min(lowest, value), highest = std::max(highest, value);
   }
   if (count == 0) refuse(fmt::format("{}: all voxels have the same value", image.string()));
   mean_ = least_ + sum / count;
   const double variance = squares / count - (sum / count) * (sum / count);
-  deviation_ = variance > 0 ? std::sqrt(variance) : 1;
+  deviation_ = variance > 0 ? std::sqrt(variance) : highest;
+  // A foreground of one value becomes 0 and the background -1: rounding errors are no deviation.
+  if (lowest == highest) mean_ = least_ + highest, deviation_ = highest;
   if (!std::isfinite(mean_) || !std::isfinite(deviation_))
     refuse(fmt::format("{}: its values are too large to be normalised", image.string()));
 }

@@ -92,6 +92,10 @@ class SliceSamples final : public SampleSource {
             {"dice", "the mask of the nearest slice trained on", nearest / count}};
   }
 
+  std::string name_of(Split split, int64_t index) const override {
+    const Sample& sample = (split == Split::train ? train_ : held_out_)[static_cast<size_t>(index)];
+    return fmt::format("slice {} of {}", sample.slice, volume_names_[static_cast<size_t>(sample.volume)]);
+  }
   std::vector<std::string> skipped() const override { return skipped_; }
   std::string never_trained() const override { return never_trained_; }
 

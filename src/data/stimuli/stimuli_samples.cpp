@@ -99,6 +99,9 @@ class StimuliSamples final : public SampleSource {
     return all;
   }
 
+  std::string name_of(Split split, int64_t index) const override {
+    return fmt::format("volume {} of {}", volumes(split)[static_cast<size_t>(index)], config_.fmri.string());
+  }
   std::vector<std::string> skipped() const override { return skipped_; }
   std::string never_trained() const override { return never_trained_; }
 
