@@ -47,6 +47,14 @@ class MicroBatches {
   void start(int64_t position, int64_t ranks = 1, int64_t rank = 0);
   Batch next();
 
+  /// Returns the training samples at `samples` positions from `position` on, as next() does, without moving it.
+  Batch training_batch(int64_t position, int64_t samples) const {
+    return complete(source_->batch(order_, Split::train, position, samples), samples);
+  }
+  /// Returns the name of the training sample at `position`; "" if the source has none.
+  std::string sample_name(int64_t position) const { return source_->name_of(Split::train, order_.index(position)); }
+  int64_t samples_per_batch() const { return samples_; }  ///< samples of a micro batch
+
   /// Returns the epoch of the window at `position`.
   int64_t epoch(int64_t position) const { return order_.epoch(position); }
 

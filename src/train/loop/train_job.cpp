@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "base/atomic_file.h"
@@ -25,6 +26,7 @@
 #include "train/loop/run_checkpoints.h"
 #include "train/loop/run_metrics.h"
 #include "train/loop/saved_schedule.h"
+#include "train/loop/skipped_steps.h"
 #include "train/loop/step_times.h"
 #include "train/loop/stop_request.h"
 #include "train/micro_batches.h"
@@ -133,6 +135,7 @@ class Run {
     position_ = resume_run(checkpoint, prepared_);
     report_.resumed_step = saved_step_ = training().steps_done();
     whole_checkpoint_ = checkpoint;
+    sound_ = training().steps_skipped() < training().steps_done();
     observer_.resumed(checkpoint.string(), report_.resumed_step);
     if (const std::string change = schedule_change(checkpoint, schedule_text(job(), length_)); !change.empty())
       observer_.noted(change);
@@ -174,13 +177,38 @@ class Run {
   // Throws if gradients stay non-finite. Such a run only uses time, and would delete its good checkpoints by rotation.
   void require_progress() const {
     if (skipped_in_a_row_ < kMaxSkippedInARow) return;
-    throw UserError(
-        fmt::format(
-            "the last {} steps, up to {}, were skipped because a gradient was not finite: the run has diverged; "
-            "lower optimizer.learning_rate, lengthen scheduler.warmup_steps, or set precision: bf16-mixed{}",
-            kMaxSkippedInARow, training().steps_done(),
-            saved_step_ > 0 ? fmt::format("; the last checkpoint is of step {}", saved_step_) : ""),
-        UserError::Kind::failure);
+    const int64_t steps = training().steps_done();
+    throw UserError(first_bad_ ? describe_no_step({.skipped = training().steps_skipped(), .steps = steps}, *first_bad_,
+                                                  facts_of(*first_bad_), settings().precision)
+                               : describe_divergence(kMaxSkippedInARow, steps, saved_step_),
+                    UserError::Kind::failure);
+  }
+
+  // Reads the samples of a step again: a run that learns keeps no samples.
+  std::vector<InputFact> facts_of(const FirstBadStep& step) const {
+    std::vector<InputFact> facts;
+    for (int64_t done = 0; done < step.windows; done += data().samples_per_batch()) {
+      const int64_t first = step.position + done, count = std::min(data().samples_per_batch(), step.windows - done);
+      add_input_facts(
+          data().training_batch(first, count), [&](int64_t sample) { return data().sample_name(first + sample); },
+          facts);
+    }
+    return facts;
+  }
+
+  // Keeps the facts of the first step, if it was skipped or had no finite loss, until a step is sound. The steps before
+  // a resumed run were sound if one was taken.
+  void note_soundness(const StepResult& result, int64_t number, int64_t position, int64_t windows) {
+    sound_ = sound_ || (!result.skipped && std::isfinite(result.loss));
+    if (sound_)
+      first_bad_.reset();
+    else if (!first_bad_)
+      first_bad_ = {.step = number,
+                    .loss = result.loss,
+                    .gradient_norm = result.gradient_norm,
+                    .gradient_norms = training().gradient_norms(),
+                    .position = position,
+                    .windows = windows};
   }
 
   RankProgress own_progress() const {
@@ -215,6 +243,7 @@ class Run {
         rate, settings().last_micro_batch > 0);
     prepared_.report_plan_change();
     const int64_t windows = settings().sequences(count) * agreement_.ranks();
+    note_soundness(result, number, position_, windows);
     position_ += windows;
 
     TrainProgress progress;
@@ -378,7 +407,9 @@ class Run {
   std::filesystem::path whole_checkpoint_;       // the newest one
   int64_t skipped_in_a_row_ = 0;
   RunLength length_;
-  SchedulerConfig scheduler_;  // with the warm-up in steps
+  SchedulerConfig scheduler_;              // with the warm-up in steps
+  bool sound_ = false;                     // a step was taken with a finite loss
+  std::optional<FirstBadStep> first_bad_;  // first step of the run, while none was sound
   StepTimes step_times_;
   std::optional<BusyCores> busy_cores_;                // empty: several ranks, or a device
   double began_at_ = 0, exchange_seconds_before_ = 0;  // time of the first step of this run; exchange seconds of the
