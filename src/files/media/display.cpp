@@ -70,6 +70,15 @@ Orientation orientation_by(const Matrix& matrix) {
                    "; allowed: quarter turns and mirrors; write turned pictures with: ffmpeg -i IN OUT");
 }
 
+// Returns the number in an enumeration: a damaged stream may have one that the enumeration does not have.
+template <typename Enumeration>
+int number_of(const Enumeration& value) {
+  int number = 0;
+  static_assert(sizeof number == sizeof value);
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
+
 }  // namespace
 
 Orientation orientation_of(const AVStream& stream, const AVFrame& frame, std::optional<Orientation> before) {
@@ -95,19 +104,16 @@ void check_colors(const AVStream& stream, const AVFrame& frame) {
       throw MediaError("has Dolby Vision pictures of profile " + std::to_string(dolby.dv_profile) +
                        ", whose values are no colors without its metadata; convert it to SDR");
   }
-  if (frame.color_trc == AVCOL_TRC_SMPTE2084)
+  if (number_of(frame.color_trc) == AVCOL_TRC_SMPTE2084)
     throw MediaError(
         "has HDR pictures (PQ, SMPTE ST 2084), whose values are not the brightness that people see; convert it to SDR: "
         "ffmpeg -i IN -vf zscale=t=linear:npl=100,format=gbrpf32le,zscale=p=bt709,tonemap=hable,"
         "zscale=t=bt709:m=bt709:r=tv,format=yuv420p OUT");
-  // A damaged stream may have a value that the enumeration does not have; libswscale takes those as BT.601.
-  int space = 0;
-  static_assert(sizeof space == sizeof frame.colorspace);
-  std::memcpy(&space, &frame.colorspace, sizeof space);
+  const int space = number_of(frame.colorspace);  // libswscale takes numbers without a name as BT.601
   const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(frame.format));
   const bool is_rgb = format != nullptr && (format->flags & AV_PIX_FMT_FLAG_RGB) != 0;
   if (!is_rgb && (space == AVCOL_SPC_YCGCO || (space >= AVCOL_SPC_BT2020_CL && space <= AVCOL_SPC_ICTCP)))
-    throw MediaError("has colors in the matrix " + std::string(av_color_space_name(frame.colorspace)) +
+    throw MediaError("has colors in the matrix " + std::string(av_color_space_name(static_cast<AVColorSpace>(space))) +
                      ", which is not computed; convert it: ffmpeg -i IN -vf zscale=m=bt709 OUT");
 }
 
@@ -118,12 +124,12 @@ bool has_alpha(const AVFrame& frame) {
 
 std::vector<std::string> notes_of(const AVStream& stream, const AVFrame& frame) {
   std::vector<std::string> notes;
-  const AVFieldOrder order = stream.codecpar->field_order;
+  const int order = number_of(stream.codecpar->field_order);
   if (frame.interlaced_frame != 0 || (order != AV_FIELD_UNKNOWN && order != AV_FIELD_PROGRESSIVE))
     notes.emplace_back(
         "the video is interlaced: a picture has the lines of two moments, and they are read as one picture; "
         "ffmpeg -i IN -vf bwdif OUT makes one of each moment");
-  if (frame.color_trc == AVCOL_TRC_ARIB_STD_B67)
+  if (number_of(frame.color_trc) == AVCOL_TRC_ARIB_STD_B67)
     notes.emplace_back("the video is HDR (HLG): its values are read as a screen without HDR shows them");
   if (av_stream_get_side_data(&stream, AV_PKT_DATA_SPHERICAL, nullptr) != nullptr)
     notes.emplace_back("the video is a panorama (spherical): its pictures are read flat, as they are stored");
@@ -131,7 +137,7 @@ std::vector<std::string> notes_of(const AVStream& stream, const AVFrame& frame) 
   const uint8_t* views = av_stream_get_side_data(&stream, AV_PKT_DATA_STEREO3D, &size);
   AVStereo3D stereo = {};
   if (views != nullptr) std::memcpy(&stereo, views, std::min(size, sizeof stereo));
-  if (stereo.type != AV_STEREO3D_2D)
+  if (number_of(stereo.type) != AV_STEREO3D_2D)
     notes.emplace_back("the video has two views (3D): both are read as one picture, as they are stored");
   const AVDictionaryEntry* tag = av_dict_get(stream.metadata, "rotate", nullptr, 0);
   if (tag != nullptr && std::strtol(tag->value, nullptr, 10) % 360 != 0 && !matrix_of(stream) && !matrix_of(frame))
