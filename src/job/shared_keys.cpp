@@ -42,6 +42,12 @@ std::string text_of(const std::optional<Number>& value, const char* without) {
   return value ? fmt::format("{}", *value) : without;
 }
 
+// A job that sets the default and one that leaves it are alike.
+std::string steps_text(const Job& job) {
+  if (!job.max_steps && !job.max_epochs) return fmt::format("{}", kDefaultMaxSteps);
+  return text_of(job.max_steps, "none");
+}
+
 std::string evaluated_text(const Job& job) {
   return job.eval_batches == kAllBatches ? "all" : text_of(job.eval_batches, "auto");
 }
@@ -58,7 +64,7 @@ std::map<std::string, std::string> training_keys(const Job& job) {
       {"device", job.device},
       {"update_in_backward", std::string(name_of_choice(job.update_in_backward))},
       {"max_grad_norm", text(job.max_grad_norm)},
-      {"max_steps", text_of(job.max_steps, "none")},
+      {"max_steps", steps_text(job)},
       {"max_epochs", text_of(job.max_epochs, "none")},
       {"eval_every_n_steps", text(job.eval_every_n_steps)},
       {"eval_batches", evaluated_text(job)},
