@@ -67,6 +67,10 @@ def make_safetensors():
     state = {"weight": ("F32", [2, 3], weight), "optimizer.exp_avg.weight": ("F32", [2, 3], weight),
              "optimizer.step": ("I64", [], struct.pack("<q", 3)), "bias": ("BF16", [3], bytes(6))}
     put("checkpoint", "whole", safetensors(state, {"plimsoll.checkpoint": json.dumps(info)}))
+    info["data"] = {"files": [{"key": "data.files", "name": "a.txt", "files": 1, "bytes": 7, "hash": "00000000000000ff"}],
+                    "settings": {"data.shuffle": "false"}}
+    put("checkpoint", "data", safetensors(state, {"plimsoll.checkpoint": json.dumps(info)}))
+    del info["data"]
     info["origin"]["model.hidden_size"] = "8"
     put("checkpoint", "other", safetensors({"weight": ("F16", [2], b"\0\0\0\0")}, {"plimsoll.checkpoint": json.dumps(info)}))
 

@@ -147,6 +147,7 @@ struct CheckpointConfig {
   int64_t every_n_steps = 0;        ///< interval in steps; 0: only at the end
   std::string resume = "auto";      ///< auto (the newest in the directory, if any) | never | a checkpoint's path
   int64_t keep = 2;                 ///< number of newest checkpoints that are kept; 0: all
+  bool allow_other_data = false;    ///< true: a run goes on with other data than the checkpoint's, and notes it
 };
 
 /// Returns the checkpoints in `directory` by step: files named step-NUMBER.safetensors. Returns none if the folder does

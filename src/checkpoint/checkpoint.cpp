@@ -16,6 +16,7 @@
 #include "base/json_file.h"
 #include "base/quoted.h"
 #include "checkpoint/checkpoint_state.h"
+#include "checkpoint/data_facts.h"
 #include "checkpoint/sliced_state.h"
 #include "ops/dtypes.h"
 #include "plimsoll/error.h"
@@ -56,6 +57,7 @@ std::string metadata_of(const CheckpointInfo& info) {
   json["counters"] = info.counters;
   json["origin"] = info.origin;
   if (info.origin.contains(kRevisionKey)) json["origin"][kRevisionKey] = revision_of(info.origin);
+  if (info.data) json["data"] = json_of(*info.data);
   return json.dump();
 }
 
@@ -95,6 +97,7 @@ CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& pa
     info.epoch = json.at("epoch").get<int64_t>();
     info.counters = json.at("counters").get<std::map<std::string, std::string>>();
     info.origin = json.at("origin").get<std::map<std::string, std::string>>();
+    if (const auto data = json.find("data"); data != json.end()) info.data = parse_data_facts(*data);
   } catch (const nlohmann::json::exception& error) {
     throw corrupt_file(path, fmt::format("its description cannot be read ({})", one_line(error.what())));
   }
@@ -144,7 +147,20 @@ std::vector<std::string> setting_differences(const std::map<std::string, std::st
   // Keys whose state is converted as far as possible, or that do not affect the stored data.
   static const std::set<std::string> told{"optimizer.state_dtype", "optimizer.weight_update",
                                           "gradient_accumulation_dtype"};
-  return origin_differences(theirs, ours, [](const std::string& key) { return !told.contains(key); });
+  return origin_differences(theirs, ours,
+                            [](const std::string& key) { return !told.contains(key) && !is_data_key(key); });
+}
+
+/// Returns the reason of a refusal and its remedies.
+std::pair<const char*, const char*> other_job(bool other_settings, bool other_data) {
+  if (!other_data)
+    return {"it was written by a job with other settings", "To continue that run, restore its settings."};
+  if (!other_settings)
+    return {"it was written by a job with other data",
+            "To continue that run, restore its data. To train on with these, set checkpoint.allow_other_data: true."};
+  return {"it was written by a job with other settings and other data",
+          "To continue that run, restore its settings and its data (checkpoint.allow_other_data: true allows other "
+          "data)."};
 }
 
 std::vector<std::string> tensor_differences(const SafetensorsFile& file, const NamedTensors& state,
@@ -297,7 +313,7 @@ std::vector<StateConversion> without_slices(std::vector<StateConversion> convers
 
 CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map<std::string, std::string>& origin,
                                const NamedTensors& state, const std::function<void(const CheckpointInfo&)>& accept,
-                               const SlicedState& sliced) {
+                               const SlicedState& sliced, const DataOfJob* data) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const size_t verified = file.verify();
   CheckpointInfo info = parse_metadata(file, path.string());
@@ -317,20 +333,32 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& path, const std::map
     found.push_back(fmt::format("and {} more setting{} differ{}", more, more == 1 ? "" : "s", more == 1 ? "s" : ""));
   }
   std::ranges::copy(refused, std::back_inserter(found));
+  const std::vector<std::string> other_data =
+      data_differences({info.origin, info.data ? &*info.data : nullptr}, {origin, data ? &data->facts : nullptr});
+  const bool refuses_data = !other_data.empty() && !(data && data->may_differ);
   if (const std::vector<std::string> tensors = tensor_differences(file, state, conversions, sliced);
-      !found.empty() || !tensors.empty()) {
+      !found.empty() || !tensors.empty() || refuses_data) {
+    const auto& [reason, remedy] = other_job(!found.empty() || !tensors.empty(), refuses_data);
+    if (refuses_data) found.insert(found.end(), other_data.begin(), other_data.end());
     // Different settings explain different tensors, so one tensor is enough as an example.
     const size_t shown = std::min(tensors.size(), found.empty() ? kDifferencesShown : 1);
     found.insert(found.end(), tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(shown));
     if (const size_t more = tensors.size() - shown; more > 0)
       found.push_back(fmt::format("and {} more {}", more, more == 1 ? "tensor that differs" : "tensors that differ"));
     throw UserError(
-        fmt::format("cannot resume from {}: it was written by a job with other settings; nothing was loaded\n  {}\n"
-                    "To continue that run, restore its settings. To start another run, set another "
-                    "checkpoint.directory.",
-                    path.string(), fmt::join(found, "\n  ")));
+        fmt::format("cannot resume from {}: {}; nothing was loaded\n  {}\n"
+                    "{} To start another run, set another checkpoint.directory.",
+                    path.string(), reason, fmt::join(found, "\n  "), remedy));
   }
   if (accept) accept(info);
+  if (data && data->noted && !other_data.empty())
+    data->noted(fmt::format("{}: the run goes on with other data, as checkpoint.allow_other_data says: {}",
+                            path.string(), fmt::join(other_data, "; ")));
+  if (data && data->noted && !info.data)
+    data->noted(
+        fmt::format("{} does not identify its data, because an earlier version of Plimsoll wrote it: whether "
+                    "the job has the same data cannot be compared",
+                    path.string()));
   // After verify() has read the whole file, only a file that another program cuts can fail.
   try {
     copy_state(file, state, conversions, sliced);

@@ -1,7 +1,8 @@
 // Declares checkpoints: everything a run needs to continue as if it had never stopped, in one safetensors file.
 //
 //     run/step-00000100.safetensors    tensors: parameters, module buffers, optimizer state, by name, a checksum each
-//                                      metadata "plimsoll.checkpoint": step, position in the data, counters, origin
+//                                      metadata "plimsoll.checkpoint": step, position in the data, counters, origin,
+//                                      facts about the data (data_facts.h)
 //
 // Bounds: the file is mapped, and its header takes at most the bytes that safetensors_header.h allows. The description
 // has at most 16 MiB and 16 levels.
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/data_facts.h"
 #include "plimsoll/options.h"
 
 namespace plimsoll {
@@ -36,6 +38,9 @@ struct CheckpointInfo {
   /// Settings of the job, by key of the job file: job::origin_of(). The file has `model.revision` without the
   /// explanation that follows its number.
   std::map<std::string, std::string> origin;
+  /// Facts about the data; nullopt: an earlier version wrote the file, or a program's own training
+  /// (plimsoll/training.h), whose data are not known.
+  std::optional<DataFacts> data = std::nullopt;
 };
 
 /// Writes a checkpoint, whole or not at all. Throws UserError (failure) if it cannot be written.
@@ -55,10 +60,11 @@ CheckpointInfo read_checkpoint(const std::filesystem::path& file, const std::map
                                const NamedTensors& state,
                                const std::function<void(const CheckpointInfo&)>& accept = {});
 /// Reads a checkpoint on a rank that has slices: they are copied from the whole tensors of the file, for any number of
-/// ranks that wrote it. Slices of optimizer state are not converted to another format.
+/// ranks that wrote it. Slices of optimizer state are not converted to another format. `data`: the job's data, which
+/// must be those of the checkpoint unless they may differ; nullptr: only the keys of the origin are compared.
 CheckpointInfo read_checkpoint(const std::filesystem::path& file, const std::map<std::string, std::string>& origin,
                                const NamedTensors& state, const std::function<void(const CheckpointInfo&)>& accept,
-                               const SlicedState& sliced);
+                               const SlicedState& sliced, const DataOfJob* data = nullptr);
 
 /// Returns the description in a checkpoint. Throws as read_checkpoint() for a file that is none of ours. Reads no
 /// tensor.

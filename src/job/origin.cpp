@@ -19,7 +19,7 @@ std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* to
   };
   if (job.precision) origin["precision"] = name_of(*job.precision);
   if (tokenizer)
-    origin["data.tokenizer"] = fmt::format("{} ({:016x})", tokenizer->name(), tokenizer->fingerprint());
+    origin["data.tokenizer"] = tokenizer_text(*tokenizer);
   else
     origin.insert({{"data.type", job.data.type}, {"data.validation_fraction", text(job.data.validation_fraction)}});
   if (const DataKind& kind = data_kind(job.data.type); kind.origin) origin.merge(kind.origin(job));

@@ -82,6 +82,7 @@ std::map<std::string, std::string> training_keys(const Job& job) {
       {"checkpoint.directory", job.checkpoint.directory.lexically_normal().string()},
       {"checkpoint.every_n_steps", text(job.checkpoint.every_n_steps)},
       {"checkpoint.resume", job.checkpoint.resume},
+      {"checkpoint.allow_other_data", text(job.checkpoint.allow_other_data)},
   };
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string_view>
 
 #include "data/clips/clip_list.h"
@@ -17,6 +18,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "files/data_memory.h"
 #include "files/data_notes.h"
+#include "job/keys/data_kind.h"
 #include "job/vocabulary.h"
 #include "plimsoll/error.h"
 #include "train/micro_batches.h"
@@ -40,7 +42,8 @@ OpenedSamples open_text(const Job& job, const Step&, const DataProgress& progres
   auto tokenizer = open_tokenizer(job);
   const std::string what = fmt::format("tokenising with '{}'", tokenizer->name());
   auto source = text_samples(job.data, *tokenizer, [&](double fraction) { progress(what, fraction); });
-  return {std::move(source), std::move(tokenizer)};
+  std::string identified = tokenizer_text(*tokenizer);
+  return {std::move(source), std::move(tokenizer), std::move(identified)};
 }
 
 OpenedSamples open_series(const Job& job, const Step&, const DataProgress&) {
@@ -53,7 +56,9 @@ OpenedSamples open_clips(const Job& job, const Step&, const DataProgress& progre
   const VideoLlmConfig& model = job.model.video_llm;
   const ClipShape shape{frames_of_clip(job.data.clips), model.image_size, job.data.sequence_length,
                         model.vision.image_mean, model.vision.image_std};
-  return {clip_samples(job.data, *tokenizer, shape, [&](double fraction) { progress("decoding videos", fraction); })};
+  return {.source = clip_samples(job.data, *tokenizer, shape,
+                                 [&](double fraction) { progress("decoding videos", fraction); }),
+          .tokenizer_text = tokenizer_text(*tokenizer)};
 }
 
 OpenedSamples open_stimuli(const Job& job, const Step&, const DataProgress& progress) {
@@ -74,15 +79,19 @@ SliceShape shape_of(const PromptSegmentationConfig& model) {
 }
 
 OpenedSamples open_slices(const Job& job, const Step&, const DataProgress& progress) {
-  return {slice_samples(
-      job.data, shape_of(job.model.segmentation), *open_tokenizer(job),
-      [&](double fraction) { progress("reading volumes", fraction); }, job.seed)};
+  const auto tokenizer = open_tokenizer(job);
+  return {.source = slice_samples(
+              job.data, shape_of(job.model.segmentation), *tokenizer,
+              [&](double fraction) { progress("reading volumes", fraction); }, job.seed),
+          .tokenizer_text = tokenizer_text(*tokenizer)};
 }
 
 OpenedSamples open_pictures(const Job& job, const Step&, const DataProgress& progress) {
-  return {picture_samples(
-      job.data, shape_of(job.model.segmentation), *open_tokenizer(job),
-      [&](double fraction) { progress("reading pictures", fraction); }, job.seed)};
+  const auto tokenizer = open_tokenizer(job);
+  return {.source = picture_samples(
+              job.data, shape_of(job.model.segmentation), *tokenizer,
+              [&](double fraction) { progress("reading pictures", fraction); }, job.seed),
+          .tokenizer_text = tokenizer_text(*tokenizer)};
 }
 
 bool clip_list_holds_out(const DataConfig& data) {
@@ -95,6 +104,18 @@ bool picture_list_holds_out(const DataConfig& data) {
                              [&](const PictureTask& each) { return each.split == data.evaluate_on; });
 }
 
+std::vector<std::filesystem::path> files_of_clip_list(const DataConfig& data) {
+  std::vector<std::filesystem::path> files;
+  for (const CaptionedVideo& each : read_clip_list(data.clips.list)) files.push_back(each.file);
+  return files;
+}
+
+std::vector<std::filesystem::path> files_of_picture_list(const DataConfig& data) {
+  std::vector<std::filesystem::path> files;
+  for (const PictureTask& each : picture_tasks(data)) files.insert(files.end(), {each.image, each.mask});
+  return files;
+}
+
 /// A type of data: what opens its samples.
 struct SampleOpener {
   std::string_view type;
@@ -103,6 +124,8 @@ struct SampleOpener {
   const std::filesystem::path& (*list)(const DataConfig& data) = nullptr;
   /// Returns whether the list assigns a sample to the part that evaluations use.
   bool (*list_holds_out)(const DataConfig& data) = nullptr;
+  /// Returns the files that the list names, in its order.
+  std::vector<std::filesystem::path> (*files_of_list)(const DataConfig& data) = nullptr;
 };
 
 constexpr SampleOpener kOpeners[] = {
@@ -111,9 +134,10 @@ constexpr SampleOpener kOpeners[] = {
     {"series", open_series},
     {"slices", open_slices},
     {"pictures", open_pictures,
-     [](const DataConfig& data) -> const std::filesystem::path& { return data.pictures.list; }, picture_list_holds_out},
+     [](const DataConfig& data) -> const std::filesystem::path& { return data.pictures.list; }, picture_list_holds_out,
+     files_of_picture_list},
     {"clips", open_clips, [](const DataConfig& data) -> const std::filesystem::path& { return data.clips.list; },
-     clip_list_holds_out},
+     clip_list_holds_out, files_of_clip_list},
     {"stimuli", open_stimuli},
 };
 
@@ -138,6 +162,25 @@ bool list_holds_out(const DataConfig& data) {
 
 void decide_evaluation(DataConfig& data) {
   if (!data.evaluated) data.evaluated = data.is_evaluated() || list_holds_out(data);
+}
+
+std::vector<DataFileOfKey> data_files(const Job& job) {
+  std::vector<DataFileOfKey> all;
+  const job::DataKind& kind = job::data_kind(job.data.type);
+  if (!kind.from_files) return all;
+  // The command line may have replaced a type that has data.files.
+  if (std::ranges::any_of(kind.keys, [](const job::Key& key) { return key.help.key == "data.files"; }))
+    for (const std::filesystem::path& file : job.data.files) all.push_back({"data.files", file});
+  Job copy = job;
+  if (kind.paths)
+    for (const job::DataPath& each : kind.paths(copy))
+      if (!each.path->empty()) all.push_back({each.key, *each.path});
+  const SampleOpener& opener = opener_of(job.data);
+  if (!opener.files_of_list || opener.list(job.data).empty()) return all;
+  std::set<std::filesystem::path> known;
+  for (const std::filesystem::path& file : opener.files_of_list(job.data))
+    if (known.insert(file).second) all.push_back({"data.list", file});
+  return all;
 }
 
 OpenedSamples open_samples(const Job& job, const Step& step, const DataProgress& progress) {

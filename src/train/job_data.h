@@ -1,8 +1,11 @@
 // Opens a job's samples.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "data/sample_source.h"
 #include "data/tokenizers/tokenizer.h"
@@ -23,11 +26,24 @@ struct OpenedSamples {
   std::unique_ptr<SampleSource> source;
   /// Set if the samples are windows of its tokens: it is part of the origin that a checkpoint stores (job/origin.h).
   std::unique_ptr<Tokenizer> tokenizer = nullptr;
+  /// tokenizer_text() of the tokenizer that made the samples; empty: they have no tokens.
+  std::string tokenizer_text = {};
   std::vector<std::string> notes = {};  ///< notes of the readers on files (files/data_notes.h)
 };
 
 /// Opens the samples of a job whose model takes `step`. Throws UserError for files that cannot be read, and for samples
 /// that do not match the step's inputs.
 OpenedSamples open_samples(const Job& job, const Step& step, const DataProgress& progress);
+
+/// A file or folder of data, and the key that names it or its list.
+struct DataFileOfKey {
+  std::string key;
+  std::filesystem::path path;
+};
+
+/// Returns all files and folders of data that a job reads: data.files, those of the kind's other keys, and the files
+/// that a list of the job names, each once. Empty if the samples are random. Throws UserError for a list that cannot be
+/// read. The tokenizer's file is not among them.
+std::vector<DataFileOfKey> data_files(const Job& job);
 
 }  // namespace plimsoll

@@ -32,6 +32,9 @@ inline constexpr FileFact kFacts[] = {
     {kOwn, "plimsoll.checkpoint: step, position, epoch, counters", "applied", "a resumed run continues there"},
     {kOwn, "plimsoll.checkpoint: origin", "applied",
      "settings of the job that wrote the file; a job with others is refused, except formats that are converted"},
+    {kOwn, "plimsoll.checkpoint: data", "applied",
+     "size and hash of each file, split, order and tokenizer; a job with others is refused, unless "
+     "checkpoint.allow_other_data is true"},
     {kOwn, "hash:NAME, hash:__metadata__", "applied", "every tensor and the header must have theirs"},
     {kOwn, "names, shapes and dtypes of tensors", "applied", "must be those of the job's state"},
 };

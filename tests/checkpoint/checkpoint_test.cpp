@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "checkpoint/sliced_state.h"
 #include "cut_files.h"
 #include "job/origin.h"
 #include "rounds.h"
@@ -80,6 +81,89 @@ TEST_F(CheckpointTest, BringsBackEveryTensorAndTheRest) {
   EXPECT_EQ(info.epoch, 3);
   EXPECT_EQ(info.counters, sample_info().counters);
   EXPECT_EQ(info.origin, sample_info().origin);
+}
+
+DataFacts sample_facts() {
+  return {.files = {{.key = "data.files",
+                     .name = "text.txt",
+                     .identity = {.files = 1, .bytes = 120000, .hash = 0xfedcba9876543210u}},
+                    {.key = "data.files", .name = "a.mp4", .identity = {}, .is_name_data = true}},
+          .settings = {{"data.validation_fraction", "0.1"}}};
+}
+
+TEST_F(CheckpointTest, BringsBackTheFactsAboutItsData) {
+  CheckpointInfo info = sample_info();
+  write_checkpoint(file_, info, sample_state(1));
+  EXPECT_EQ(describe_checkpoint(file_).data, std::nullopt);
+  info.data = sample_facts();
+  write_checkpoint(file_, info, sample_state(1));
+  EXPECT_EQ(describe_checkpoint(file_).data, info.data);
+}
+
+TEST_F(CheckpointTest, RefusesOtherDataUnlessTheyMayDiffer) {
+  CheckpointInfo info = sample_info();
+  info.data = sample_facts();
+  write_checkpoint(file_, info, sample_state(1));
+  std::vector<std::string> notes;
+  DataOfJob data{.facts = sample_facts(), .noted = [&](const std::string& line) { notes.push_back(line); }};
+  const auto read = [&](const std::map<std::string, std::string>& origin) {
+    read_checkpoint(file_, origin, sample_state(2), {}, {}, &data);
+  };
+  read(info.origin);
+  EXPECT_THAT(notes, ::testing::IsEmpty());
+
+  data.facts.files[0].identity.bytes = 119999;
+  data.facts.settings["data.validation_fraction"] = "0.4";
+  EXPECT_EQ(user_error_of([&] { read(info.origin); }),
+            "cannot resume from " + file_.string() +
+                ": it was written by a job with other data; nothing was loaded\n"
+                "  data.files: text.txt had 120000 bytes (hash fedcba9876543210), now has 119999 bytes (hash "
+                "fedcba9876543210)\n"
+                "  data.validation_fraction was 0.1 and is 0.4\n"
+                "To continue that run, restore its data. To train on with these, set checkpoint.allow_other_data: "
+                "true. To start another run, set another checkpoint.directory.");
+  auto origin = info.origin;
+  origin["optimizer.name"] = "sgd";
+  EXPECT_THAT(user_error_of([&] { read(origin); }),
+              ::testing::AllOf(HasSubstr("other settings and other data"), HasSubstr("optimizer.name is sgd"),
+                               HasSubstr("text.txt had"), HasSubstr("data.validation_fraction was")));
+  data.may_differ = true;
+  EXPECT_THAT(user_error_of([&] { read(origin); }),
+              ::testing::AllOf(HasSubstr("optimizer.name is sgd"), ::testing::Not(HasSubstr("text.txt"))));
+  EXPECT_THAT(notes, ::testing::IsEmpty());
+  read(info.origin);
+  EXPECT_THAT(notes, ::testing::ElementsAre(
+                         ::testing::AllOf(HasSubstr("goes on with other data"), HasSubstr("text.txt had 120000 bytes"),
+                                          HasSubstr("; data.validation_fraction was 0.1 and is 0.4"))));
+}
+
+TEST_F(CheckpointTest, NotesThatDataCannotBeCompared) {
+  CheckpointInfo info = sample_info();
+  info.origin["data.sequence_length"] = "64";
+  write_checkpoint(file_, info, sample_state(1));
+  std::vector<std::string> notes;
+  const DataOfJob data{.facts = sample_facts(), .noted = [&](const std::string& line) { notes.push_back(line); }};
+  read_checkpoint(file_, info.origin, sample_state(2), {}, {}, &data);
+  EXPECT_THAT(notes, ::testing::ElementsAre(HasSubstr("an earlier version of Plimsoll wrote it")));
+  auto origin = info.origin;
+  origin["data.sequence_length"] = "128";
+  EXPECT_THAT(user_error_of([&] { read_checkpoint(file_, origin, sample_state(2), {}, {}, &data); }),
+              HasSubstr("data.sequence_length was 64 and is 128"));
+}
+
+TEST_F(CheckpointTest, RefusesFactsThatAreNone) {
+  for (const char* facts : {"[]", R"({"files":[],"settings":{"a":1}})", R"({"files":[{}],"settings":{}})", "7",
+                            R"({"files":[{"key":"k","name":"n","files":"1","bytes":1,"hash":"0"}],"settings":{}})"}) {
+    put_file(file_, "");
+    SafetensorsWriter writer(
+        file_, {},
+        {{"plimsoll.checkpoint",
+          R"({"format_version":2,"step":1,"position":0,"epoch":0,"counters":{},"origin":{},"data":)" +
+              std::string(facts) + "}"}});
+    writer.commit();
+    EXPECT_THAT(user_error_of([&] { describe_checkpoint(file_); }), HasSubstr("its description cannot be read"))
+        << facts;
+  }
 }
 
 TEST_F(CheckpointTest, SameStateSameBytes) {
@@ -451,10 +535,9 @@ TEST_F(CheckpointTest, SamplesAndLossesBelongToTheOrigin) {
     change(other);
     return refusal(file_, sample_state(2), job::origin_of(other, nullptr));
   };
-  EXPECT_THAT(refused([](Job& other) { other.data.samples = 32; }),
-              HasSubstr("data.samples is 32 in the job, 64 in the checkpoint"));
+  EXPECT_THAT(refused([](Job& other) { other.data.samples = 32; }), HasSubstr("data.samples was 64 and is 32"));
   EXPECT_THAT(refused([](Job& other) { other.data.validation_fraction = 0.25; }),
-              HasSubstr("data.validation_fraction is 0.25 in the job"));
+              HasSubstr("data.validation_fraction was 0.05 and is 0.25"));
   EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.fmri = 3; }), HasSubstr("model.loss.fmri is 3"));
   EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.video = 3; }), HasSubstr("model.loss.video is 3"));
   EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.audio = 3; }), HasSubstr("model.loss.audio is 3"));
@@ -462,7 +545,7 @@ TEST_F(CheckpointTest, SamplesAndLossesBelongToTheOrigin) {
   EXPECT_THAT(refused([](Job& other) { other.model.fmri.loss.agreement = 3; }), HasSubstr("model.loss.agreement is 3"));
   job.model.type = "decoder";
   write_checkpoint(file_, {.origin = job::origin_of(job, nullptr)}, sample_state(1));
-  EXPECT_THAT(refused([](Job& other) { other.data.samples = 32; }), HasSubstr("data.samples is 32 in the job"));
+  EXPECT_THAT(refused([](Job& other) { other.data.samples = 32; }), HasSubstr("data.samples was 64 and is 32"));
 }
 
 }  // namespace

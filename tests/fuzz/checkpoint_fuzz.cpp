@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "checkpoint/sliced_state.h"
 #include "checksums.h"
 #include "fuzz.h"
 #include "ops/optimizer/ops.h"
@@ -57,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input = fuzz::text(data, size);
   const std::filesystem::path file = fuzz::write("step-00000003.safetensors", input);
   // Differences are a list, a line each.
-  const fuzz::Rules rules{.lines = true, .longest = 4'000};
+  const fuzz::Rules rules{.lines = true, .longest = 10'000};
   if (!fuzz::reads(
           input, [&] { describe_checkpoint(file); }, rules))
     return 0;
@@ -72,5 +73,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                               {"optimizer.step", at::zeros({}, at::kLong)}};
   fuzz::reads(
       input, [&] { read_checkpoint(file, origin, state); }, rules);
+  const DataOfJob of_job{.facts = {.files = {{.key = "data.files", .name = "a.txt", .identity = {}}},
+                                   .settings = {{"data.shuffle", "true"}}}};
+  fuzz::reads(
+      input, [&] { read_checkpoint(file, origin, state, {}, {}, &of_job); }, rules);
   return 0;
 }

@@ -217,7 +217,7 @@ TEST_F(ResumeTest, NamesWhatIsAnotherJobs) {
   EXPECT_THAT(refusal([](Job& other) { other.model.decoder.hidden_size = 64; }),
               HasSubstr("'embedding' is float32 [320, 64] in the job, float32 [320, 32] in the checkpoint"));
   EXPECT_THAT(refusal([](Job& other) { other.model.decoder.num_heads = 4; }), HasSubstr("model.num_heads is 4"));
-  EXPECT_THAT(refusal([](Job& other) { other.seed = 1; }), HasSubstr("seed is 1 in the job, 0 in the checkpoint"));
+  EXPECT_THAT(refusal([](Job& other) { other.seed = 1; }), HasSubstr("seed was 0 and is 1"));
 }
 
 TEST_F(ResumeTest, WhatMayChangeMayChange) {

@@ -30,12 +30,6 @@ constexpr size_t kMaxTasks = 10'000'000;
 constexpr size_t kMaxLineLength = size_t{1} << 20;
 constexpr std::string_view kColumns[] = {"image", "mask", "structure", "value", "prompt", "answer", "split"};
 
-bool is_picture(const fs::path& file) {
-  std::string extension = file.extension().string();
-  std::ranges::transform(extension, extension.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
-}
-
 /// Lists the pictures of a folder by name without extension, and the folders in it.
 struct Listing {
   std::map<std::string, fs::path> pictures;
@@ -61,7 +55,7 @@ Listing listing_of(const char* key, const fs::path& folder) {
     std::error_code ignored;
     if (fs::is_directory(path, ignored)) listing.folders.push_back(path);
     if (!fs::is_regular_file(path, ignored)) continue;
-    if (!is_picture(path)) {
+    if (!is_picture_file(path)) {
       listing.others.push_back(path.filename().string());
       continue;
     }
@@ -281,6 +275,12 @@ class Tasks {
 };
 
 }  // namespace
+
+bool is_picture_file(const fs::path& file) {
+  std::string extension = file.extension().string();
+  std::ranges::transform(extension, extension.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
+}
 
 std::vector<PictureTask> picture_tasks(const DataConfig& config) {
   Tasks tasks(config);

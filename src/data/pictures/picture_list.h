@@ -21,6 +21,9 @@ struct PictureTask {
   std::string place;             ///< "pairs.csv:3", or the mask; for messages
 };
 
+/// Returns true if the file's name ends as that of a picture: .png, .jpg or .jpeg, in any case.
+bool is_picture_file(const std::filesystem::path& file);
+
 /// Returns the tasks of config.pictures.images and masks, or of config.pictures.list.
 ///
 /// Folders: every picture (.png, .jpg, .jpeg) is paired with the mask of its name in the other folder, or of its name

@@ -63,6 +63,10 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& name, const std::fi
 
 }  // namespace
 
+std::string tokenizer_text(const Tokenizer& tokenizer) {
+  return fmt::format("{} ({:016x})", tokenizer.name(), tokenizer.fingerprint());
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::filesystem::path& file) {
   try {
     return open_tokenizer(name, file);

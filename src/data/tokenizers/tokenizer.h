@@ -46,6 +46,9 @@ class Tokenizer {
   virtual std::size_t last_cut(std::string_view text) const = 0;
 };
 
+/// Returns the tokenizer's name and fingerprint, "gpt2 (0123456789abcdef)": a checkpoint stores it.
+std::string tokenizer_text(const Tokenizer& tokenizer);
+
 /// Makes the tokenizer that `data.tokenizer` names: "bytes" (256 bytes and end of text), "gpt2"
 /// (src/data/tokenizers/gpt2_tokenizer.h; `file` is its rank file), "sentencepiece"
 /// (src/data/tokenizers/sentencepiece_tokenizer.h; `file` is its model), "gguf" (src/data/tokenizers/gguf_tokenizer.h;

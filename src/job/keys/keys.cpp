@@ -375,6 +375,9 @@ std::vector<Key> other_keys() {
               "steps between checkpoints; 0: only at the end"),
       resume(),
       integer("checkpoint.keep", &C::keep, {0, 1'000'000}, "number of newest checkpoints that are kept; 0: all"),
+      boolean("checkpoint.allow_other_data", &C::allow_other_data,
+              "resume although data, their split, order or tokenizer are not those of the checkpoint; false: such a "
+              "job is refused"),
       path("log.metrics_file", &LogConfig::metrics_file, "(none)",
            "file for metrics as JSON lines, one line per logged step"),
       integer("log.every_n_steps", &LogConfig::every_n_steps, kSteps, "steps between logged steps"),

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "job/origin.h"
 #include "run/plan_options.h"
 #include "train/job_data.h"
+#include "train/job_data_facts.h"
 #include "train/loop/replan.h"
 #include "train/loop/stop_request.h"
 
@@ -104,6 +107,17 @@ void PreparedRun::open_data() {
   });
 }
 
+void PreparedRun::identify_data() {
+  std::string text;
+  stop_together([&] {
+    if (!agreement_.leads()) return;
+    text = json_of(data_facts_of(job_, tokenizer_text_, [](double) {
+             if (is_stop_requested()) throw StoppedEarly();
+           })).dump();
+  });
+  data_facts_ = parse_data_facts(nlohmann::json::parse(agreement_.of_first_rank(text)));
+}
+
 void PreparedRun::open_own_data() {
   const Step step = step_of(job_, *job_.micro_batch_size);
   OpenedSamples opened = open_samples(job_, step, [&](const std::string& what, double fraction) {
@@ -111,6 +125,7 @@ void PreparedRun::open_own_data() {
     if (is_stop_requested()) throw StoppedEarly();
   });
   origin_ = job::origin_of(job_, opened.tokenizer.get());
+  tokenizer_text_ = opened.tokenizer_text;
   data_.emplace(job_, std::move(opened.source), uses_sample_mask(step.inputs));
   report_.file_notes = std::move(opened.notes);
   for (const std::string& each : report_.file_notes) observer_.noted(each);

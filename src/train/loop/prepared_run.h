@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "checkpoint/data_facts.h"
 #include "checkpoint/sliced_state.h"
 #include "collectives/exchange.h"
 #include "plimsoll/error.h"
@@ -17,8 +18,9 @@
 
 namespace plimsoll {
 
-/// A run's plan, its data and its training. All ranks call the same functions in the same order. plan() and
-/// open_data() throw StoppedEarly on every rank if one is asked to stop; so does take_memory() while it plans again.
+/// A run's plan, its data and its training. All ranks call the same functions in the same order. plan(), open_data()
+/// and identify_data() throw StoppedEarly on every rank if one is asked to stop; so does take_memory() while it plans
+/// again.
 class PreparedRun {
  public:
   /// `asked` may change until plan() is called. plan() writes the plan to `report`, open_data() what the data left
@@ -36,6 +38,8 @@ class PreparedRun {
   void plan(PlanTarget target);
   /// Opens the data. One rank makes files that all read, such as a tokenized text.
   void open_data();
+  /// Identifies the data that are open: the first rank reads their files, and all ranks get its facts.
+  void identify_data();
   /// Allocates the memory. If another program has allocated it since planning, the job is planned again for the
   /// available memory, and its data are opened again. `report.fits` says whether memory was allocated.
   void take_memory();
@@ -52,6 +56,8 @@ class PreparedRun {
   const ResolvedSettings& settings() const { return report_.job.settings; }
   /// Settings of the job that a checkpoint stores; known when the data are open.
   const std::map<std::string, std::string>& origin() const { return origin_; }
+  /// Facts about the data that a checkpoint stores; nullopt before identify_data().
+  const std::optional<DataFacts>& data_facts() const { return data_facts_; }
   MicroBatches& data() { return *data_; }
   const MicroBatches& data() const { return *data_; }
   bool has_training() const { return training_.has_value(); }
@@ -77,6 +83,8 @@ class PreparedRun {
   const RankAgreement& agreement_;
   TrainReport& report_;
   std::map<std::string, std::string> origin_;
+  std::string tokenizer_text_;  // OpenedSamples::tokenizer_text
+  std::optional<DataFacts> data_facts_;
   std::optional<MicroBatches> data_;
   std::optional<Training> training_;
   std::string plan_change_;  // the last change that was reported to the observer

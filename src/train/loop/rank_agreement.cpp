@@ -112,6 +112,18 @@ std::optional<ProfileOptions> RankAgreement::first_rank_profile(const ProfileOpt
   return all;
 }
 
+std::string RankAgreement::of_first_rank(const std::string& own) const {
+  if (!exchange_) return own;
+  const auto mine = [&](std::string_view text) { return gather(leads() ? text : std::string_view())[0]; };
+  std::string all;
+  const size_t size = std::stoull(mine(std::to_string(own.size())));
+  while (all.size() < size) {
+    all += mine(std::string_view(own).substr(std::min(all.size(), own.size()), kPiece));
+    check(all.size() <= size, "the text of the first rank is damaged");
+  }
+  return all;
+}
+
 bool RankAgreement::any(bool own) const {
   if (!exchange_) return own;
   return std::ranges::any_of(gather(own ? "1" : "0"), [](const std::string& each) { return each == "1"; });

@@ -40,6 +40,9 @@ class RankAgreement {
   /// Returns the steps that the first rank profiles, for all ranks; nullopt: none. Only the first rank has a file.
   std::optional<ProfileOptions> first_rank_profile(const ProfileOptions& own) const;
 
+  /// Returns the text of the first rank, of any length, on all ranks; `own` of other ranks is ignored.
+  std::string of_first_rank(const std::string& own) const;
+
   /// Returns true if `own` is true on any rank.
   bool any(bool own) const;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -58,8 +59,11 @@ void keep_formats_of(const std::filesystem::path& checkpoint, Job& asked) {
   keep_choice(asked.accumulator_dtype, AccumulatorDtype::automatic, "gradient_accumulation_dtype");
 }
 
-int64_t read_into(PreparedRun& run, const std::filesystem::path& file) {
+int64_t read_into(PreparedRun& run, const std::filesystem::path& file,
+                  const std::function<void(const std::string&)>& noted) {
   Training& training = run.training();
+  const DataOfJob data{
+      .facts = run.data_facts().value(), .may_differ = run.job().checkpoint.allow_other_data, .noted = noted};
   try {
     // Counters come first, because a checkpoint is loaded whole or not at all.
     const CheckpointInfo info = read_checkpoint(
@@ -74,7 +78,7 @@ int64_t read_into(PreparedRun& run, const std::filesystem::path& file) {
               run.asked(), run.settings(), described.step, described.position,
               [&](int64_t position) { return run.data().epoch(position); }, file.string());
         },
-        run.sliced_state());
+        run.sliced_state(), &data);
     return info.position;
   } catch (const UserError& error) {
     const CheckpointConfig& config = run.job().checkpoint;
@@ -97,8 +101,9 @@ void keep_choices_of(const std::filesystem::path& checkpoint, Job& asked) {
   });
 }
 
-int64_t resume_run(const std::filesystem::path& checkpoint, PreparedRun& run) {
-  return of_resume(run.asked(), [&] { return read_into(run, checkpoint); });
+int64_t resume_run(const std::filesystem::path& checkpoint, PreparedRun& run,
+                   const std::function<void(const std::string&)>& noted) {
+  return of_resume(run.asked(), [&] { return read_into(run, checkpoint, noted); });
 }
 
 std::filesystem::path save_run(PreparedRun& run, int64_t position, const std::string& schedule, bool leads) {
@@ -111,6 +116,7 @@ std::filesystem::path save_run(PreparedRun& run, int64_t position, const std::st
   info.counters[std::string(kKernelsCounter)] = ops::kernels_text();
   info.counters[kScheduleCounter] = schedule;
   info.origin = run.origin();
+  info.data = run.data_facts();
   const SlicedState sliced = run.sliced_state();
   if (leads) return save_checkpoint(run.job().checkpoint, info, training.state(), sliced);
   send_slices(training.state(), sliced);

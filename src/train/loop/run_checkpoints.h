@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "plimsoll/train_job.h"
@@ -14,9 +15,10 @@ namespace plimsoll {
 /// exact. The process keeps the checkpoint's kernels, because the bits of a run depend on them.
 void keep_choices_of(const std::filesystem::path& checkpoint, Job& asked);
 
-/// Reads the checkpoint into the started training of `run`. Returns the position in the data. Errors name the key if
-/// the job names the checkpoint.
-int64_t resume_run(const std::filesystem::path& checkpoint, PreparedRun& run);
+/// Reads the checkpoint into the started training of `run`, whose data are identified. Returns the position in the
+/// data. Errors name the key if the job names the checkpoint. `noted` is called with what is to be known of other data.
+int64_t resume_run(const std::filesystem::path& checkpoint, PreparedRun& run,
+                   const std::function<void(const std::string& line)>& noted);
 
 /// Saves a checkpoint of `run` at `position` in the data, with `schedule` of schedule_text() (saved_schedule.h). All
 /// ranks call it; `leads`: this rank writes the file.

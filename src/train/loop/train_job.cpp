@@ -77,6 +77,7 @@ class Run {
       observer_.planned(report_.job);
       if (!report_.fits) return std::move(report_);
       prepared_.open_data();
+      if (checkpoint || !asked_.checkpoint.directory.empty()) prepared_.identify_data();
       prepared_.take_memory();
       if (!report_.fits) return std::move(report_);
       count_steps();
@@ -132,11 +133,14 @@ class Run {
   const MicroBatches& data() const { return prepared_.data(); }
 
   void resume(const std::filesystem::path& checkpoint) {
-    position_ = resume_run(checkpoint, prepared_);
+    std::vector<std::string> notes;
+    position_ = resume_run(checkpoint, prepared_, [&](const std::string& line) { notes.push_back(line); });
     report_.resumed_step = saved_step_ = training().steps_done();
     whole_checkpoint_ = checkpoint;
     sound_ = training().steps_skipped() < training().steps_done();
     observer_.resumed(checkpoint.string(), report_.resumed_step);
+    for (const std::string& each : notes) observer_.noted(each);
+    report_.file_notes.insert(report_.file_notes.end(), notes.begin(), notes.end());
     if (const std::string change = schedule_change(checkpoint, schedule_text(job(), length_)); !change.empty())
       observer_.noted(change);
   }

@@ -49,5 +49,21 @@ TEST_F(RanksResume, FourRanksEightRanksAndOneMakeTheWeightsOfOne) {
   EXPECT_TRUE(tensors_of("several/step-00000006.safetensors") == alone);
 }
 
+// The first rank identifies the data, and all ranks compare its facts.
+TEST_F(RanksResume, OtherDataAreRefusedOnceOrAllowed) {
+  EXPECT_EQ(train("run", 2, 2).size(), 2u);
+  put("corpus.txt", get("corpus.txt") + "more\n");
+  const Arguments more = {"train", "wide.yaml", "devices=2", "max_steps=3", "checkpoint.directory=run"};
+  const Outcome refused = run(more);
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("data.files: corpus.txt had "),
+                                 HasSubstr("checkpoint.allow_other_data: true"), ::testing::Not(HasSubstr("rank 1"))));
+  Arguments allowed = more;
+  allowed.push_back("checkpoint.allow_other_data=true");
+  const Outcome gone_on = run(allowed);
+  EXPECT_EQ(gone_on.exit_code, 0) << gone_on.err;
+  EXPECT_THAT(gone_on.err, HasSubstr("the run goes on with other data"));
+}
+
 }  // namespace
 }  // namespace plimsoll::cli_testing

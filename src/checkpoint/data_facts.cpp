@@ -1,0 +1,184 @@
+#include "checkpoint/data_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/quoted.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kFilesShown = 8;   // of each key
+constexpr size_t kLinesShown = 24;  // of all: a damaged file may have any number of keys
+
+std::string value_text(const std::string& value) {
+  return value.empty() ? "(none)" : one_line(value);
+}
+
+/// Returns "KEY was A and is B". Of long values that begin alike, the part around the first difference is shown.
+std::string changed(const std::string& key, const std::string& was, const std::string& is) {
+  if (one_line(was) != one_line(is)) return fmt::format("{} was {} and is {}", key, value_text(was), value_text(is));
+  constexpr size_t context = 20;
+  const auto differ = std::ranges::mismatch(was, is).in1 - was.begin();
+  size_t begin = static_cast<size_t>(differ) - std::min(static_cast<size_t>(differ), context);
+  while (begin > 0 && (static_cast<unsigned char>(was[begin]) & 0xC0) == 0x80) --begin;  // between UTF-8 characters
+  return fmt::format("{} was ...{} and is ...{}", key, one_line(std::string_view(was).substr(begin)),
+                     one_line(std::string_view(is).substr(begin)));
+}
+
+std::string what_it_has(const DataFileFact& file) {
+  return file.identity.files == 0 ? "no file that can be read" : identity_text(file.identity);
+}
+
+bool is_same(const DataFileFact& a, const DataFileFact& b) {
+  return a.identity == b.identity && (!(a.is_name_data || b.is_name_data) || a.name == b.name);
+}
+
+std::string names_text(const std::vector<DataFileFact>& files) {
+  std::vector<std::string> names;
+  for (const DataFileFact& each : files) names.push_back(each.name);
+  return few_names(names);
+}
+
+/// Removes what both have, as often as both have it.
+void remove_common(std::vector<DataFileFact>& a, std::vector<DataFileFact>& b) {
+  std::erase_if(a, [&](const DataFileFact& file) {
+    const auto found = std::ranges::find_if(b, [&](const DataFileFact& other) { return is_same(file, other); });
+    if (found == b.end()) return false;
+    b.erase(found);
+    return true;
+  });
+}
+
+/// Returns the differences between the files of one key.
+std::vector<std::string> file_differences(const std::string& key, const std::vector<DataFileFact>& theirs,
+                                          const std::vector<DataFileFact>& ours) {
+  if (std::ranges::equal(theirs, ours, is_same)) return {};
+  std::vector<DataFileFact> gone = theirs, fresh = ours;
+  remove_common(gone, fresh);
+  if (gone.empty() && fresh.empty())
+    return {fmt::format("{}: the order was {} and is {}", key, names_text(theirs), names_text(ours))};
+  std::vector<std::string> found;
+  const auto add = [&](const std::string& text) { found.push_back(fmt::format("{}: {}", key, text)); };
+  std::erase_if(gone, [&](const DataFileFact& file) {
+    const auto same = std::ranges::find(fresh, file.name, &DataFileFact::name);
+    if (same == fresh.end()) return false;
+    add(fmt::format("{} had {}, now has {}", one_line(file.name), what_it_has(file), what_it_has(*same)));
+    fresh.erase(same);
+    return true;
+  });
+  if (gone.size() == fresh.size()) {
+    for (size_t i = 0; i < gone.size(); ++i)
+      add(gone[i].identity == fresh[i].identity
+              ? fmt::format("the name {}, which is a caption, is now {}", one_line(gone[i].name),
+                            one_line(fresh[i].name))
+              : fmt::format("{} with {} is now {} with {}", one_line(gone[i].name), what_it_has(gone[i]),
+                            one_line(fresh[i].name), what_it_has(fresh[i])));
+  } else {
+    for (const DataFileFact& each : gone)
+      add(fmt::format("{} with {} is not there now", one_line(each.name), what_it_has(each)));
+    for (const DataFileFact& each : fresh)
+      add(fmt::format("{} with {} was not there", one_line(each.name), what_it_has(each)));
+  }
+  if (found.size() > kFilesShown) {
+    const size_t more = found.size() - kFilesShown;
+    found.resize(kFilesShown);
+    add(fmt::format("and {} more file{} differ{}", more, more == 1 ? "" : "s", more == 1 ? "s" : ""));
+  }
+  return found;
+}
+
+std::vector<DataFileFact> files_of(const DataFacts& facts, const std::string& key) {
+  std::vector<DataFileFact> files;
+  std::ranges::copy_if(facts.files, std::back_inserter(files), [&](const auto& each) { return each.key == key; });
+  return files;
+}
+
+std::map<std::string, std::string> settings_of(const DataSide& side, bool with_facts) {
+  std::map<std::string, std::string> settings;
+  for (const auto& [key, value] : side.origin)
+    if (is_data_key(key)) settings[key] = value;
+  if (with_facts)
+    for (const auto& [key, value] : side.facts->settings) settings[key] = value;
+  return settings;
+}
+
+}  // namespace
+
+nlohmann::ordered_json json_of(const DataFacts& facts) {
+  nlohmann::ordered_json json;
+  json["files"] = nlohmann::ordered_json::array();
+  for (const DataFileFact& each : facts.files) {
+    nlohmann::ordered_json file{{"key", each.key},
+                                {"name", each.name},
+                                {"files", each.identity.files},
+                                {"bytes", each.identity.bytes},
+                                {"hash", fmt::format("{:016x}", each.identity.hash)}};
+    if (each.is_name_data) file["is_name_data"] = true;
+    json["files"].push_back(std::move(file));
+  }
+  json["settings"] = facts.settings;
+  return json;
+}
+
+DataFacts parse_data_facts(const nlohmann::json& json) {
+  DataFacts facts;
+  for (const nlohmann::json& file : json.at("files")) {
+    DataFileFact each{.key = file.at("key").get<std::string>(),
+                      .name = file.at("name").get<std::string>(),
+                      .identity = {.files = file.at("files").get<int64_t>(), .bytes = file.at("bytes").get<int64_t>()},
+                      .is_name_data = file.value("is_name_data", false)};
+    // Text that is no hash stays another hash than any file's, so it shows as a difference.
+    const std::string hash = file.at("hash").get<std::string>();
+    std::from_chars(hash.data(), hash.data() + hash.size(), each.identity.hash, 16);
+    facts.files.push_back(std::move(each));
+  }
+  facts.settings = json.at("settings").get<std::map<std::string, std::string>>();
+  return facts;
+}
+
+bool is_data_key(const std::string& key) {
+  return key.starts_with("data.") || key == "seed";
+}
+
+std::vector<std::string> data_differences(const DataSide& theirs, const DataSide& ours) {
+  const bool with_facts = theirs.facts && ours.facts;
+  auto before = settings_of(theirs, with_facts), now = settings_of(ours, with_facts);
+  std::vector<std::string> found;
+  if (with_facts) {
+    std::set<std::string> keys;
+    for (const DataFacts* facts : {theirs.facts, ours.facts})
+      for (const DataFileFact& each : facts->files) keys.insert(each.key);
+    for (const std::string& key : keys) {
+      // The origin has the names of some files, which may change if the bytes do not.
+      before.erase(key);
+      now.erase(key);
+      const auto lines = file_differences(one_line(key), files_of(*theirs.facts, key), files_of(*ours.facts, key));
+      found.insert(found.end(), lines.begin(), lines.end());
+    }
+  }
+  std::set<std::string> keys;
+  for (const auto* settings : {&before, &now})
+    for (const auto& entry : *settings) keys.insert(entry.first);
+  for (const std::string& key : keys) {
+    const auto was = before.find(key), is = now.find(key);
+    if (was == before.end())
+      found.push_back(fmt::format("{} was not set and is {}", key, value_text(is->second)));
+    else if (is == now.end())
+      found.push_back(fmt::format("{} was {} and is not set", one_line(key), value_text(was->second)));
+    else if (was->second != is->second)
+      found.push_back(changed(key, was->second, is->second));
+  }
+  if (found.size() > kLinesShown) {
+    const size_t more = found.size() - kLinesShown;
+    found.resize(kLinesShown);
+    found.push_back(fmt::format("and {} more", more));
+  }
+  return found;
+}
+
+}  // namespace plimsoll
