@@ -100,6 +100,19 @@ TEST_F(Frame, WhatTheWorkspaceCannotHoldIsCounted) {
   EXPECT_EQ(cpu_allocator::out_of_arena_peak() - before, 1000);
 }
 
+// Scratch of an earlier op that another thread still keeps is not the next op's.
+TEST_F(Frame, WhatOtherThreadsKeptBeforeTheOpIsNotItsOwn) {
+  torch::Tensor kept, later;
+  begin({}, scratch_, 64);
+  std::thread([&] { kept = torch::empty({3000}, torch::kUInt8); }).join();
+  EXPECT_EQ(end().other_thread_bytes, 3000);
+  begin({}, scratch_, 64);
+  std::thread([&] { later = torch::empty({500}, torch::kUInt8); }).join();
+  EXPECT_EQ(end().other_thread_bytes, 500);
+  begin({}, scratch_, 64);
+  EXPECT_EQ(end().other_thread_bytes, 0);
+}
+
 TEST_F(Frame, WhatIsKeptIsNoticed) {
   begin({}, scratch_, 64);
   take(64);

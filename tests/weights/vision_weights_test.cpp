@@ -232,6 +232,16 @@ TEST_F(VisionWeightsFolder, ConfigurationsThatCannotBeAreRefused) {
   EXPECT_THAT(colours({{"color_scale", 2}}), HasSubstr("color_scale is 2; image_processor has no such setting here"));
 }
 
+// Pixels stay in [0, 1], whatever mean and deviation the file has next to it.
+TEST_F(VisionWeightsFolder, ColorsThatAreNotNormalizedHaveNoMean) {
+  const fs::path folder = single_file_copy("vit", folder_);
+  put_file(folder / "preprocessor_config.json",
+           R"({"do_normalize": false, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]})");
+  const VisionConfig config = weights::read_vision_architecture(folder).config;
+  EXPECT_THAT(config.image_mean, ::testing::ElementsAre(0, 0, 0));
+  EXPECT_THAT(config.image_std, ::testing::ElementsAre(1, 1, 1));
+}
+
 Job video_job(const std::string& model) {
   return parse_job(
       "model: {type: video_llm, tokens_per_frame: 4, " + model +
