@@ -31,7 +31,7 @@ std::string changed(const std::string& key, const std::string& was, const std::s
 }
 
 std::string what_it_has(const DataFileFact& file) {
-  return file.identity.files == 0 ? "no file that can be read" : identity_text(file.identity);
+  return identity_text(file.identity);
 }
 
 bool is_same(const DataFileFact& a, const DataFileFact& b) {

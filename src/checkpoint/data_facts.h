@@ -20,9 +20,9 @@ namespace plimsoll {
 
 /// A file or folder of the data.
 struct DataFileFact {
-  std::string key;            ///< "data.files"
-  std::string name;           ///< its name without the folder
-  FileIdentity identity;      ///< no file and no bytes: it cannot be read, and data.skip_bad leaves it out
+  std::string key;   ///< "data.files"
+  std::string name;  ///< its name without the folder
+  FileIdentity identity;
   bool is_name_data = false;  ///< true: the name is a caption, and another name is a difference
 
   bool operator==(const DataFileFact&) const = default;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -28,17 +29,19 @@ std::string name_of_path(const fs::path& path) {
   return valid_utf8((plain.has_filename() ? plain : plain.parent_path()).filename().string());
 }
 
-FileIdentity identity_of(const DataFileOfKey& file, const DataConfig& data) {
+/// Returns nullopt for a file without bytes to read if data.skip_bad leaves it out.
+std::optional<FileIdentity> identity_of(const DataFileOfKey& file, const DataConfig& data) {
   try {
-    return of_key(file.key, [&] {
+    const FileIdentity identity = of_key(file.key, [&] {
       std::error_code error;
       if (!fs::is_directory(file.path, error)) return identity_of_file(file.path);
       // Other files in a folder of pictures are not read.
       return data.type == "pictures" ? identity_of_folder(file.path, is_picture_file) : identity_of_folder(file.path);
     });
+    return data.skip_bad && identity.bytes == 0 ? std::nullopt : std::optional(identity);
   } catch (const UserError&) {
     if (!data.skip_bad) throw;
-    return {.files = 0};
+    return std::nullopt;
   }
 }
 
@@ -65,10 +68,11 @@ DataFacts data_facts_of(const Job& job, const std::string& tokenizer,
   const std::vector<DataFileOfKey> files = data_files(job);
   for (size_t i = 0; i < files.size(); ++i) {
     progress(static_cast<double>(i) / static_cast<double>(files.size()));
-    facts.files.push_back({.key = files[i].key,
-                           .name = name_of_path(files[i].path),
-                           .identity = identity_of(files[i], job.data),
-                           .is_name_data = job.data.type == "clips" && files[i].key == "data.files"});
+    if (const auto identity = identity_of(files[i], job.data))
+      facts.files.push_back({.key = files[i].key,
+                             .name = name_of_path(files[i].path),
+                             .identity = *identity,
+                             .is_name_data = job.data.type == "clips" && files[i].key == "data.files"});
   }
   facts.files = without_long_lists(std::move(facts.files));
   facts.settings = {{"data.type", job.data.type},

@@ -37,11 +37,6 @@ TEST(DataFacts, NameEachFileThatDiffers) {
   EXPECT_THAT(file_lines({a, b, a}, {a, b}),
               ElementsAre("data.files: a with 10 bytes (hash 0000000000000001) is not there now"));
   EXPECT_THAT(file_lines({a, b}, {b, a}), ElementsAre("data.files: the order was a, b and is b, a"));
-  DataFileFact gone = a;
-  gone.identity = {.files = 0};
-  EXPECT_THAT(file_lines({a}, {gone}),
-              ElementsAre("data.files: a had 10 bytes (hash 0000000000000001), now has no file "
-                          "that can be read"));
 }
 
 TEST(DataFacts, CountANameThatIsACaption) {
