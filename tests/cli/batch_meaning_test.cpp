@@ -32,10 +32,15 @@ class BatchMeaning : public CliTest {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     return outcome.exit_code == 0 ? json::parse(outcome.out) : json();
   }
+  // Without the early verdict that a plan on a busy machine has.
   static std::string line_of(const std::string& text, int number) {
     std::istringstream lines(text);
     std::string line;
-    for (int i = 0; i < number; ++i) std::getline(lines, line);
+    for (int i = 0; i < number;)
+      if (!std::getline(lines, line))
+        return "";
+      else if (!line.ends_with("searching for the fastest plan"))
+        ++i;
     return line;
   }
   std::string bare_;
