@@ -43,6 +43,15 @@ TEST_F(RunLengthCommands, PlanAndTrainRefuseATextThatIsTooShort) {
     }
 }
 
+// The data of another machine may be others.
+TEST_F(RunLengthCommands, APlanForAnotherDeviceNotesATextThatIsTooShort) {
+  put("short.txt", "ten bytes.");
+  const Outcome outcome = run({"plan", "job.yaml", "data.files=[short.txt]", "--gpu", "rtx3060-12gb"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("fits"));
+  EXPECT_THAT(outcome.err, HasSubstr("the plan does not need it, training does"));
+}
+
 TEST_F(RunLengthCommands, ALengthThatTheDataDecideIsSaidByTrain) {
   const Outcome planned =
       run({"plan", "job.yaml", "max_steps=none", "max_epochs=2", "data.files=[missing.txt]", "--json", "-"});

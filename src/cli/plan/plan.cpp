@@ -130,6 +130,16 @@ void note_missing_data(const Job& job) {
       "\n");
 }
 
+// Refuses data that the training would refuse. A plan for another device, where the data may be others, notes it only.
+void note_wrong_data(const PlanArguments& arguments, const Job& job) {
+  try {
+    look_at_data(job);
+  } catch (const UserError& error) {
+    if (arguments.gpus.empty()) throw;
+    print_status(without_controls(fmt::format("{}; the plan does not need it, training does", error.what())) + "\n");
+  }
+}
+
 int run_plan_for_several(const PlanArguments& arguments, const Job& job) {
   if (!arguments.html.empty() || arguments.frontier > 0 || arguments.what_if || !arguments.by.empty() ||
       !arguments.dump_passes.empty())
@@ -174,7 +184,7 @@ int run_plan(const PlanArguments& arguments) {
   require_writable({"--html", arguments.html});
   if (!arguments.dump_passes.empty()) require_folder_possible({"--dump-passes", arguments.dump_passes});
   note_missing_data(job);
-  look_at_data(job);
+  note_wrong_data(arguments, job);
   if (arguments.gpus.size() > 1 || arguments.ranks.counts.size() > 1) return run_plan_for_several(arguments, job);
   PlanTarget target =
       target_for(arguments, job, arguments.gpus.empty() ? "" : arguments.gpus.front(), devices_of(arguments, job));
