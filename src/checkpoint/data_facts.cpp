@@ -132,9 +132,11 @@ DataFacts parse_data_facts(const nlohmann::json& json) {
                       .name = file.at("name").get<std::string>(),
                       .identity = {.files = file.at("files").get<int64_t>(), .bytes = file.at("bytes").get<int64_t>()},
                       .is_name_data = file.value("is_name_data", false)};
-    // Text that is no hash stays another hash than any file's, so it shows as a difference.
     const std::string hash = file.at("hash").get<std::string>();
-    std::from_chars(hash.data(), hash.data() + hash.size(), each.identity.hash, 16);
+    const char* const end = hash.data() + hash.size();
+    const auto [read, error] = std::from_chars(hash.data(), end, each.identity.hash, 16);
+    // Text that is no hash is equal to no file's, so it shows as a difference.
+    if (error != std::errc{} || read != end) each.identity.files = -1;
     facts.files.push_back(std::move(each));
   }
   facts.settings = json.at("settings").get<std::map<std::string, std::string>>();
@@ -167,11 +169,11 @@ std::vector<std::string> data_differences(const DataSide& theirs, const DataSide
   for (const std::string& key : keys) {
     const auto was = before.find(key), is = now.find(key);
     if (was == before.end())
-      found.push_back(fmt::format("{} was not set and is {}", key, value_text(is->second)));
+      found.push_back(fmt::format("{} was not set and is {}", one_line(key), value_text(is->second)));
     else if (is == now.end())
       found.push_back(fmt::format("{} was {} and is not set", one_line(key), value_text(was->second)));
     else if (was->second != is->second)
-      found.push_back(changed(key, was->second, is->second));
+      found.push_back(changed(one_line(key), was->second, is->second));
   }
   if (found.size() > kLinesShown) {
     const size_t more = found.size() - kLinesShown;

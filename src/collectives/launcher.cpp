@@ -132,8 +132,15 @@ std::filesystem::path store_of(const Variables& variables, std::string name) {
 std::string open_mpi_run(const Variables& variables) {
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"})
     if (variables.has(name)) return variables.text(name);
+  // A container with processes of its own has no such parent.
   const pid_t parent = ::getppid();
-  return fmt::format("started-by-{}-{}", parent, process_start_of(parent).value_or(0));
+  const std::optional<int64_t> start = process_start_of(parent);
+  if (parent <= 1 || !start)
+    throw UserError(
+        "mpirun passes no name of its run on (PMIX_NAMESPACE); say where the ranks meet: mpirun -x "
+        "MASTER_ADDR=127.0.0.1 -x "
+        "MASTER_PORT=29500 ... plimsoll train JOB.yaml");
+  return fmt::format("started-by-{}-{}", parent, *start);
 }
 
 Rendezvous of_open_mpi(const Variables& variables) {
@@ -220,11 +227,13 @@ void require_size(const Variables& variables) {
   const auto number_of = [&](const char* name) { return whole_number_in(variables.text(name)).value_or(0); };
   if (number_of("SLURM_PROCID") > 0 ||
       (variables.has("SLURM_PROCID") && number_of("SLURM_NTASKS") > 1 && !variables.has("SLURM_TASK_PID")))
-    throw UserError(
-        fmt::format("the environment variable SLURM_PROCID is {} of {} tasks, but {} is not set, so each task would "
-                    "train alone; start "
-                    "the tasks with srun and keep its variables, or unset SLURM_PROCID to train with one process",
-                    in_quotes(variables.text("SLURM_PROCID")), in_quotes(variables.text("SLURM_NTASKS")), kSlurmSize));
+    throw UserError(fmt::format(
+        "the environment variable SLURM_PROCID is {}{}, but {} is not set, so each task would train alone; start the "
+        "tasks "
+        "with srun and keep its variables, or unset SLURM_PROCID to train with one process",
+        in_quotes(variables.text("SLURM_PROCID")),
+        variables.has("SLURM_NTASKS") ? fmt::format(" of {} tasks", in_quotes(variables.text("SLURM_NTASKS"))) : "",
+        kSlurmSize));
   if (!variables.has("RANK")) return;
   throw UserError(fmt::format(
       "the environment variable RANK is {}, but WORLD_SIZE is not set; set WORLD_SIZE to the number of processes, or "

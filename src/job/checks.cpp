@@ -27,7 +27,8 @@ void check_run_length(const Job& job, const KeyLocations& locations) {
   if (locations.given("max_steps") && !job.max_steps && !job.max_epochs)
     refuse(locations.of({"max_steps"}),
            "max_steps is none, and max_epochs is not set: the run has no end; set max_epochs, or a number of steps");
-  if (locations.given("scheduler.warmup_steps") && job.scheduler.warmup_steps > 0 && job.scheduler.warmup_ratio)
+  if (locations.given("scheduler.warmup_steps") && job.scheduler.warmup_steps > 0 &&
+      job.scheduler.warmup_ratio.value_or(0) > 0)
     refuse(
         locations.of({"scheduler.warmup_ratio"}),
         fmt::format("scheduler.warmup_steps {} and scheduler.warmup_ratio {:g} state one length; set only one of them",

@@ -163,14 +163,15 @@ ChannelNormImpl::ChannelNormImpl(int64_t width, double eps) : eps_(eps) {
 
 namespace {
 
-/// A LayerNorm whose backward pass takes 0 for 1 / deviation in pixels whose channels all have one value. Their
+/// A LayerNorm whose backward pass takes nearly 0 (1e-6 of it) for 1 / deviation in pixels whose channels all have one
+/// value. Their
 /// deviation is 0, and 1 / sqrt(eps) would multiply the gradient of a blank picture by 316 in every norm.
 struct LayerNorm : torch::autograd::Function<LayerNorm> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias, double eps) {
     const auto [y, mean, rstd] = at::native_layer_norm(x, {x.size(-1)}, weight, bias, eps);
-    // The remainder by the largest 1 / deviation is 0 at that value, and exactly 1 / deviation below it. CUDA's square
-    // roots have an error of 2 units in the last place.
+    // The remainder by nearly the largest 1 / deviation is 1e-6 of that value there, and exactly 1 / deviation below
+    // it. CUDA's square roots have an error of 2 units in the last place.
     const double largest = (1 - 1e-6) / std::sqrt(eps);
     context->save_for_backward({x, weight, bias, mean, at::fmod(rstd, largest)});
     return y;

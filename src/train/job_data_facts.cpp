@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/key_errors.h"
 #include "base/unicode_text.h"
 #include "data/pictures/picture_list.h"
@@ -45,17 +46,28 @@ std::optional<FileIdentity> identity_of(const DataFileOfKey& file, const DataCon
   }
 }
 
+/// Returns the identity of files whose names are data, too.
+FileIdentity identity_with(FileIdentity identity, const std::string& names) {
+  if (!names.empty()) identity.hash = hash_bytes(fmt::format("{:016x} {}", identity.hash, names));
+  return identity;
+}
+
 /// Replaces the facts of each key with more than kMaxNamedFiles by one fact, at the place of the first.
 std::vector<DataFileFact> without_long_lists(std::vector<DataFileFact> files) {
   std::map<std::string, std::vector<FileIdentity>> by_key;
-  for (const DataFileFact& each : files) by_key[each.key].push_back(each.identity);
+  std::map<std::string, std::string> names;  // of files whose names are data
+  for (const DataFileFact& each : files) {
+    by_key[each.key].push_back(each.identity);
+    if (each.is_name_data) names[each.key] += each.name + '\n';
+  }
   std::vector<DataFileFact> kept;
   for (DataFileFact& each : files) {
     const std::vector<FileIdentity>& all = by_key[each.key];
     if (all.size() <= kMaxNamedFiles)
       kept.push_back(std::move(each));
     else if (std::ranges::find(kept, each.key, &DataFileFact::key) == kept.end())
-      kept.push_back({.key = each.key, .name = "all files", .identity = identity_of_all(all)});
+      kept.push_back(
+          {.key = each.key, .name = "all files", .identity = identity_with(identity_of_all(all), names[each.key])});
   }
   return kept;
 }

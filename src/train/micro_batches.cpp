@@ -34,7 +34,9 @@ BatchField* targets_of(Batch& batch) {
 int64_t evaluated_samples(const Job& job, int64_t micro_batch) {
   if (!job.eval_batches) return kEvaluatedSamples;
   if (*job.eval_batches == kAllBatches) return kAllBatches;
-  return *job.eval_batches * job.devices * std::max(job.batch_size.value_or(micro_batch), micro_batch);
+  const __int128 all = static_cast<__int128>(*job.eval_batches) * job.devices *
+                       std::max(job.batch_size.value_or(micro_batch), micro_batch);
+  return static_cast<int64_t>(std::min<__int128>(all, kAllBatches));
 }
 
 }  // namespace
@@ -91,7 +93,10 @@ MicroBatches::MicroBatches(const Job& job, std::unique_ptr<SampleSource> source,
   if (windows > 0) evaluation_order_.emplace(windows, 0, /*shuffle=*/counted_ && evaluation_windows_ < windows);
   if (evaluation_windows_ == 0 || counted_) return;
   Batch first = source_->batch(WindowOrder(windows, 0, /*shuffle=*/false), Split::validation, 0, 1);
-  if (!targets_of(first)) evaluation_windows_ -= evaluation_windows_ % samples_;
+  if (targets_of(first)) return;
+  // Only whole micro batches can be read, and one at least if there are as many samples.
+  if (!job.eval_batches) evaluation_windows_ = std::min(windows, std::max(evaluation_windows_, samples_));
+  evaluation_windows_ -= evaluation_windows_ % samples_;
 }
 
 void MicroBatches::start(int64_t position, int64_t ranks, int64_t rank) {

@@ -41,7 +41,7 @@ int64_t steps_of(const Job& job, int64_t epochs, int64_t samples) {
 }
 
 int64_t warmup_of(const SchedulerConfig& scheduler, int64_t steps) {
-  if (!scheduler.warmup_ratio) return scheduler.warmup_steps;
+  if (scheduler.warmup_ratio.value_or(0) <= 0) return scheduler.warmup_steps;
   return static_cast<int64_t>(std::ceil(*scheduler.warmup_ratio * static_cast<double>(steps)));
 }
 
@@ -58,12 +58,12 @@ std::string steps_an_epoch(const Job& job, int64_t samples) {
 
 std::string schedule_of(const Job& job, const std::optional<RunLength>& length) {
   const SchedulerConfig& scheduler = job.scheduler;
-  const std::string warmup = !length && scheduler.warmup_ratio
+  const std::string warmup = !length && scheduler.warmup_ratio.value_or(0) > 0
                                  ? fmt::format("{:g} of the steps", *scheduler.warmup_ratio)
                              : length ? fmt::format("{}", length->warmup_steps)
                                       : fmt::format("{}", scheduler.warmup_steps);
   std::string text = warmup == "0" ? "" : fmt::format("warm-up {}, ", warmup);
-  if (length && length->warmup_steps >= length->steps)
+  if (length && length->warmup_steps > length->steps)
     return text + fmt::format("which is not before the last step: the learning rate ends at {:.3g} of its value",
                               static_cast<double>(length->steps) / static_cast<double>(length->warmup_steps));
   if (scheduler.name == "constant") return text + "constant";

@@ -33,6 +33,7 @@ TEST(RunLengthKeys, ARunHasAnEnd) {
 TEST(RunLengthKeys, AWarmUpHasOneLength) {
   EXPECT_THAT(refusal("scheduler: {warmup_steps: 10, warmup_ratio: 0.1}"), HasSubstr("set only one of them"));
   EXPECT_EQ(parsed("scheduler: {warmup_steps: 0, warmup_ratio: 0.1}").scheduler.warmup_ratio, 0.1);
+  EXPECT_EQ(parsed("warmup_steps: 100\nwarmup_ratio: 0.0").scheduler.warmup_steps, 100);  // transformers' defaults
 }
 
 // Lightning#11950: 1.0 is the whole held-out part, and 1 is one batch.

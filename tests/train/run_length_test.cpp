@@ -103,6 +103,8 @@ TEST(RunLength, AWarmUpMayBeAFractionOfTheSteps) {
   job.scheduler.warmup_ratio.reset();
   job.scheduler.warmup_steps = 20;
   EXPECT_EQ(run_length_of(job, 4 * 1187)->warmup_steps, 20);
+  job.scheduler.warmup_ratio = 0;
+  EXPECT_EQ(run_length_of(job, 4 * 1187)->warmup_steps, 20);
 }
 
 TEST(RunLength, IsDescribedWithItsSchedule) {

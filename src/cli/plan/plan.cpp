@@ -100,6 +100,7 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
     if (*target.budget.device < 1)
       throw UserError("--memory is 0; allowed: an amount of at least 1 byte, for example 12GiB");
     target.budget_reason = "set by --memory";
+    target.budget_note.clear();  // of the job's budget
   } else if (!gpu.empty() && job.budget.device && *job.budget.device < *target.budget.device) {
     target.budget.device = job.budget.device;
     target.budget_reason = "set in the job; the device has more";

@@ -112,7 +112,8 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"steps", report.steps},
           {"evaluated_samples", report.evaluated.samples},
           {"held_out_samples", report.evaluated.held_out},
-          {"run_length", run_length_json(job, report.length)},
+          {"run_length", run_length_json(job, report.length.steps > 0 ? std::optional(report.length)
+                                                                      : run_length_of(job, std::nullopt))},
           {"step_seconds", report.step_seconds},
           {"predicted_step_seconds", report.predicted_step_seconds},
           {"data_wait_seconds", report.data_wait_seconds},
@@ -335,10 +336,13 @@ int run_train(const TrainArguments& all) {
   if (report.stopped) signals.end_as_received();
   if (!report.fits) return kDoesNotFit;
   if (report.not_written.empty()) return kDone;
+  const bool lost = std::ranges::any_of(
+      report.not_written, [](const std::string& each) { return each.starts_with("the checkpoint of step "); });
+  const std::string done = report.stopped ? fmt::format("the run ended after step {}", report.steps)
+                                          : fmt::format("all {} steps are done{}", report.steps,
+                                                        lost || job.checkpoint.directory.empty() ? "" : " and saved");
   throw UserError(
-      fmt::format("all {} steps are done{}, but some outputs could not be written (listed above); free disk space or "
-                  "change their paths",
-                  report.steps, job.checkpoint.directory.empty() ? "" : " and saved"),
+      done + ", but some outputs could not be written (listed above); free disk space or change their paths",
       UserError::Kind::failure);
 }
 

@@ -39,9 +39,10 @@ std::string describe_evaluated_part(const Job& job, const EvaluatedPart& part) {
   }
   if (part.held_out > 0)
     return fmt::format("nothing is evaluated: the {} held-out samples are less than a micro batch", part.held_out);
-  if (job.data.validation_fraction > 0)
-    return fmt::format("nothing is evaluated: data.validation_fraction {:g} of the data is not one whole sample",
-                       job.data.validation_fraction);
+  const bool test = job.data.evaluate_on == "test";
+  if (const double share = test ? job.data.test_fraction : job.data.validation_fraction; share > 0)
+    return fmt::format("nothing is evaluated: {} {:g} of the data is not one whole sample",
+                       test ? "data.test_fraction" : "data.validation_fraction", share);
   return "";
 }
 

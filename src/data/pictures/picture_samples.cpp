@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/quoted.h"
@@ -239,6 +240,7 @@ class PictureSamples final : public SampleSource {
   std::vector<size_t> shown_tasks(const DataConfig& config, const std::function<void(double)>& progress) {
     std::set<std::filesystem::path> bad;
     std::map<std::filesystem::path, PictureSides> sides;
+    std::set<std::pair<std::filesystem::path, std::filesystem::path>> compared;  // images with their masks
     std::shared_ptr<const MaskPlane> mask;
     std::vector<size_t> shown;
     for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -250,8 +252,8 @@ class PictureSamples final : public SampleSource {
         if (!sides.contains(task.image)) {
           sides[task.image] = validate_picture(task.image);
           for (const std::string& note : sides[task.image].notes) note_data(task.image, note);
-          note_orientation(task, sides[task.image], *mask);
         }
+        if (compared.emplace(task.image, task.mask).second) note_orientation(task, sides[task.image], *mask);
         check_same_size(task, sides[task.image], *mask);
         if (pixels_of(task, *mask) >= config.slices.min_pixels) shown.push_back(i);
       } catch (const UserError& error) {

@@ -109,6 +109,7 @@ int64_t windows_of(int64_t tokens, int64_t sequence_length) {
 }  // namespace
 
 std::optional<int64_t> TextDataset::known_training_windows(const DataConfig& config, const Tokenizer& tokenizer) {
+  if (config.sequence_length < 1) return std::nullopt;  // the constructor refuses it
   int64_t all = 0;
   for (const std::filesystem::path& file : config.files) {
     TextForm form = TextForm::plain;

@@ -58,8 +58,10 @@ Orientation orientation_by(const Matrix& matrix) {
   const int64_t a = matrix[0], b = matrix[1], c = matrix[3], d = matrix[4];
   const int64_t along = std::min(std::abs(a), std::abs(d)), across = std::min(std::abs(b), std::abs(c));
   const bool flat = matrix[2] == 0 && matrix[5] == 0 && matrix[8] >= 0;
-  if (flat && kRounded * std::max(std::abs(b), std::abs(c)) <= along) return a > 0 ? d > 0 ? 1 : 4 : d > 0 ? 2 : 3;
-  if (flat && kRounded * std::max(std::abs(a), std::abs(d)) <= across) return b > 0 ? c > 0 ? 5 : 6 : c > 0 ? 8 : 7;
+  if (flat && along > 0 && kRounded * std::max(std::abs(b), std::abs(c)) <= along)
+    return a > 0 ? d > 0 ? 1 : 4 : d > 0 ? 2 : 3;
+  if (flat && across > 0 && kRounded * std::max(std::abs(a), std::abs(d)) <= across)
+    return b > 0 ? c > 0 ? 5 : 6 : c > 0 ? 8 : 7;
   char text[96];
   const double angle = -av_display_rotation_get(matrix.data());
   if (flat && std::isfinite(angle))

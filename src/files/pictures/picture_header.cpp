@@ -30,7 +30,7 @@ int exif_orientation(PictureBytes exif) {
     const size_t entry = folder + 2 + i * kEntry;
     if (number(entry, 2) != kOrientation) continue;
     const uint32_t value = number(entry + 8, number(entry + 2, 2) == kShort ? 2 : 4);
-    return value >= 1 && value <= 8 ? static_cast<int>(value) : 0;
+    return value >= 1 && value <= 8 ? static_cast<int>(value) : int{kUpright};
   }
   return 0;
 }

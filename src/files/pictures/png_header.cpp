@@ -6,6 +6,7 @@
 #include <new>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "files/pictures/picture_header.h"
 
@@ -91,7 +92,7 @@ class ShownChunks {
     if (type == "tRNS") transparent_ = true;
     if (type == "acTL") animated_ = true;
     if (type == "cICP" && body.size() >= 4) transfer_ = body[1];
-    if (type == "iCCP")
+    if (type == "iCCP" && !profile_)
       if (const auto name_end = std::ranges::find(body, uint8_t{0}); body.end() - name_end > 2)
         profile_ = profile_note(unpacked({name_end + 2, body.end()}));
   }
@@ -124,6 +125,8 @@ class ShownChunks {
     const std::string_view key = all.substr(0, end);
     const bool raw = key == "Raw profile type exif" || key == "Raw profile type APP1", xmp = key == "XML:com.adobe.xmp";
     if (!raw && !xmp) return;
+    // Only the first of each kind: a small file may repeat one that unpacks to a MiB.
+    if (std::exchange(xmp ? xmp_seen_ : raw_seen_, true)) return;
     size_t begin = end + 1;
     bool packed = type == "zTXt";
     if (packed) begin += 1;
@@ -140,8 +143,7 @@ class ShownChunks {
     const PictureBytes rest = body.subspan(begin);
     const std::vector<uint8_t> bytes = packed ? unpacked(rest) : std::vector<uint8_t>(rest.begin(), rest.end());
     if (xmp) xmp_.assign(bytes.begin(), bytes.end());
-    if (raw && raw_exif_.empty())
-      raw_exif_ = of_hexadecimal({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    if (raw) raw_exif_ = of_hexadecimal({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
 
   /// ImageMagick's form: a line break, a name, a number of bytes, and their hexadecimal digits in lines.
@@ -172,6 +174,7 @@ class ShownChunks {
   std::string xmp_;
   double gamma_ = 0;  // exponent with which values were encoded; 0: not stated
   bool srgb_ = false, transparent_ = false, animated_ = false;
+  bool xmp_seen_ = false, raw_seen_ = false;
   int transfer_ = 0;                    // of ITU-T H.273; 0: not stated
   std::optional<std::string> profile_;  // note about the color profile; empty text: sRGB
 };

@@ -31,9 +31,10 @@ std::string BusyCores::after_step(double seconds, double predicted_seconds) {
     if (prediction_failed(predicted_seconds, *middle) && *middle > predicted_seconds && shared >= kSharedProcessors) {
       line = fmt::format(
           "a step takes {:.3g} s; {:.3g} s were predicted: other programs keep {:.1f} of the processors busy that this "
-          "run's "
-          "{} threads need; stop them, or set a smaller threads",
-          *middle, predicted_seconds, shared, threads_);
+          "run's {} "
+          "need{}; stop them{}",
+          *middle, predicted_seconds, shared, threads_ == 1 ? "thread" : fmt::format("{} threads", threads_),
+          threads_ == 1 ? "s" : "", threads_ == 1 ? "" : ", or set a smaller threads");
       said_ = true;
     }
   }

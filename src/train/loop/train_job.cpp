@@ -340,7 +340,7 @@ class Run {
           fmt::format("the checkpoint of step {}, with which the run ends: {}; {}", step, error.what(),
                       whole_checkpoint_.empty() ? "no earlier one was saved"
                                                 : fmt::format("{} is whole", whole_checkpoint_.string())));
-      report_.stopped = step < length_.steps;
+      report_.stopped = report_.stopped || !done();
       return false;
     }
     metrics_.exclude(seconds_now() - begin);
