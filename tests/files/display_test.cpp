@@ -105,6 +105,12 @@ TEST(Display, PicturesMayHaveAMatrixOfTheirOwn) {
   for (int i = 0; i < 20; ++i) film += h264_picture({}, headers);
   put_file(folder / "film.h264", film);
   EXPECT_EQ(read_frames(folder / "film.h264", {0.5}, 16, 32), as_seen(8, upright, 32, 16, 3));
+  // One that begins later would depend on where the reading begins.
+  std::string later = h264_picture({}, headers);
+  for (int i = 0; i < 10; ++i) later += h264_picture(uint16_t{0x4000}, headers);
+  put_file(folder / "later.h264", later);
+  EXPECT_THAT(user_error_of([&] { read_frames(folder / "later.h264", {0.3}, 16, 32); }),
+              HasSubstr("turns its pictures from one picture on"));
   // In a container with a matrix of its own, the two are compared.
   const std::string turned = h264_picture(uint16_t{0x4000}, headers);
   ShownVideo video{.width = 32, .height = 16, .frames = 3, .format = AV_PIX_FMT_YUV420P, .codec = AV_CODEC_ID_H264};

@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kMagic[8] = {'P', 'L', 'F', 'R', 'A', 'M', 'E', 'S'};
 // Raised whenever the same clip gets other pictures: other times, or another scaling.
-constexpr uint64_t kCacheFormat = 1;
+constexpr uint64_t kCacheFormat = 2;           // 2: pictures as people see them
 constexpr int64_t kDecodedAtOnce = 256 * MiB;  // bytes of pictures in memory
 
 struct Header {

@@ -27,7 +27,7 @@ constexpr int64_t kMaxGridPlaces = int64_t{1} << 24;
 constexpr int64_t kPicturesAtATime = 256;
 
 // Raised whenever the same file gets other pictures or sound for a reason that no number of the grid shows.
-constexpr int kCacheFormat = 3;
+constexpr int kCacheFormat = 4;  // 4: pictures as people see them
 
 /// Returns the number of whole steps of the grid within the file, at least one.
 int64_t places(double seconds, double step) {

