@@ -370,7 +370,7 @@ def make_caches():
         trailer = struct.pack("<QIIQQQQ", 0x316B6F746D696C70, 2, width, vocabulary, len(tokens) // width, 9, xxh3(checksums))
         put("token_file", name, tokens + checksums + trailer + struct.pack("<Q", hash_bytes(trailer)))
     pixels = bytes(range(96))
-    put("frame_cache", "two", b"PLFRAMES" + struct.pack("<QQQQ", 1, 0x0123456789ABCDEF, len(pixels), xxh3(pixels)) + pixels)
+    put("frame_cache", "two", b"PLFRAMES" + struct.pack("<QQQQ", 2, 0x0123456789ABCDEF, len(pixels), xxh3(pixels)) + pixels)
     mel, frames = floats(*range(6)), bytes(range(24))
     hashes = struct.pack("<QQ", xxh3(mel), xxh3(frames))
     put("stimulus_cache", "two", safetensors({"mel": ("F32", [2, 3], mel), "frames": ("U8", [2, 2, 2, 3], frames),
