@@ -1,5 +1,5 @@
-// Implements plimsoll plan: whether a job fits, the memory at the peak, and the reasons of the plan. Runs no step,
-// reads no data.
+// Implements plimsoll plan: whether a job fits, the memory at the peak, and the reasons of the plan. Runs no step, and
+// reads no more of the data than the first bytes of texts.
 #include <fmt/format.h>
 #include <unistd.h>
 
