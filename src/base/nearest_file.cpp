@@ -45,8 +45,8 @@ std::string nearest_file_advice(const std::filesystem::path& path) {
 std::string absent_file_advice(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
   if (name.find_first_of("*?") != std::string::npos)
-    return "; names are not expanded here: list the files, files: [a.txt, b.txt]";
-  if (name.find(',') != std::string::npos) return "; several files are a list: files: [a.txt, b.txt]";
+    return "; names are not expanded here: write the list of the files: [a.txt, b.txt]";
+  if (name.find(',') != std::string::npos) return "; several files are a list: write [a.txt, b.txt]";
   return nearest_file_advice(path);
 }
 

@@ -52,14 +52,15 @@ class Converter : public std::enable_shared_from_this<Converter> {
       if (!name.starts_with(kOptimizerPrefix)) convert_companion(name, tensor);
     for (const auto& [formats, refused] : refused_means_)
       refusals_.push_back(fmt::format(
-          "the optimizer state is {} in the job, {} in the checkpoint, and cannot be converted exactly ({}); set "
-          "optimizer.state_dtype as it was, or float32",
-          formats.first, formats.second, refused.text()));
+          "the optimizer state is {} in the job, {} in the checkpoint, and cannot be converted exactly ({}); set {}",
+          formats.first, formats.second, refused.text(),
+          either_of("optimizer.state_dtype", formats.second == "float16" ? "float32" : formats.second, "float32")));
     for (const auto& [updates, refused] : refused_companions_)
       refusals_.push_back(fmt::format(
-          "the weights have more bits in the checkpoint (optimizer.weight_update was {}) than in the job ({}; {}); set "
-          "optimizer.weight_update as it was, or to master",
-          updates.second, updates.first, refused.text()));
+          "the weights have more bits in the checkpoint (optimizer.weight_update was {}) than in the job ({}; {}); "
+          "set {}",
+          updates.second, updates.first, refused.text(),
+          either_of("optimizer.weight_update", updates.second, "master")));
     // The conversions read through this object, so they keep it alive.
     for (StateConversion& each : conversions_)
       if (each.apply) each.apply = [self = shared_from_this(), apply = std::move(each.apply)] { apply(); };
@@ -84,17 +85,23 @@ class Converter : public std::enable_shared_from_this<Converter> {
     return tensor;
   }
 
-  /// Returns the format of a mean in the file: "float32", "8 bits", ...
+  /// Returns "KEY: BEFORE, as it was, or KEY: ALWAYS", two values with which the checkpoint can be resumed.
+  static std::string either_of(const char* key, const std::string& before, const char* always) {
+    const std::string any = fmt::format("{}: {}", key, always);
+    return before == always ? any : fmt::format("{}: {}, as it was, or {}", key, before, any);
+  }
+
+  /// Returns the format of a mean in the file, as optimizer.state_dtype has it: "float32", "8bit", ...
   std::string format_in_file(const StateName& name) const {
     const DType dtype = file_.tensors().at(name.of(name.kind)).dtype;
     if (!stored(name.of(name.kind + std::string(kScales)))) return std::string(name_of(dtype));
-    return dtype == DType::uint8 ? "8 bits" : "4 bits";
+    return dtype == DType::uint8 ? "8bit" : "4bit";
   }
   std::string format_in_job(const StateName& name) const {
     const at::Tensor& tensor = wanted_.at(name.of(name.kind));
     if (!wanted_.contains(name.of(name.kind + std::string(kScales))))
       return std::string(name_of(dtype_of(tensor.scalar_type())));
-    return tensor.scalar_type() == at::kByte ? "8 bits" : "4 bits";
+    return tensor.scalar_type() == at::kByte ? "8bit" : "4bit";
   }
 
   void convert_mean(const StateName& name) {

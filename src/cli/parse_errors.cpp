@@ -121,8 +121,10 @@ std::string unknown_option(const CLI::App& app, const CLI::App& place, const std
   if (!other_commands.empty()) message += fmt::format("; it is one of plimsoll {}", fmt::join(other_commands, " and "));
   if (!job || !option.starts_with("--")) return message;
   if (const std::vector<std::string> keys = suggest_keys(name); keys.size() == 1) {
-    // A section's name alone usually means its kind: --optimizer adamw.
-    const std::string key = !is_job_key(keys.front()) ? keys.front() + ".name" : keys.front();
+    // A section's name alone usually means its kind: --optimizer adamw, --model mamba.
+    std::string key = keys.front();
+    for (const char* last : {".name", ".type"})
+      if (!is_job_key(key) && is_job_key(keys.front() + last)) key = keys.front() + last;
     if (!is_job_key(key)) return message;
     const std::string value = value_of(word, words);
     message += fmt::format("; a key of the job file stands without dashes: {}={}", key,
@@ -147,7 +149,10 @@ std::string wrong_count(const CLI::App& place, std::string message) {
     std::string what = option == nullptr ? "" : option->get_option_text();
     if (what.empty() && option != nullptr) what = option->get_type_name();
     if (what.empty() || what == "VALUE" || what.starts_with("TEXT")) return name + " needs a value";
-    return fmt::format("{} needs a value: {}", name, what);
+    // CLI11 puts the range behind the type: "N:from 1 to 100".
+    const size_t colon = std::min(what.find(':'), what.size());
+    return fmt::format("{} needs a value: {}{}", name, what.substr(0, colon),
+                       colon < what.size() ? ", " + what.substr(colon + 1) : "");
   }
   if (message.find("At Most 1") != std::string::npos) return name + " is given twice; give it once";
   return whole;
@@ -183,9 +188,12 @@ std::string what_is_wrong(const CLI::App& app, const CLI::App& place, const CLI:
     // Options before the command belong to the program itself.
     if (!at_top)
       for (const std::string& word : words)
-        if (word.starts_with('-') && has(app.remaining(), word))
-          return fmt::format("{} stands behind the command: plimsoll {} ... {}", one_line(word), place.get_name(),
-                             one_line(word));
+        if (word.starts_with('-') && has(app.remaining(), word)) {
+          std::vector<std::string> moved = words;
+          std::ranges::rotate(moved, std::ranges::find(moved, place.get_name()));
+          return fmt::format("{} stands behind the command: plimsoll {}", one_line(word),
+                             one_line(fmt::format("{}", fmt::join(moved, " "))));
+        }
     return at_top ? fmt::format("a command is needed: {}", fmt::join(command_names(app), ", ")) : message;
   }
   if (required) {

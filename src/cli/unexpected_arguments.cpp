@@ -34,15 +34,19 @@ std::string advice_for(const std::string& file, const std::vector<std::string>& 
   if (is_yaml(word) || is_file(word))
     return fmt::format("the job file is {}, and there is one at a time", in_quotes(file));
   if (word == "true" || word == "false") return "a flag takes no value: leave it out";
-  // "memory_budget 4GiB", "memory_budget = 4GiB", "memory_budget =4GiB", "memory_budget= 4GiB", of which 4GiB remains
-  if (names_a_key(word)) {
-    std::string value = next == "=" && at + 2 < words.size() ? words[at + 2] : next;
+  // "memory_budget 4GiB", "memory_budget = 4GiB", "memory_budget =4GiB", "memory_budget= 4GiB", of which 4GiB remains,
+  // and the syntax of the job file: "memory_budget: 4GiB", in one word or two
+  const size_t colon = std::min(word.find(':'), word.size());
+  if (const std::string key = word.substr(0, colon); names_a_key(key)) {
+    std::string value = word.substr(std::min(word.find_first_not_of(": ", colon), word.size()));
+    if (value.empty()) value = next == "=" && at + 2 < words.size() ? words[at + 2] : next;
     if (value.starts_with('=')) value.erase(0, 1);
     if (value.empty() || is_override(value)) value = "VALUE";
-    return fmt::format("write {}={}", suggest_keys(word).front(), one_line(value));
+    const std::string written = fmt::format("{}={}", suggest_keys(key).front(), value);
+    return "write " + (written.find(' ') == std::string::npos ? one_line(written) : in_quotes(written));
   }
   if (find_device(word) != nullptr)
-    return fmt::format("several devices stand in one word: --gpu rtx4090,{}", one_line(word));
+    return fmt::format("several devices stand in one word, with commas: --gpu NAME,{}", one_line(word));
   if (at > 0 && is_override(words[at - 1])) {
     const std::string joined = words[at - 1] + (words[at - 1].ends_with('=') ? "" : " ") + word;
     return fmt::format("a value with a space stands in quotes: {}", in_quotes(joined));
@@ -59,7 +63,7 @@ void reject_unexpected_arguments(const std::string& file, const std::vector<std:
     throw UserError(fmt::format("the job file comes before {}: {}", in_quotes(file),
                                 meant == overrides.end()
                                     ? "plimsoll COMMAND JOB.yaml KEY=VALUE"
-                                    : fmt::format("plimsoll COMMAND {} KEY=VALUE", one_line(*meant))));
+                                    : fmt::format("plimsoll COMMAND {} {}", one_line(*meant), one_line(file))));
   }
   for (size_t at = 0; at < overrides.size(); ++at) {
     if (is_override(overrides[at])) continue;

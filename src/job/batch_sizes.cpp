@@ -205,10 +205,10 @@ void complete_one_device(Job& job, const KeyLocations& locations, int64_t device
   const int64_t most = std::ranges::max_element(*steps, {}, [](const auto& entry) { return entry.second; })->second;
   if ((is_schedule(*steps) ? *micro * most : *batch) > kMaxBatch)
     throw UserError(
-        fmt::format("{}: {} {} x gradient_accumulation_steps {} is more than {}, the largest step in samples; "
-                    "set a smaller number",
+        fmt::format("{0}: {1} {2} x gradient_accumulation_steps {3} is more than {4}, the largest step in samples; "
+                    "set {1}: {5} or less",
                     locations.of({kStepsKey, kMicroKey}), batch_size_is_micro_batch(job) ? kBatchKey : kMicroKey,
-                    *micro, most, kMaxBatch));
+                    *micro, most, kMaxBatch, std::max<int64_t>(1, kMaxBatch / most)));
   // The file alone means the product; a micro batch on the command line makes its batch_size the whole.
   if (locations.overridden(kMicroKey) && !locations.in_file(kMicroKey) && batch_given && steps->at(0) > 1 &&
       locations.in_file(kBatchKey) && locations.in_file(kStepsKey) && !locations.overridden(kBatchKey) &&
@@ -228,10 +228,11 @@ void resolve_batch_sizes(Job& job, const KeyLocations& locations) {
   complete_one_device(job, locations, divided ? job.devices : 1);
   if (job.devices == 1) return;
   if (*job.batch_size > kMaxBatch / job.devices)
-    throw UserError(
-        fmt::format("{}: batch_size {} x {} devices is more than {}, the largest step in samples; set a "
-                    "smaller number",
-                    locations.of({kBatchKey, "devices"}), *job.batch_size, job.devices, kMaxBatch));
+    throw UserError(fmt::format(
+        "{}: batch_size {} x {} devices is more than {}, the largest step in samples; set batch_size: {} or "
+        "less",
+        locations.of({kBatchKey, "devices"}), *job.batch_size, job.devices, kMaxBatch,
+        std::max<int64_t>(1, kMaxBatch / job.devices)));
   if (!divided) job.notes.push_back(larger_batch_note(job, locations, batch_given));
 }
 

@@ -52,14 +52,14 @@ void check_dtype(const Job& job, const KeyLocations& locations) {
   if (job.precision == Precision::bf16_true && dtype != DType::bfloat16)
     refuse(locations.of({"model.dtype"}),
            fmt::format(
-               "model.dtype is {}; with precision bf16-true weights are bfloat16: leave it auto, or set precision: "
+               "model.dtype is {}; with precision bf16-true weights are bfloat16: set model.dtype: auto, or precision: "
                "bf16-mixed",
                name_of(dtype)));
   if (!job.precision)
     refuse(
         locations.of({"model.dtype"}),
-        fmt::format("model.dtype is {}, and precision is auto, which chooses the weights' type too; name a precision",
-                    name_of(dtype)));
+        fmt::format("model.dtype is {}, and precision is auto, which chooses the weights' type too; set precision: {}",
+                    name_of(dtype), dtype == DType::float32 ? "32-true" : "bf16-true"));
 }
 
 void check_fine_tuning(const FineTuning& tuning, const KeyLocations& locations) {
@@ -71,7 +71,7 @@ void check_fine_tuning(const FineTuning& tuning, const KeyLocations& locations) 
     const std::string modules = section + ".modules";
     if (!locations.given(key) || locations.overridden(modules) || (!changed && locations.given(modules))) return;
     refuse(locations.of({key}),
-           fmt::format("{} is given, but {} names no layers; for example modules: ['{}']", key, modules, example));
+           fmt::format("{} is given, but {} names no layers; for example {}: ['{}']", key, modules, modules, example));
   };
   if (lora.modules.empty()) {
     needs_modules("lora.rank", lora.rank != usual.rank, "lora", "*.qkv");

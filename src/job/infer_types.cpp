@@ -55,8 +55,8 @@ void take_model_type(const std::vector<Value>& values, Job& job, bool data_type_
   if (kinds.size() > 1) {
     std::vector<std::string> types;
     for (const ModelKind* kind : kinds) types.push_back(kind->type);
-    refuse(place, fmt::format("model.type is missing; {} is a key of {}: name one of them", telling.key,
-                              joined(types, " and of ")));
+    refuse(place, fmt::format("model.type is missing; {} is a key of several: set model.type: {}", telling.key,
+                              joined(types, ", or model.type: ")));
   }
   job.model.type = kinds.front()->type;
   job.notes.push_back(

@@ -49,12 +49,14 @@ bool contradict(const PrecisionRequest& a, const PrecisionRequest& b) {
 [[noreturn]] void refuse(const PrecisionRequest& a, const PrecisionRequest& b) {
   const bool open = a.word == kAuto || b.word == kAuto;
   const bool kinds = a.of != Of::name && b.of != Of::name && a.yes && b.yes;
-  throw UserError(
-      fmt::format("{}: {} contradicts {}{}; {}", b.place, b.said, a.said,
-                  a.place == b.place || a.command_line ? "" : fmt::format(" ({})", a.place),
-                  open    ? "auto may choose any precision: name one, or leave the other out"
-                  : kinds ? "training is in one of them: leave one out, or set precision: bf16-mixed or 16-mixed"
-                          : "leave one of them out"));
+  throw UserError(fmt::format(
+      "{}: {} contradicts {}{}; {}", b.place, b.said, a.said,
+      a.place == b.place || a.command_line ? "" : fmt::format(" ({})", a.place),
+      open ? "auto may choose any precision: name one, or leave the other out"
+      : kinds
+          ? "training is in one of them: leave one out, or in place of both set precision: bf16-mixed or precision: "
+            "16-mixed"
+          : "leave one of them out"));
 }
 
 const PrecisionRequest* request_of(const Requests& requests, Of of, bool yes) {

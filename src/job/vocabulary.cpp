@@ -37,7 +37,7 @@ int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer) {
   const int64_t tokens = tokenizer.vocab_size();
   if (rows == 0) return (tokens + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
   if (rows < tokens)
-    throw UserError(fmt::format("{}{} is {}; the tokenizer '{}' has {} tokens: give at least that, or auto",
+    throw UserError(fmt::format("{0}{1} is {2}; the tokenizer '{3}' has {4} tokens: set {1}: {4} or more, or {1}: auto",
                                 job.file.empty() ? "" : job.file.string() + ": ", key, rows, tokenizer.name(), tokens));
   return rows;
 }

@@ -76,8 +76,8 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
     result.workspace = here ? here->workspace_model(threads_of(options)) : cuda_workspace_model();
   if (options.compile != Choice::off) result.fusion_rules = fusion_rules_of(options, here);
   if (options.compile == Choice::on && !result.fusion_rules)
-    throw UserError(fmt::format(
-        "compile: true is for the devices cpu and cuda; the device is {}: leave compile at auto", options.device));
+    throw UserError(fmt::format("compile: true is for the devices cpu and cuda; the device is {}: set compile: auto",
+                                options.device));
   return result;
 }
 

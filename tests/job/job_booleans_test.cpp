@@ -77,7 +77,7 @@ TEST(JobBooleans, OfTheCommandLineReplaceWhatTheFileSays) {
 TEST(JobBooleans, BothTrueIsAContradictionThatIsNamed) {
   EXPECT_EQ(usage_error("bf16: true\nfp16: true"),
             "job.yaml:3: fp16: true contradicts bf16: true (job.yaml:2); training is in one of them: leave one out, or "
-            "set precision: bf16-mixed or 16-mixed");
+            "in place of both set precision: bf16-mixed or precision: 16-mixed");
   EXPECT_THAT(usage_error("fp16: {enabled: true}\nbf16: {enabled: true}"),
               StartsWith("job.yaml:3: bf16.enabled: true contradicts fp16.enabled: true (job.yaml:2)"));
   EXPECT_THAT(usage_error("", {"bf16=true", "fp16=true"}), HasSubstr("fp16: true contradicts bf16: true"));

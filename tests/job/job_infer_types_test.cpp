@@ -37,8 +37,8 @@ TEST(KindsMeant, WhatIsMissingIsThatKinds) {
 
 TEST(KindsMeant, KeysOfSeveralKindsAreAnsweredWithTheirNames) {
   EXPECT_THAT(file_refusal("batch_size: 8\nmodel.image_size: 512"),
-              HasSubstr("job.yaml:2: model.type is missing; model.image_size is a key of prompt_segmentation and of "
-                        "video_llm: name one of them"));
+              HasSubstr("job.yaml:2: model.type is missing; model.image_size is a key of several: set model.type: "
+                        "prompt_segmentation, or model.type: video_llm"));
   EXPECT_EQ(parsed_file("model.image_size: 64\ndata.type: synthetic", {"model.type=video_llm"}).model.type,
             "video_llm");
 }

@@ -22,7 +22,7 @@ TEST(PicturesJob, KeysAreChecked) {
   EXPECT_EQ(pictures(", list: a.csv, prompt: Segment it."), "accepted");
   EXPECT_THAT(pictures(""), HasSubstr("data.images is missing"));
   EXPECT_THAT(pictures(", images: a"), HasSubstr("data.masks is missing"));
-  EXPECT_THAT(pictures(", images: a, masks: b, list: c.csv"), HasSubstr("leave one of the two"));
+  EXPECT_THAT(pictures(", images: a, masks: b, list: c.csv"), HasSubstr("remove data.list, or "));
   EXPECT_THAT(pictures(", images: a, masks: b, prompt: '{} {}'"), HasSubstr("may have {} once"));
   EXPECT_THAT(pictures(", images: a, masks: b, axis: y"), HasSubstr("data.axis"));
   EXPECT_THAT(pictures(", images: a, masks: b, evaluate_on: test"), HasSubstr("data.test_fraction is 0"));
@@ -50,7 +50,7 @@ TEST(StimuliJob, FeaturesTakeThePlaceOfOthers) {
   EXPECT_EQ(stimuli(", text_features: b.npy, texts: runs.txt, audio_features: c.npy, pictures: d.npy"), "accepted");
   EXPECT_THAT(stimuli(", text_features: b.npy, texts: runs.txt, text_embeddings: v.safetensors"),
               HasSubstr("data.text_features and data.text_embeddings are both given"));
-  EXPECT_THAT(stimuli(", videos: a.mp4, pictures: d.npy"), HasSubstr("leave one"));
+  EXPECT_THAT(stimuli(", videos: a.mp4, pictures: d.npy"), HasSubstr("remove one of them"));
 }
 
 }  // namespace

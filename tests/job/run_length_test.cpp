@@ -41,8 +41,7 @@ TEST(RunLengthKeys, AFloatLimitOfEvaluationsIsAllOfThem) {
   for (const char* name : {"limit_val_batches", "trainer.limit_val_batches", "training.limit_val_batches"}) {
     EXPECT_EQ(parsed(std::string(name) + ": 1.0").eval_batches, kAllBatches) << name;
     EXPECT_EQ(parsed(std::string(name) + ": 1").eval_batches, 1) << name;
-    EXPECT_THAT(refusal(std::string(name) + ": 0.25"), HasSubstr("set eval_batches to a number of batches, or to all"))
-        << name;
+    EXPECT_THAT(refusal(std::string(name) + ": 0.25"), HasSubstr("in its place set eval_batches: all")) << name;
   }
   EXPECT_EQ(parsed("eval_batches: all").eval_batches, kAllBatches);
   EXPECT_EQ(parsed("eval_batches: auto").eval_batches, std::nullopt);

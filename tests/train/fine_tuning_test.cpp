@@ -496,7 +496,7 @@ TEST_F(FineTuningJob, SettingsThatDoNotGoTogetherAreRefused) {
               AllOf(StartsWith("job.yaml:2"), HasSubstr("set precision: 16-mixed")));
   EXPECT_EQ(refusal("model: {dtype: float16}\nprecision: 16-mixed"), "accepted");
   EXPECT_THAT(refusal("model: {dtype: float32}\nprecision: bf16-true"), HasSubstr("weights are bfloat16"));
-  EXPECT_THAT(refusal("model: {dtype: bfloat16}\nprecision: auto"), HasSubstr("name a precision"));
+  EXPECT_THAT(refusal("model: {dtype: bfloat16}\nprecision: auto"), HasSubstr("set precision: bf16-true"));
   EXPECT_THAT(refusal("model: {dtype: int8}"), HasSubstr("allowed: auto, float32, bfloat16, float16"));
   EXPECT_THAT(refusal("lora: {rank: 4}"), HasSubstr("lora.rank is given, but lora.modules names no layers"));
   EXPECT_THAT(refusal("lora: {modules: x, rank: 0}"), HasSubstr("lora.rank is 0"));

@@ -197,7 +197,7 @@ TEST(VideoLlmJob, TypesThatDoNotGoTogetherAreRefused) {
         [&] { parse_job("{data.type: synthetic, model.type: video_llm, " + keys + "}", "job.yaml", ""); });
   };
   EXPECT_THAT(refusal("model.llm.dtype: float16"), HasSubstr("loss scaling; set precision: 16-mixed"));
-  EXPECT_THAT(refusal("model.llm.dtype: bfloat16, precision: auto"), HasSubstr("name a precision"));
+  EXPECT_THAT(refusal("model.llm.dtype: bfloat16, precision: auto"), HasSubstr("set precision: bf16-true"));
   EXPECT_THAT(refusal("model.llm.dtype: float32, precision: bf16-true"), HasSubstr("weights are bfloat16"));
   EXPECT_THAT(refusal("model.llm.dtype: float32, model.dtype: bfloat16"), HasSubstr("leave one of them out"));
   EXPECT_THAT(refusal("model.llm.use_gradient_checkpointing: true, gradient_checkpointing: false"),

@@ -185,7 +185,7 @@ class Tasks {
     const std::vector<std::string>& names = config_.slices.structures;
     if (names.size() != 1 || names[0].find_first_of("*?[") != std::string::npos)
       throw UserError(
-          "data.structures must name what masks show, for example structures: nucleus; or data.label_names "
+          "data.structures must name what masks show, for example data.structures: nucleus; or data.label_names "
           "what each of their numbers is");
     return names[0];
   }

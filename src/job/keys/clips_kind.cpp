@@ -49,7 +49,8 @@ DataKind clips_kind() {
     const C& clips = job.data.clips;
     if (job.data.files.empty() && clips.list.empty())
       refuse(locations.of({"data.type"}),
-             "data.files is missing; name videos (files: [cockatoo.mp4]), or a list of them with captions (data.list)");
+             "data.files is missing; name videos (data.files: [cockatoo.mp4]), or a list of them with captions "
+             "(data.list: captions.txt)");
     if (!job.data.files.empty() && !clips.list.empty())
       refuse(locations.of({"data.list", "data.files"}),
              "data.list and data.files are both given; leave one of them out");

@@ -29,13 +29,15 @@ void check_pictures(const Job& job, const KeyLocations& locations) {
   const bool folders = !pictures.images.empty() || !pictures.masks.empty();
   if (folders && !pictures.list.empty())
     refuse(locations.of({"data.list", "data.images", "data.masks"}),
-           "data.list names pictures and masks, and so do data.images and data.masks; leave one of the two");
+           "data.list names pictures and masks, and so do data.images and data.masks; remove data.list, or data.images "
+           "and data.masks");
   if (pictures.list.empty() && pictures.images.empty())
     refuse(locations.of({"data.type"}),
-           "data.images is missing; name a folder of pictures, and in data.masks one of their masks, or a data.list");
+           "data.images is missing; set data.images: FOLDER and data.masks: FOLDER for pictures and their masks, or "
+           "data.list: FILE");
   if (pictures.list.empty() && pictures.masks.empty())
     refuse(locations.of({"data.images"}),
-           "data.masks is missing; name the folder of the masks, each called as its picture is");
+           "data.masks is missing; set data.masks: FOLDER, which has the masks, each called as its picture is");
   check_structures(job, locations, /*named=*/false);
   check_tokenizer(job, locations);
   check_held_out(job, locations);

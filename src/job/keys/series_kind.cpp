@@ -46,7 +46,7 @@ void check_series(const Job& job, const KeyLocations& locations) {
   const SeriesConfig& series = job.data.series;
   if (job.data.files.empty())
     refuse(locations.of({"data.type"}),
-           "data.files is missing; name the series to train on, for example files: [gestures_TRAIN.ts]");
+           "data.files is missing; name the series to train on, for example data.files: [gestures_TRAIN.ts]");
   const auto labels_go_with = [&](const char* key, size_t labels, const char* other, size_t files) {
     if (labels != 0 && labels != files)
       refuse(locations.of({key}),

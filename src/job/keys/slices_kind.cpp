@@ -20,7 +20,7 @@ void check_slices(const Job& job, const KeyLocations& locations) {
   const S& slices = job.data.slices;
   if (job.data.files.empty())
     refuse(locations.of({"data.type"}),
-           "data.files is missing; name NIfTI files of images, for example files: [brain.nii.gz]");
+           "data.files is missing; name NIfTI files of images, for example data.files: [brain.nii.gz]");
   if (slices.labels.size() != job.data.files.size())
     refuse(locations.of({"data.labels", "data.files"}),
            fmt::format("data.labels names {} files and data.files {}; each image has a file of labels, in the same "

@@ -27,7 +27,8 @@ void check_stimuli(const Job& job, const KeyLocations& locations) {
   const StimuliConfig& stimuli = job.data.stimuli;
   if (stimuli.fmri.empty())
     refuse(locations.of({"data.type"}),
-           "data.fmri is missing; name the series to learn from, for example fmri: bold.nii.gz or fmri: regions.csv");
+           "data.fmri is missing; name the series to learn from, for example data.fmri: bold.nii.gz or data.fmri: "
+           "regions.csv");
   const auto needs = [&](const char* key, const std::filesystem::path& path, const char* other,
                          const std::filesystem::path& wanted, const char* what) {
     if (!path.empty() && wanted.empty())
@@ -41,7 +42,7 @@ void check_stimuli(const Job& job, const KeyLocations& locations) {
                             const std::filesystem::path& also) {
     if (!path.empty() && !also.empty())
       refuse(locations.of({key, other}),
-             fmt::format("{} and {} are both given, and say the same; leave one", key, other));
+             fmt::format("{} and {} are both given, and say the same; remove one of them", key, other));
   };
   not_both("data.text_features", stimuli.text_features, "data.text_embeddings", stimuli.text_embeddings);
   not_both("data.pictures", stimuli.pictures, "data.videos", stimuli.videos);

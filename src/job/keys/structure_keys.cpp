@@ -47,7 +47,7 @@ std::vector<Key> structure_keys() {
 void check_structures(const Job& job, const KeyLocations& locations, bool named) {
   const S& slices = job.data.slices;
   if (slices.structures.empty())
-    refuse(locations.of({"data.structures"}), "data.structures is empty; '*' stands for all of them");
+    refuse(locations.of({"data.structures"}), "data.structures is empty; set data.structures: '*' for all of them");
   const size_t names = places_for_names(slices.prompt);
   if (named && names != 1)
     refuse(locations.of({"data.prompt"}),

@@ -27,7 +27,7 @@ DataKind text_kind() {
   kind.check = [](const Job& job, const KeyLocations& locations) {
     if (job.data.files.empty())
       refuse(locations.of({"data.type"}),
-             "data.files is missing; name the text to train on, for example files: [corpus.txt]");
+             "data.files is missing; name the text to train on, for example data.files: [corpus.txt]");
     check_tokenizer(job, locations);
   };
   return kind;

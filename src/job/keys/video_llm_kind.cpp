@@ -121,11 +121,13 @@ void check_llm_dtype(const Job& job, const KeyLocations& locations) {
   };
   if (job.model.dtype && *job.model.dtype != dtype)
     no(fmt::format(", and model.dtype, of the whole model, {}; leave one of them out", name_of(*job.model.dtype)));
-  if (!job.precision) no(", and precision is auto, which chooses the weights' type too; name a precision");
+  if (!job.precision)
+    no(fmt::format(", and precision is auto, which chooses the weights' type too; set precision: {}",
+                   dtype == DType::float32 ? "32-true" : "bf16-true"));
   if (dtype == DType::float16 && job.precision != Precision::fp16_mixed)
     no(", whose small gradients need loss scaling; set precision: 16-mixed, or model.llm.dtype: bfloat16");
   if (job.precision == Precision::bf16_true && dtype != DType::bfloat16)
-    no("; with precision bf16-true weights are bfloat16: leave it auto, or set precision: bf16-mixed");
+    no("; with precision bf16-true weights are bfloat16: set model.llm.dtype: auto, or precision: bf16-mixed");
 }
 
 void check_video_llm(const Job& job, const KeyLocations& locations) {

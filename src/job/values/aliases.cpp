@@ -102,9 +102,8 @@ Converted evaluated_batches(const Value& value) {
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), share);
   if (error == std::errc{} && end == word.data() + word.size() && share == 1) return "all";
   value.refuse_since(
-      "is a fraction of the held-out batches, and only 1.0, all of them, is possible here; set eval_batches to a "
-      "number of "
-      "batches, or to all");
+      "is a fraction of the held-out batches, and only 1.0, all of them, is possible here; in its place set "
+      "eval_batches: all, or eval_batches: N for N batches");
 }
 
 Converted cpu_if(const Value& value) {

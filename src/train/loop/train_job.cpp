@@ -103,21 +103,22 @@ class Run {
 
   void require_steps_to_profile() const {
     if (profile_.file.empty()) return;
-    if (const std::optional<int64_t> limit = step_limit_of(asked_)) require_profiled_step(*limit, "max_steps is");
+    if (const std::optional<int64_t> limit = step_limit_of(asked_))
+      require_profiled_step(*limit, "max_steps is", "max_steps");
     if (!agreement_.leads()) return;
     const AtomicFile probe(profile_.file);  // never committed: leaves no trace
   }
 
-  void require_profiled_step(int64_t steps, std::string_view what) const {
+  void require_profiled_step(int64_t steps, std::string_view what, std::string_view key) const {
     if (!profile_.file.empty() && steps < profile_.first_step)
-      throw UserError(fmt::format("--profile begins with step {}, but {} {}; set a larger max_steps or max_epochs",
-                                  profile_.first_step, what, steps));
+      throw UserError(fmt::format("--profile begins with step {}, but {} {}; set a larger {}", profile_.first_step,
+                                  what, steps, key));
   }
 
   // The data are open: the last step is known, and with it the schedule of the learning rate.
   void count_steps() {
     length_ = run_length_of(job(), data().source().samples(Split::train)).value();
-    require_profiled_step(length_.steps, "the steps of all epochs are");
+    require_profiled_step(length_.steps, "the steps of all epochs are", "max_epochs");
     scheduler_ = job().scheduler;
     scheduler_.warmup_steps = length_.warmup_steps;
     report_.length = length_;
