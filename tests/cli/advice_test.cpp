@@ -147,7 +147,7 @@ TEST_F(AdviceOfTheProgram, CommandsAndOptions) {
       {{"plan", "job.yaml", "--json", "a.json", "--json", "b.json"}},
       {{"plan", "job.yaml", "--recipe", "fast"}},
       {{"plan", "job.yaml", "--html", ""}},
-      {{"trace", "job.yaml", "--summary", "--hot"}},
+      {{"trace", "job.yaml", "--summary", "--hot", "--measure", "0"}},
       {{"trace", "job.yaml", "--gpu", "a6000"}},
       {{"trace", "job.yaml", "--segment", "mikro"}},
       {{"train", "job.yaml", "--html", "a.html"}},

@@ -318,6 +318,14 @@ TEST_F(JobAdvice, DataThatIsNotNamed) {
   });
 }
 
+// New wording fails a row until a pattern reads it.
+TEST_F(JobAdvice, WordingThatNoPatternReadsIsNoticed) {
+  EXPECT_THAT(AdviceReader("seed is 'x'; choose a seed that you like", {"", {"seed=x"}}, kSamples).not_understood(),
+              ::testing::ElementsAre("choose a seed that you like"));
+  EXPECT_THAT(AdviceReader("seed is 'x'; set seed: 3", {"", {"seed=x"}}, kSamples).not_understood(),
+              ::testing::IsEmpty());
+}
+
 // The two commands whose advice was once refused as well.
 TEST_F(JobAdvice, ANameInPlaceOfASection) {
   for (const char* word : {"optimizer=AdamW", "optimizer.name=AdamW", "optimizer=SGD"})
