@@ -65,7 +65,7 @@ FIELDS = {
     "reasons": "each decision and its reason: decision, why",
     "plan_seconds": "seconds that planning took, recording included",
     "record_seconds": "seconds that recording took",
-    "run_length": "steps of the whole run: steps, training_samples, steps_of_epochs, warmup_steps, schedule, text; null: not known before the data are read",
+    "run_length": "steps of the whole run: steps, training_samples, steps_of_epochs, schedule_steps, warmup_steps, schedule, text; null: not known before the data are read",
     "parameters": "numbers that are trained, over all ranks",
     "model_parameters": "numbers of the model: frozen ones included, adapters not",
     "rank_parameters": "trained numbers that a rank stores; fewer with zero3",

@@ -77,11 +77,13 @@ struct OptimizerConfig {
 
 /// Section `scheduler` of a job file: the learning rate of each step.
 struct SchedulerConfig {
-  std::string name = "cosine";  ///< constant | linear | cosine: after the warm-up
+  std::string name = "cosine";        ///< constant | linear | cosine: after the warm-up
+  std::optional<int64_t> steps = {};  ///< steps that the schedule is computed for; empty: those of the run
   int64_t warmup_steps = 0;
   std::optional<double>
-      warmup_ratio;           ///< warm-up as a fraction of the run's steps, rounded up; instead of warmup_steps
-  double min_lr_ratio = 0.1;  ///< learning rate at the last step, as a fraction of learning_rate
+      warmup_ratio;           ///< warm-up as a fraction of the schedule's steps, rounded up; instead of warmup_steps
+  double min_lr_ratio = 0.1;  ///< learning rate at the schedule's last step and after it, as a fraction of
+                              ///< learning_rate
 };
 
 /// Dtype in which the gradients of a step's micro batches are summed.

@@ -11,10 +11,11 @@ namespace plimsoll {
 
 /// The length of a whole run, the steps before a resume included.
 struct RunLength {
-  int64_t steps = 0;                    ///< optimizer steps; the schedule of the learning rate ends with the last
-  std::optional<int64_t> samples = {};  ///< training samples of an epoch; empty: not known yet
+  int64_t steps = 0;                            ///< optimizer steps
+  std::optional<int64_t> samples = {};          ///< training samples of an epoch; empty: not known yet
   std::optional<int64_t> steps_of_epochs = {};  ///< steps until the end of max_epochs; empty: none, or not known yet
-  int64_t warmup_steps = 0;                     ///< from scheduler.warmup_steps or scheduler.warmup_ratio
+  int64_t schedule_steps = 0;  ///< steps that the learning rate's schedule is computed for: scheduler.steps, or `steps`
+  int64_t warmup_steps = 0;    ///< from scheduler.warmup_steps or scheduler.warmup_ratio
 
   /// Returns whether the end of max_epochs ends the run, and not max_steps.
   bool ends_with_epochs() const { return steps_of_epochs && *steps_of_epochs == steps; }

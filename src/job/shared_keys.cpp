@@ -76,6 +76,7 @@ std::map<std::string, std::string> training_keys(const Job& job) {
       {"optimizer.momentum", text(job.optimizer.momentum)},
       {"optimizer.adamw_parameters", joined(job.optimizer.adamw_parameters, ", ")},
       {"scheduler.name", job.scheduler.name},
+      {"scheduler.steps", text_of(job.scheduler.steps, "auto")},
       {"scheduler.warmup_steps", text(job.scheduler.warmup_steps)},
       {"scheduler.warmup_ratio", text_of(job.scheduler.warmup_ratio, "none")},
       {"scheduler.min_lr_ratio", text(job.scheduler.min_lr_ratio)},

@@ -190,7 +190,10 @@ std::vector<std::string> suggest_keys(const std::string& path) {
   // Keys with the same last word come first, in any section: "learning_rate" is a key of the optimizer. Other programs'
   // words follow, then the nearest key of the named section.
   std::vector<std::string> namesakes = job::with_last_word(names, word);
-  if (namesakes.size() == 1) return namesakes;
+  // "steps" is max_steps, except in a section such as "schedule".
+  const bool other_word = std::ranges::any_of(job::kOtherWords, [&](const auto& each) { return each.first == word; });
+  if (namesakes.size() == 1 && (!other_word || nearest(section, job::sections()) == job::section_of(namesakes.front())))
+    return namesakes;
   if (std::string key = job::known_elsewhere(path); !key.empty()) return {key};
   if (!namesakes.empty()) return job::chosen_of(std::move(namesakes), path);
   if (known_section) {

@@ -67,8 +67,11 @@ std::string schedule_of(const Job& job, const std::optional<RunLength>& length) 
     return text + fmt::format("which is not before the last step: the learning rate ends at {:.3g} of its value",
                               static_cast<double>(length->steps) / static_cast<double>(length->warmup_steps));
   if (scheduler.name == "constant") return text + "constant";
-  return text +
-         fmt::format("{} until {}", scheduler.name, length ? fmt::format("step {}", length->steps) : "the last step");
+  if (!length && !scheduler.steps) return text + fmt::format("{} until the last step", scheduler.name);
+  const int64_t end = length ? length->schedule_steps : *scheduler.steps;
+  text += fmt::format("{} until step {}", scheduler.name, end);
+  if (length && end < length->steps) text += fmt::format(", then {:g} of the learning rate", scheduler.min_lr_ratio);
+  return text;
 }
 
 }  // namespace
@@ -103,7 +106,8 @@ std::optional<RunLength> run_length_of(const Job& job, std::optional<int64_t> sa
   }
   if (!limit && !length.steps_of_epochs) return std::nullopt;
   length.steps = std::min(limit.value_or(kMaxSteps), length.steps_of_epochs.value_or(kMaxSteps));
-  length.warmup_steps = warmup_of(job.scheduler, length.steps);
+  length.schedule_steps = job.scheduler.steps.value_or(length.steps);
+  length.warmup_steps = warmup_of(job.scheduler, length.schedule_steps);
   return length;
 }
 

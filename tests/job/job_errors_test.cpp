@@ -59,12 +59,14 @@ TEST(JobErrors, WordsOfOtherProgramsAreAnsweredWithOurs) {
                                                                        {"vram", "memory_budget"}}) {
     EXPECT_THAT(message_for_override(theirs + "=3"), HasSubstr("did you mean '" + ours + "'?")) << theirs;
   }
+  EXPECT_THAT(message_for_override("schedule.steps=3"), HasSubstr("did you mean 'scheduler.steps'?"));
 }
 
 TEST(JobErrors, UnknownKeyWithNothingNearListsWhatThereIs) {
-  EXPECT_EQ(message("scheduler: {flavour: 1}"),
-            "job.yaml:2:13: unknown key 'scheduler.flavour'; keys of scheduler: name, warmup_steps, warmup_ratio, "
-            "min_lr_ratio");
+  EXPECT_EQ(
+      message("scheduler: {flavour: 1}"),
+      "job.yaml:2:13: unknown key 'scheduler.flavour'; keys of scheduler: name, steps, warmup_steps, warmup_ratio, "
+      "min_lr_ratio");
   EXPECT_THAT(message("flavour: 1"), AllOf(HasSubstr("'flavour'; the job file has: model, data"), HasSubstr("seed")));
 }
 
@@ -116,6 +118,7 @@ TEST(JobErrors, RangesHoldForEveryNumber) {
       {"optimizer.betas", {"0.9", "[]", "[0.9]", "[0.9, 1]", "[-1, 0.9]", "[0.9, 0.9, 0.9]", "[a, 0.9]"}},
       {"optimizer.eps", {"0", "1"}},
       {"optimizer.momentum", {"-0.1", "1"}},
+      {"scheduler.steps", {"0", "1000000001", "none"}},
       {"scheduler.warmup_steps", {"-1", "1000000001"}},
       {"scheduler.min_lr_ratio", {"-0.1", "1.1"}},
       {"checkpoint.every_n_steps", {"-1"}},

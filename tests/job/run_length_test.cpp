@@ -36,6 +36,12 @@ TEST(RunLengthKeys, AWarmUpHasOneLength) {
   EXPECT_EQ(parsed("warmup_steps: 100\nwarmup_ratio: 0.0").scheduler.warmup_steps, 100);  // transformers' defaults
 }
 
+TEST(RunLengthKeys, AScheduleMayHaveOtherStepsThanTheRun) {
+  EXPECT_EQ(parsed("max_steps: 20").scheduler.steps, std::nullopt);
+  EXPECT_EQ(parsed("max_steps: 20\nscheduler: {steps: auto}").scheduler.steps, std::nullopt);
+  EXPECT_EQ(parsed("max_steps: 20\nscheduler: {steps: 10}").scheduler.steps, 10);
+}
+
 // Lightning#11950: 1.0 is the whole held-out part, and 1 is one batch.
 TEST(RunLengthKeys, AFloatLimitOfEvaluationsIsAllOfThem) {
   for (const char* name : {"limit_val_batches", "trainer.limit_val_batches", "training.limit_val_batches"}) {

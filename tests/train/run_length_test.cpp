@@ -107,6 +107,21 @@ TEST(RunLength, AWarmUpMayBeAFractionOfTheSteps) {
   EXPECT_EQ(run_length_of(job, 4 * 1187)->warmup_steps, 20);
 }
 
+TEST(RunLength, AScheduleMayHaveOtherSteps) {
+  Job job = job_of(20, {});
+  job.scheduler.steps = 10;
+  job.scheduler.warmup_ratio = 0.2;
+  const RunLength length = *run_length_of(job, 100);
+  EXPECT_EQ(length.steps, 20);
+  EXPECT_EQ(length.schedule_steps, 10);
+  EXPECT_EQ(length.warmup_steps, 2);
+  EXPECT_THAT(described(job, 100), HasSubstr("warm-up 2, cosine until step 10, then 0.1 of the learning rate"));
+  job.scheduler.steps = 30;
+  EXPECT_THAT(described(job, 100), ::testing::EndsWith("warm-up 6, cosine until step 30"));
+  job.scheduler.steps.reset();
+  EXPECT_EQ(run_length_of(job, 100)->schedule_steps, 20);
+}
+
 TEST(RunLength, IsDescribedWithItsSchedule) {
   Job job = job_of({}, 3);
   job.scheduler.warmup_steps = 20;
@@ -185,8 +200,41 @@ TEST(RunLength, AResumedRunNamesAnotherScheduleAndFollowsIt) {
   ASSERT_EQ(longer.notes.size(), 1u);
   EXPECT_EQ(longer.notes[0],
             "the learning rate was cosine from 0.0003 to 3e-05 at step 4, and from here on it is cosine from 0.0003 to "
-            "3e-05 at step 6");
+            "3e-05 at step 6; set scheduler.steps=4 to keep the old one");
   EXPECT_EQ(longer.steps.back().learning_rate, learning_rate_at(job.scheduler, 3e-4, 6, 6));
+}
+
+// What the line about another schedule advises has the rates of the first run, and is no change.
+TEST(RunLength, AResumedRunMayKeepItsSchedule) {
+  const TempFolder folder;
+  Job job = tiny_job(folder);
+  job.max_steps = 4;
+  job.scheduler.warmup_ratio = 0.5;
+  job.checkpoint.directory = folder / "run";
+  train_until(job, 3);
+  job.max_steps = 6;
+  job.scheduler.steps = 4;
+  LengthWatcher kept;
+  train_job(job, kept);
+  EXPECT_TRUE(kept.notes.empty()) << kept.notes[0];
+  ASSERT_EQ(kept.steps.size(), 3u);
+  for (const TrainProgress& each : kept.steps)
+    EXPECT_EQ(each.learning_rate, learning_rate_at({.warmup_steps = 2}, 3e-4, each.step, 4)) << each.step;
+}
+
+// The steps alone do not bring a schedule back whose rate was another.
+TEST(RunLength, AResumedRunWithAnotherRateIsNotAdvisedToKeepItsSchedule) {
+  const TempFolder folder;
+  Job job = tiny_job(folder);
+  job.max_steps = 4;
+  job.checkpoint.directory = folder / "run";
+  train_until(job, 2);
+  job.max_steps = 6;
+  job.optimizer.learning_rate = 1e-4;
+  LengthWatcher watcher;
+  train_job(job, watcher);
+  ASSERT_EQ(watcher.notes.size(), 1u);
+  EXPECT_THAT(watcher.notes[0], ::testing::EndsWith("from 0.0001 to 1e-05 at step 6"));
 }
 
 TEST(RunLength, AProfileThatBeginsAfterTheLastEpochIsRefusedBeforeTheFirstStep) {

@@ -266,7 +266,7 @@ Key eval_batches() {
 
 Key warmup_ratio() {
   return {{"scheduler.warmup_ratio", "none | " + kShare.text(), "none",
-           "warm-up as a fraction of the run's steps, rounded up; instead of scheduler.warmup_steps"},
+           "warm-up as a fraction of the schedule's steps, rounded up; instead of scheduler.warmup_steps"},
           [](const Value& value, Job& job) {
             job.scheduler.warmup_ratio = value.is("none") ? std::nullopt : std::optional(read_number(value, kShare));
           }};
@@ -365,11 +365,14 @@ std::vector<Key> other_keys() {
   return {
       word("scheduler.name", &S::name, {"constant", "linear", "cosine"},
            "schedule of the learning rate after the warm-up"),
+      integer_or("auto", "scheduler.steps", &S::steps, kSteps,
+                 "steps that the schedule is computed for, counted from the first of the run; auto: all steps of the "
+                 "run. After them the learning rate stays at its last value"),
       integer("scheduler.warmup_steps", &S::warmup_steps, kStepsOrNever,
               "steps at the start in which the learning rate rises linearly from 0; part of the run's steps"),
       warmup_ratio(),
       number("scheduler.min_lr_ratio", &S::min_lr_ratio, kShare,
-             "learning rate at the run's last step, as a fraction of optimizer.learning_rate"),
+             "learning rate at the schedule's last step, as a fraction of optimizer.learning_rate"),
       path("checkpoint.directory", &C::directory, "(none)", "folder of the checkpoints; none: no checkpoints"),
       integer("checkpoint.every_n_steps", &C::every_n_steps, kStepsOrNever,
               "steps between checkpoints; 0: only at the end"),

@@ -142,7 +142,7 @@ class Run {
     observer_.resumed(checkpoint.string(), report_.resumed_step);
     for (const std::string& each : notes) observer_.noted(each);
     report_.file_notes.insert(report_.file_notes.end(), notes.begin(), notes.end());
-    if (const std::string change = schedule_change(checkpoint, schedule_text(job(), length_)); !change.empty())
+    if (const std::string change = schedule_change(checkpoint, job(), length_); !change.empty())
       observer_.noted(change);
   }
 
@@ -232,7 +232,7 @@ class Run {
     const double begin = seconds_now();
     const int64_t count = micro_batches(), epoch = data().epoch(position_);
     const int64_t number = training().steps_done() + 1;
-    const double rate = learning_rate_at(scheduler_, job().optimizer.learning_rate, number, length_.steps);
+    const double rate = learning_rate_at(scheduler_, job().optimizer.learning_rate, number, length_.schedule_steps);
     Batch batch;  // one batch at a time, so that memory does not depend on their number
     MicroBatch inputs;
     double data_seconds = 0;
