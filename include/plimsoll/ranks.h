@@ -39,6 +39,12 @@ struct Rendezvous {
   std::chrono::milliseconds silence = std::chrono::seconds(3);
   /// Device of the tensors that the ranks exchange: "cpu" or "cuda", as in the job. It is the same for all ranks.
   std::string device = "cpu";
+  /// Returns true if this rank shall not wait any longer; meet() then throws. Empty: never.
+  std::function<bool()> is_stopped = {};
+  /// Called with a message, from another thread, if a rank is lost and this one has not noticed it in an exchange
+  /// within a second. A program prints the message and ends its process; hidden files that are being written are
+  /// removed before. Empty: only exchanges throw.
+  std::function<void(const std::string& message)> on_lost_rank = {};
   /// For tests: Gloo even if all ranks are on one host, and a group of devices even for one rank.
   bool through_network = false;
 };
@@ -46,8 +52,8 @@ struct Rendezvous {
 /// Connects this rank with the others. CPU ranks that are all on one host exchange through shared memory, other CPU
 /// ranks through c10d's Gloo. Tensors of NVIDIA devices are exchanged through c10d's NCCL. A world of one rank needs no
 /// store. Throws UserError (failure): the port is in use, the store does not answer, ranks are missing (with their
-/// numbers and the seconds waited), two ranks have the same number, the numbers of ranks or devices differ, or the
-/// device has no exchange.
+/// numbers and the seconds waited), a rank that has come ends or does not answer (within five seconds), two ranks have
+/// the same number, the numbers of ranks or devices differ, or the device has no exchange.
 std::shared_ptr<Exchange> meet(const Rendezvous& rendezvous);
 
 /// Returns the value of an environment variable; nullptr: it is not set.
@@ -77,5 +83,7 @@ int64_t threads_of_rank(int64_t asked, const Rendezvous& rendezvous, int64_t cor
 constexpr const char* kRankVariable = "PLIMSOLL_RANK";    ///< in [0, PLIMSOLL_RANKS)
 constexpr const char* kRanksVariable = "PLIMSOLL_RANKS";  ///< number of ranks, all on this machine
 constexpr const char* kStoreVariable = "PLIMSOLL_STORE";  ///< path of a FileStore
+/// Ending of the file next to a FileStore in which the program that started the ranks says why they must end.
+constexpr const char* kStoreFaultSuffix = ".fault";
 
 }  // namespace plimsoll

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <mutex>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +22,20 @@ namespace {
 /// The longest part of the target's name in the temporary file's name: both must fit into the 255 bytes of a name.
 constexpr size_t kNamePart = 200;
 constexpr int kNameAttempts = 1000;
+
+/// The hidden files that exist now.
+struct UnfinishedFiles {
+  std::mutex mutex;
+  std::set<std::filesystem::path> paths;
+};
+UnfinishedFiles& unfinished_files() {
+  static auto* const files = new UnfinishedFiles;  // never destroyed: files may be written until the process ends
+  return *files;
+}
+void forget_unfinished(const std::filesystem::path& path) {
+  const std::lock_guard lock(unfinished_files().mutex);
+  unfinished_files().paths.erase(path);
+}
 
 std::filesystem::path folder_of(const std::filesystem::path& file) {
   return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
@@ -50,7 +66,9 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), tar
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
-  if (!aside_.empty()) ::unlink(aside_.c_str());
+  if (aside_.empty()) return;
+  ::unlink(aside_.c_str());
+  forget_unfinished(aside_);
 }
 
 void AtomicFile::fail(int error) const {
@@ -69,6 +87,8 @@ void AtomicFile::open_aside() {
     descriptor_ = ::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ >= 0) {
       aside_ = std::move(candidate);
+      const std::lock_guard lock(unfinished_files().mutex);
+      unfinished_files().paths.insert(aside_);
       return;
     }
     if (errno != EEXIST) fail(errno);
@@ -93,6 +113,7 @@ void AtomicFile::commit() {
   if (::close(std::exchange(descriptor_, -1)) != 0) fail(errno);
   if (aside_.empty()) return;
   if (::rename(aside_.c_str(), target_.c_str()) != 0) fail(errno);
+  forget_unfinished(aside_);
   aside_.clear();
   sync_folder();
 }
@@ -103,6 +124,12 @@ void AtomicFile::sync_folder() const {
   int error = ::fsync(folder) == 0 ? 0 : errno;
   ::close(folder);
   if (error != 0 && error != EINVAL) fail(error);  // EINVAL: the file system does not sync folders
+}
+
+void remove_unfinished_files() noexcept {
+  const std::lock_guard lock(unfinished_files().mutex);
+  for (const std::filesystem::path& each : unfinished_files().paths) ::unlink(each.c_str());
+  unfinished_files().paths.clear();
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents) {

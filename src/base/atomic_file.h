@@ -44,6 +44,10 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+/// Removes the hidden files of all AtomicFile objects that are not committed, for a process that ends without its
+/// destructors. Their objects must not be used afterwards.
+void remove_unfinished_files() noexcept;
+
 /// Writes `contents` to `path` through an AtomicFile.
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents);
 

@@ -49,6 +49,7 @@ class DeviceExchange final : public Exchange {
   int size() const override { return size_; }
   void note(std::string_view place) override { parts_.host->note(place); }
   void require_others() override { parts_.host->require_others(); }
+  void watch_others(std::function<void()> on_loss) override { parts_.host->watch_others(std::move(on_loss)); }
   int64_t bytes_sent() const override { return bytes_sent_ + parts_.host->bytes_sent(); }
   int64_t held_bytes() const override { return parts_.host->held_bytes(); }
   std::vector<std::string> gather_text(std::string_view text) override { return parts_.host->gather_text(text); }

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -48,6 +49,12 @@ class Exchange {
   /// Throws as the other functions do if another rank has failed, ended or stopped answering. Looks at the other ranks
   /// at most once in 250 ms, so that the executor can call it between operators.
   virtual void require_others() {}
+
+  /// Watches the other ranks from now on, even while this rank does not wait for them. `on_loss` is called from another
+  /// thread when one is lost: its process has ended, it does not answer, or it has failed two seconds ago. The next
+  /// call of an exchange throws then. If none comes within a second, Rendezvous::on_lost_rank is called. An empty
+  /// `on_loss` ends the watch: other ranks may end.
+  virtual void watch_others(std::function<void()> /*on_loss*/) {}
 
   /// Returns false if the cores that run operators make the exchanges, so that overlapping the two gains nothing.
   virtual bool runs_beside_operators() const { return true; }

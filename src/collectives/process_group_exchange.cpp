@@ -52,6 +52,7 @@ class ProcessGroupExchange final : public Exchange {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   void note(std::string_view place) override { watch_->note(place); }
+  void watch_others(std::function<void()> on_loss) override { watch_->watch_others(std::move(on_loss)); }
   void fail(std::string_view why) noexcept override { watch_->fail(why); }
   int64_t bytes_sent() const override { return bytes_sent_; }
   int64_t held_bytes() const override { return static_cast<int64_t>(landing_.nbytes()); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +18,9 @@ struct ProcessGroupOptions {
   std::vector<std::string> hosts;  ///< name of the host of each rank
   std::string address;             ///< address of this host for the other ranks; empty: that of its name
   int store_rank = -1;             ///< the rank whose process serves the store; -1: another program
-  std::chrono::milliseconds patience = std::chrono::seconds(60);  ///< longest wait for connections
-  std::chrono::milliseconds silence = std::chrono::seconds(3);    ///< Rendezvous::silence
+  std::chrono::milliseconds patience = std::chrono::seconds(60);      ///< longest wait for connections
+  std::chrono::milliseconds silence = std::chrono::seconds(3);        ///< Rendezvous::silence
+  std::function<void(const std::string& message)> on_lost_rank = {};  ///< Rendezvous::on_lost_rank
 };
 
 /// Makes the exchange; every rank calls it. Sums are made on the owner of a slice in rank order, from pieces of at most

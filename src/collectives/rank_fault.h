@@ -33,6 +33,23 @@ std::string_view cut_text(std::string_view text, size_t bytes);
 /// Returns seconds without trailing zeros: "3 s", "0.5 s".
 std::string seconds_text(std::chrono::milliseconds time);
 
+/// Measures the time from the loss of a rank to the end of this one, for the thread that watches the others.
+class LossTimer {
+ public:
+  /// Adds the time since the last call while another rank is lost (`lost`), or failed for a reason that this rank may
+  /// find itself (`failed`).
+  void add(std::chrono::milliseconds passed, bool lost, bool failed) {
+    failed_ = failed ? failed_ + passed : std::chrono::milliseconds(0);
+    lost_ = lost || failed_ >= std::chrono::seconds(2) ? lost_ + passed : std::chrono::milliseconds(0);
+  }
+  bool is_lost() const { return lost_ > std::chrono::milliseconds(0); }
+  /// Returns true if this rank has had a second to notice the loss in an exchange.
+  bool is_overdue() const { return lost_ >= std::chrono::seconds(1); }
+
+ private:
+  std::chrono::milliseconds failed_{0}, lost_{0};
+};
+
 /// Bytes of a note() that are kept.
 constexpr size_t kMaxNote = 200;
 /// Bytes of a fail() and of a fault's message that are kept.

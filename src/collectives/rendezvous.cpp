@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "collectives/device_exchange.h"
 #include "collectives/host_block.h"
 #include "collectives/local_address.h"
+#include "collectives/meeting.h"
 #include "collectives/process_group_exchange.h"
 #include "collectives/rank_fault.h"
 #include "collectives/shared_memory_exchange.h"
@@ -29,31 +31,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Keys of the store. A rank that gives up writes kFault, and every rank that waits throws it.
-const std::string kFault = "fault", kBlock = "block", kAttached = "attached";
+// Keys of the store.
+const std::string kBlock = "block", kAttached = "attached";
 
 std::string who_key(int rank) {
   return fmt::format("who/{}", rank);
 }
-
-/// Data that a rank publishes about itself.
-struct Who {
-  int size = 0;
-  bool serves = false;
-  std::string host, identity, device;
-
-  std::string text() const { return fmt::format("{}\n{}\n{}\n{}\n{}", size, serves ? 1 : 0, host, identity, device); }
-  static Who parsed(const std::string& text) {
-    std::istringstream lines(text);
-    Who who;
-    lines >> who.size >> who.serves;
-    lines.ignore();
-    std::getline(lines, who.host);
-    std::getline(lines, who.identity);
-    std::getline(lines, who.device);
-    return who;
-  }
-};
 
 std::string listed(const std::vector<int>& ranks) {
   constexpr size_t kMaxNamed = 8;
@@ -63,11 +46,15 @@ std::string listed(const std::vector<int>& ranks) {
   return text;
 }
 
-/// One rendezvous: the store, and the total time that this rank waits.
+/// One rendezvous: the store, and the total time that this rank waits. It has a thread of its own.
 class Meeting {
  public:
-  explicit Meeting(const Rendezvous& rendezvous)
-      : rendezvous_(rendezvous), end_(Clock::now() + rendezvous.patience), store_(open_store(rendezvous)) {}
+  explicit Meeting(const std::shared_ptr<MeetingState>& state)
+      : rendezvous_(state->rendezvous()),
+        end_(Clock::now() + rendezvous_.patience),
+        state_(state),
+        store_(open_store(rendezvous_, state->opening())),
+        watch_(state, store_) {}
 
   std::shared_ptr<Exchange> run() {
     try {
@@ -75,11 +62,6 @@ class Meeting {
     } catch (const UserError& error) {
       leave(error.what());
       throw;
-    } catch (const InternalError&) {
-      throw;
-    } catch (const std::exception& error) {  // exceptions of c10d
-      throw_failure(fmt::format("{} has closed or does not answer any more: {}", store_name(rendezvous_),
-                                first_line(error.what())));
     }
   }
 
@@ -102,7 +84,13 @@ class Meeting {
           fmt::format("two processes are rank {} (one on {}): start every rank once{}", rank, host_name(), old));
     }
     set_text(*store_, who_key(rank),
-             Who{rendezvous_.size, rendezvous_.serves, host_name(), host_identity(), rendezvous_.device}.text());
+             Who{.size = rendezvous_.size,
+                 .serves = rendezvous_.serves,
+                 .pid = static_cast<int>(::getpid()),
+                 .host = host_name(),
+                 .identity = host_identity(),
+                 .device = rendezvous_.device}
+                 .text());
   }
 
   void meet_others() {
@@ -127,6 +115,7 @@ class Meeting {
                               r, who.host, who.device, rendezvous_.rank, host_name(), rendezvous_.device));
             }
             others_[static_cast<size_t>(r)] = who;
+            watch_.watch(r, who);
             return true;
           });
           return missing.empty();
@@ -148,8 +137,9 @@ class Meeting {
     }
     wait_until([&] { return store_->check({kBlock}); }, [&] { return late("rank 0 has not made the shared memory"); });
     auto block = map_block(get_text(*store_, kBlock), bytes);
-    auto exchange = std::make_unique<SharedMemoryExchange>(std::move(block), rendezvous_.rank, rendezvous_.size,
-                                                           SharedMemoryOptions{rendezvous_.silence, host_name()});
+    auto exchange = std::make_unique<SharedMemoryExchange>(
+        std::move(block), rendezvous_.rank, rendezvous_.size,
+        SharedMemoryOptions{rendezvous_.silence, host_name(), rendezvous_.on_lost_rank});
     attach();
     return kept(std::move(exchange));
   }
@@ -186,6 +176,7 @@ class Meeting {
     if (!rendezvous_.address.empty()) options.address = address_towards(rendezvous_.address, rendezvous_.port);
     options.patience = rendezvous_.patience;
     options.silence = rendezvous_.silence;
+    options.on_lost_rank = rendezvous_.on_lost_rank;
     return options;
   }
 
@@ -194,6 +185,7 @@ class Meeting {
     store_->add(kAttached, 1);
     wait_until([&] { return store_->add(kAttached, 0) >= rendezvous_.size; },
                [&] { return late("not all ranks have set up their exchange"); });
+    watch_.end();
   }
 
   std::string late(std::string_view what) const {
@@ -207,10 +199,11 @@ class Meeting {
 
   void wait_until(const std::function<bool()>& done, const std::function<std::string()>& message) {
     for (auto pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
-      if (store_->check({kFault})) {
+      if (store_->check({kMeetingFault})) {
         told_ = true;
-        throw_failure(get_text(*store_, kFault));
+        throw_failure(get_text(*store_, kMeetingFault));
       }
+      state_->require_go_on();
       if (done()) return;
       if (Clock::now() >= end_) throw_failure(message());
       std::this_thread::sleep_for(pause);
@@ -220,7 +213,7 @@ class Meeting {
   /// Publishes why this rank gives up. A rank that serves the store stays until the others have read it.
   void leave(const std::string& why) noexcept {
     try {
-      if (!told_) set_text(*store_, kFault, why);
+      if (!told_) set_text(*store_, kMeetingFault, why);
       if (rendezvous_.serves) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     } catch (const std::exception&) {  // the store has gone: nothing can be published
     }
@@ -228,10 +221,53 @@ class Meeting {
 
   const Rendezvous& rendezvous_;
   Clock::time_point end_;
+  std::shared_ptr<MeetingState> state_;
   StorePointer store_;
+  MeetingWatch watch_;
   std::vector<Who> others_;  // data of all ranks
   bool told_ = false;
 };
+
+std::shared_ptr<Exchange> met(const std::shared_ptr<MeetingState>& state) {
+  const SigpipeBlocked blocked;
+  try {
+    return Meeting(state).run();
+  } catch (const UserError&) {
+    throw;
+  } catch (const InternalError&) {
+    throw;
+  } catch (const std::exception& error) {  // exceptions of c10d
+    throw_failure(state->closed_text(first_line(error.what())));
+  }
+}
+
+/// Runs the meeting on a thread of its own, which is abandoned if c10d waits without limit for an answer.
+std::shared_ptr<Exchange> meet_others(const Rendezvous& rendezvous) {
+  const auto state = std::make_shared<MeetingState>(rendezvous);
+  sigset_t all, before;  // signals must be handled by the threads of the program
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread([state] {
+    try {
+      state->finish(met(state));
+    } catch (...) {
+      state->finish(std::current_exception());
+    }
+  });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  bool finished = true;
+  try {
+    std::shared_ptr<Exchange> exchange = state->wait(finished);
+    thread.join();
+    return exchange;
+  } catch (...) {
+    if (finished)
+      thread.join();
+    else
+      thread.detach();
+    throw;
+  }
+}
 
 }  // namespace
 
@@ -248,10 +284,7 @@ std::shared_ptr<Exchange> meet(const Rendezvous& rendezvous) {
                     "devices: 1",
                     rendezvous.size, rendezvous.device));
   }
-  if (rendezvous.size > 1 || rendezvous.through_network) {
-    const SigpipeBlocked blocked;
-    return Meeting(rendezvous).run();
-  }
+  if (rendezvous.size > 1 || rendezvous.through_network) return meet_others(rendezvous);
   const auto bytes = static_cast<size_t>(SharedBlock::bytes(1));
   std::shared_ptr<void> block(std::aligned_alloc(4096, bytes), std::free);
   check(block != nullptr, "no memory for the exchange of one rank");

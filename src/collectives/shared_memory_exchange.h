@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +20,7 @@ struct SharedMemoryOptions {
   /// Longest time without a sign of life; after it, a rank that another one waits for counts as hanging.
   std::chrono::milliseconds silence = std::chrono::seconds(3);
   std::string host;  ///< name of this host for messages; empty: host_name()
+  std::function<void(const std::string& message)> on_lost_rank = {};  ///< Rendezvous::on_lost_rank
 };
 
 /// The exchange of ranks that are threads of one process, or processes of one host. Data passes through two buffers of
@@ -40,6 +42,7 @@ class SharedMemoryExchange final : public Exchange {
   void broadcast(const at::Tensor& tensor, int root) override;
   std::vector<std::string> gather_text(std::string_view text) override;
   void require_others() override;
+  void watch_others(std::function<void()> on_loss) override;
   bool runs_beside_operators() const override { return false; }
   void note(std::string_view place) override;
   void fail(std::string_view why) noexcept override;
@@ -51,6 +54,9 @@ class SharedMemoryExchange final : public Exchange {
   void begin(ExchangeCall call);
   void barrier();
   void wait_for_generation(uint32_t before);
+  void look_for_loss(std::chrono::milliseconds passed);
+  std::string find_loss(std::chrono::milliseconds passed);
+  void publish_fault(const std::string& text);
   void look_at_ranks(std::chrono::milliseconds since_last_look);
   std::string fault_of(int rank, std::chrono::milliseconds since_last_look);
   [[noreturn]] void throw_fault(const std::string& text);
@@ -78,6 +84,11 @@ class SharedMemoryExchange final : public Exchange {
   std::mutex mutex_;
   std::condition_variable ending_changed_;
   bool ending_ = false;
+  // Of watch_others(), for the thread that gives the signs of life; guarded by mutex_.
+  std::function<void()> on_loss_;
+  std::vector<Watched> observed_;
+  std::string loss_;
+  LossTimer loss_timer_;
   std::mutex text_mutex_;  // guards note() and fail() of several threads
   std::thread heart_;
 };

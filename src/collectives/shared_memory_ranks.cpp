@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "base/atomic_file.h"
 #include "collectives/shared_memory_exchange.h"
 #include "plimsoll/error.h"
 
@@ -71,7 +73,63 @@ SharedMemoryExchange::~SharedMemoryExchange() {
 
 void SharedMemoryExchange::beat() {
   std::unique_lock lock(mutex_);
-  while (!ending_changed_.wait_for(lock, kHeartbeat, [&] { return ending_; })) ++block_.record(rank_).heartbeat;
+  auto looked = Clock::now();
+  while (!ending_changed_.wait_for(lock, kHeartbeat, [&] { return ending_; })) {
+    ++block_.record(rank_).heartbeat;
+    const auto now = Clock::now();
+    const auto passed = std::chrono::duration_cast<milliseconds>(now - std::exchange(looked, now));
+    if (on_loss_) look_for_loss(std::min(passed, milliseconds(2 * kHeartbeat)));
+  }
+}
+
+void SharedMemoryExchange::watch_others(std::function<void()> on_loss) {
+  const std::lock_guard lock(mutex_);
+  on_loss_ = std::move(on_loss);
+  observed_.assign(static_cast<size_t>(size()), {});
+}
+
+void SharedMemoryExchange::look_for_loss(milliseconds passed) {
+  const bool known = block_.head().fault.load(std::memory_order_acquire) == 2;
+  if (loss_.empty()) loss_ = find_loss(passed);
+  const auto failed = [&](int r) {
+    return block_.record(r).state.load(std::memory_order_acquire) == RankState::failed;
+  };
+  bool any_failed = false;
+  for (int r = 0; r < size(); ++r) any_failed |= r != rank_ && failed(r);
+  const bool before = loss_timer_.is_lost();
+  loss_timer_.add(passed, !loss_.empty(), any_failed || known);
+  if (loss_timer_.is_lost() && !before) {
+    for (int r = 0; r < size() && loss_.empty(); ++r)
+      if (r != rank_ && failed(r)) loss_ = failed_text(place_of(r), block_.record(r).why.read());
+    if (!loss_.empty()) publish_fault(loss_);
+    on_loss_();
+  }
+  if (!loss_timer_.is_overdue() || !options_.on_lost_rank) return;
+  remove_unfinished_files();
+  const bool told = block_.head().fault.load(std::memory_order_acquire) == 2;
+  options_.on_lost_rank(told ? block_.head().fault_text.read() : loss_);
+}
+
+// Returns the message for a rank that ended or does not answer; "": there is none. The process of a rank is looked at
+// only if its heartbeat has not changed.
+std::string SharedMemoryExchange::find_loss(milliseconds passed) {
+  for (int r = 0; r < size(); ++r) {
+    RankRecord& record = block_.record(r);
+    if (r == rank_ || record.state.load(std::memory_order_acquire) != RankState::running) continue;
+    Watched& observed = observed_[static_cast<size_t>(r)];
+    const uint64_t heartbeat = record.heartbeat.load();
+    if (heartbeat != observed.heartbeat) {
+      observed = {heartbeat, milliseconds(0)};
+      continue;
+    }
+    observed.silent += passed;
+    const bool gone = process_is_gone(record.pid.load());
+    // It may have said that it failed or finished just before it ended.
+    if (record.state.load(std::memory_order_acquire) != RankState::running) continue;
+    if (gone) return ended_text(place_of(r));
+    if (observed.silent >= options_.silence) return silent_text(place_of(r), options_.silence);
+  }
+  return {};
 }
 
 void SharedMemoryExchange::require_others() {
@@ -187,6 +245,12 @@ RankPlace SharedMemoryExchange::place_of(int rank) const {
 }
 
 void SharedMemoryExchange::throw_fault(const std::string& text) {
+  publish_fault(text);
+  throw_known_fault();
+  throw UserError(text, UserError::Kind::failure);
+}
+
+void SharedMemoryExchange::publish_fault(const std::string& text) {
   BlockHead& head = block_.head();
   uint32_t none = 0;
   if (head.fault.compare_exchange_strong(none, 1)) {
@@ -194,8 +258,6 @@ void SharedMemoryExchange::throw_fault(const std::string& text) {
     head.fault.store(2, std::memory_order_release);
     wake_all(head.generation);
   }
-  throw_known_fault();
-  throw UserError(text, UserError::Kind::failure);
 }
 
 void SharedMemoryExchange::throw_known_fault() const {

@@ -86,7 +86,7 @@ bool answers(const Rendezvous& rendezvous, std::string& problem) {
   return false;
 }
 
-StorePointer tcp_store(const Rendezvous& rendezvous) {
+StorePointer tcp_store(const Rendezvous& rendezvous, StoreOpening& opening) {
   if (rendezvous.port < 1 || rendezvous.port > 65535)
     throw_failure(fmt::format("the port of the store is {}; allowed: 1 to 65535; set MASTER_PORT", rendezvous.port));
   c10d::TCPStoreOptions options;
@@ -100,6 +100,7 @@ StorePointer tcp_store(const Rendezvous& rendezvous) {
   } else {
     const auto end = Clock::now() + rendezvous.patience;
     for (std::string problem; !answers(rendezvous, problem);) {
+      if (opening.require_go_on) opening.require_go_on();
       if (Clock::now() >= end) {
         throw_failure(
             fmt::format("{} does not answer after {}: {}; check MASTER_ADDR and MASTER_PORT, and that rank 0 runs",
@@ -108,7 +109,16 @@ StorePointer tcp_store(const Rendezvous& rendezvous) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
-  return c10::make_intrusive<c10d::TCPStore>(rendezvous.address, options);
+  if (rendezvous.serves) return c10::make_intrusive<c10d::TCPStore>(rendezvous.address, options);
+  opening.connecting = true;
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(rendezvous.address, options);
+    opening.connecting = false;
+    return store;
+  } catch (const std::exception& error) {
+    opening.connecting = false;
+    throw_failure(fmt::format("{} ({})", no_rank_0_text(rendezvous), first_line(error.what())));
+  }
 }
 
 StorePointer file_store(const Rendezvous& rendezvous) {
@@ -124,8 +134,13 @@ StorePointer file_store(const Rendezvous& rendezvous) {
 }  // namespace
 
 StorePointer open_store(const Rendezvous& rendezvous) {
+  StoreOpening opening;
+  return open_store(rendezvous, opening);
+}
+
+StorePointer open_store(const Rendezvous& rendezvous, StoreOpening& opening) {
   try {
-    const StorePointer store = rendezvous.address.empty() ? file_store(rendezvous) : tcp_store(rendezvous);
+    const StorePointer store = rendezvous.address.empty() ? file_store(rendezvous) : tcp_store(rendezvous, opening);
     auto prefixed = c10::make_intrusive<c10d::PrefixStore>("plimsoll/" + rendezvous.run_id, store);
     prefixed->setTimeout(rendezvous.patience);
     return prefixed;
@@ -134,6 +149,14 @@ StorePointer open_store(const Rendezvous& rendezvous) {
   } catch (const std::exception& error) {
     throw_failure(fmt::format("{} cannot be used: {}", store_name(rendezvous), first_line(error.what())));
   }
+}
+
+std::string no_rank_0_text(const Rendezvous& rendezvous) {
+  return fmt::format(
+      "{}:{} does not answer as rank 0 of a Plimsoll run within {}: another program seems to listen there; choose a "
+      "free "
+      "port with MASTER_PORT or --rdzv-endpoint and start all ranks again",
+      rendezvous.address, rendezvous.port, seconds_text(rendezvous.patience));
 }
 
 std::string store_name(const Rendezvous& rendezvous) {

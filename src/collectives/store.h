@@ -1,7 +1,9 @@
 // Opens the c10d store that the ranks of a training share, with the errors of Plimsoll.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,9 +15,19 @@ namespace plimsoll {
 
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
+/// The progress of open_store(), for another thread.
+struct StoreOpening {
+  std::function<void()> require_go_on;   ///< called during waits; throws to end them. Empty: nothing is called
+  std::atomic<bool> connecting = false;  ///< c10d waits, without a limit, for the first answer of the address
+};
+
 /// Opens the store of `rendezvous`; all keys begin with its run_id. Throws UserError (failure): the port is taken, the
 /// address is unknown, the store does not answer within rendezvous.patience, the file cannot be written.
+StorePointer open_store(const Rendezvous& rendezvous, StoreOpening& opening);
 StorePointer open_store(const Rendezvous& rendezvous);
+
+/// Returns the message for an address at which a program listens that is no store of ranks.
+std::string no_rank_0_text(const Rendezvous& rendezvous);
 
 /// Returns "the store at HOST:PORT" or "the store FILE", for messages.
 std::string store_name(const Rendezvous& rendezvous);

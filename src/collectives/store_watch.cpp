@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "collectives/host_block.h"
 #include "collectives/shared_block.h"
 
@@ -85,7 +86,11 @@ void StoreWatch::stop() {
 // Watches for a store whose process is stopped, because c10d has no time limit for its answers.
 void StoreWatch::guard() {
   std::unique_lock lock(mutex_);
+  auto looked = Clock::now();
   while (!changed_.wait_for(lock, kUrgentBeat, [&] { return ending_; })) {
+    const auto now = Clock::now();
+    const auto passed = std::chrono::duration_cast<milliseconds>(now - std::exchange(looked, now));
+    if (on_loss_) look_for_loss(std::min(passed, 2 * kUrgentBeat));
     if (!talking_ || !store_fault_.empty() || Clock::now() - talks_since_ < options_.silence) continue;
     store_fault_ = store_fault(false);
     find_fault();
@@ -108,6 +113,21 @@ void StoreWatch::talk(std::unique_lock<std::mutex>& lock, const Talk& talk) {
   }
   lock.lock();
   talking_ = false;
+}
+
+void StoreWatch::watch_others(std::function<void()> on_loss) {
+  const std::lock_guard lock(mutex_);
+  on_loss_ = std::move(on_loss);
+}
+
+// A fault that this rank found is a loss. One that it read may be a reason that it finds itself.
+void StoreWatch::look_for_loss(milliseconds passed) {
+  const bool before = loss_timer_.is_lost();
+  loss_timer_.add(passed, !found_.empty() || !store_fault_.empty(), !fault_.empty());
+  if (loss_timer_.is_lost() && !before) on_loss_();
+  if (!loss_timer_.is_overdue() || !options_.on_lost_rank) return;
+  remove_unfinished_files();
+  options_.on_lost_rank(fault_.empty() ? found_ : fault_);
 }
 
 void StoreWatch::note(std::string_view place) {
@@ -223,9 +243,9 @@ void StoreWatch::read_others(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Looks for a fault only if the caller waits: a rank that ends or is late is no fault until another one needs it.
+// Looks for a fault only if the caller waits or watches: a rank that ends is no fault until another one needs it.
 void StoreWatch::find_fault() {
-  const bool waiting = current_ || connection_lost_;
+  const bool waiting = current_ || connection_lost_ || on_loss_;
   if (waiting && fault_.empty() && found_.empty()) {
     for (int r = 0; r < options_.size && found_.empty(); ++r)
       if (r != options_.rank) found_ = fault_of(r);

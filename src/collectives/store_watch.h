@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,8 +29,9 @@ class StoreWatch : public std::enable_shared_from_this<StoreWatch> {
   /// Publishes that the rank has finished. The rank that serves the store waits for the others, for at most `silence`.
   void stop();
 
-  void note(std::string_view place);         ///< same as Exchange::note()
-  void fail(std::string_view why) noexcept;  ///< returns when the others can read it, or after 2 s
+  void watch_others(std::function<void()> on_loss);  ///< same as Exchange::watch_others()
+  void note(std::string_view place);                 ///< same as Exchange::note()
+  void fail(std::string_view why) noexcept;          ///< returns when the others can read it, or after 2 s
   /// Waits for a send or a receive. Throws UserError (failure) if a rank fails during the wait.
   void wait(const c10::intrusive_ptr<c10d::Work>& work);
   /// Throws UserError (failure) that names the rank that is the reason for a broken connection.
@@ -55,6 +57,7 @@ class StoreWatch : public std::enable_shared_from_this<StoreWatch> {
   void publish(std::unique_lock<std::mutex>& lock);
   void read_others(std::unique_lock<std::mutex>& lock);
   void find_fault();
+  void look_for_loss(Milliseconds passed);
   std::string fault_of(int rank) const;
   RankPlace place_of(int rank) const;
   std::string store_fault(bool at_once) const;
@@ -66,6 +69,8 @@ class StoreWatch : public std::enable_shared_from_this<StoreWatch> {
   std::condition_variable changed_;
   std::vector<Life> lives_;
   std::string place_, why_, found_, fault_, store_fault_;
+  std::function<void()> on_loss_;
+  LossTimer loss_timer_;
   int64_t beats_ = 0;
   State state_ = State::running;
   bool ending_ = false, urgent_ = false, connection_lost_ = false, why_published_ = false, run_ended_ = false;

@@ -63,6 +63,18 @@ TEST_F(AtomicFileTest, WithoutCommitTheOldFileStaysAndTheAsideOneGoes) {
   EXPECT_THAT(names(), ElementsAre("out"));
 }
 
+// For a process that ends without destructors.
+TEST_F(AtomicFileTest, UnfinishedFilesCanBeRemoved) {
+  AtomicFile done(folder_ / "done.txt");
+  done.write("text");
+  done.commit();
+  AtomicFile unfinished(folder_ / "unfinished.txt");
+  unfinished.write("text");
+  EXPECT_EQ(names().size(), 2u);
+  remove_unfinished_files();
+  EXPECT_THAT(names(), ElementsAre("done.txt"));
+}
+
 TEST_F(AtomicFileTest, TwoWritersOfOneFileDoNotMeet) {
   AtomicFile first(folder_ / "out");
   AtomicFile second(folder_ / "out");

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -109,6 +111,36 @@ inline std::vector<std::string> run_processes(int size, const std::function<std:
   }
   return texts;
 }
+
+/// Collects the calls of a watch of other ranks, for a rank that computes and calls no exchange.
+class LossNotes {
+ public:
+  std::function<void()> on_loss() {
+    return [this] { add("noticed"); };
+  }
+  std::function<void(const std::string&)> on_lost_rank() {
+    return [this](const std::string& message) { add(message); };
+  }
+  /// Waits until both were called. Returns them in their order.
+  std::string wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return calls_ >= 2; });
+    return text_;
+  }
+
+ private:
+  void add(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (++calls_ > 2) return;  // a program has ended by now
+    text_ += (text_.empty() ? "" : "; ") + text;
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int calls_ = 0;
+  std::string text_;
+};
 
 /// Returns the message of the exception of `action`; "" if there is none. bench/ranks_failures.py measures the seconds
 /// until a fault is reported.

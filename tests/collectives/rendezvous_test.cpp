@@ -1,6 +1,7 @@
 #include "plimsoll/ranks.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -18,6 +19,7 @@
 namespace plimsoll {
 namespace {
 
+using testing::AnyOf;
 using testing::Each;
 using testing::HasSubstr;
 
@@ -133,6 +135,81 @@ TEST(Meet, AStoreThatDoesNotAnswerIsNamed) {
             "the store at 127.0.0.1:" + std::to_string(rendezvous.port) +
                 " does not answer after 0.3 s: Connection refused; check MASTER_ADDR and MASTER_PORT, and that rank 0 "
                 "runs");
+}
+
+// It accepts connections, and never writes a byte.
+TEST(Meet, AProgramThatListensAndIsSilentIsNoRank0) {
+  const TakenPort foreign;
+  Rendezvous rendezvous = at_port(1, 2, foreign.port());
+  rendezvous.patience = std::chrono::milliseconds(300);
+  const auto texts = run_processes(1, [&](int) { return user_error_of([&] { meet(rendezvous); }); });
+  EXPECT_EQ(texts[0], "127.0.0.1:" + std::to_string(foreign.port()) +
+                          " does not answer as rank 0 of a Plimsoll run within 0.3 s: another program seems to listen "
+                          "there; choose a free port with MASTER_PORT or --rdzv-endpoint and start all ranks again");
+}
+
+/// Rank `lost` of three gets `signal` while it waits for rank 2, which never comes. Returns the error of the other
+/// rank, which may wait for 60 s.
+std::string lost_in_the_meeting(int signal, int lost, const std::function<Rendezvous(int rank)>& place) {
+  const auto texts = run_processes(2, [&](int rank) {
+    Rendezvous rendezvous = place(rank);
+    StorePointer store;
+    int calls = 0;
+    const auto dies_when_both_have_come = [&] {
+      if (!store) {
+        Rendezvous client = place(rank);
+        client.serves = false;
+        store = open_store(client);
+      }
+      // The other rank also needs a moment to read that this one has come, if it is this one that serves the store.
+      if (store->check({"who/0", "who/1"}) && ++calls == 20) ::raise(signal);
+      return false;
+    };
+    if (rank == lost) rendezvous.is_stopped = dies_when_both_have_come;
+    return user_error_of([&] { meet(rendezvous); });
+  });
+  return texts[static_cast<size_t>(1 - lost)];
+}
+
+TEST(Meet, ARankThatIsKilledDuringTheMeetingIsNamed) {
+  const TempFolder folder;
+  int port = free_port();
+  const auto at_a_file = [&](int rank) { return at_file(rank, 3, folder / "store"); };
+  const auto at_a_port = [&](int rank) { return at_port(rank, 3, port); };
+  const std::string named = "rank {} (host " + host_name() + ") ended before its first step";
+  EXPECT_EQ(lost_in_the_meeting(SIGKILL, 1, at_a_file), fmt::format(fmt::runtime(named), 1));
+  EXPECT_EQ(lost_in_the_meeting(SIGKILL, 1, at_a_port), fmt::format(fmt::runtime(named), 1));
+  port = free_port();
+  EXPECT_THAT(lost_in_the_meeting(SIGKILL, 0, at_a_port),
+              AnyOf(fmt::format(fmt::runtime(named), 0), HasSubstr("has closed or does not answer any more")));
+}
+
+TEST(Meet, ARankThatIsStoppedDuringTheMeetingIsNamed) {
+  const TempFolder folder;
+  int port = free_port();
+  const auto at_a_file = [&](int rank) { return at_file(rank, 3, folder / "store"); };
+  const auto at_a_port = [&](int rank) { return at_port(rank, 3, port); };
+  const std::string named = "rank {} (host " + host_name() + ") has not answered for 3 s; it was before its first step";
+  EXPECT_EQ(lost_in_the_meeting(SIGSTOP, 1, at_a_file), fmt::format(fmt::runtime(named), 1));
+  EXPECT_THAT(lost_in_the_meeting(SIGSTOP, 0, at_a_port),
+              AnyOf(fmt::format(fmt::runtime(named), 0), HasSubstr("has not answered for 3 s; check rank 0")));
+}
+
+TEST(Meet, TheProgramThatStartedTheRanksMayEndTheirWait) {
+  const TempFolder folder;
+  put_file(folder / ("store" + std::string(kStoreFaultSuffix)), "rank 1 (host here) ended before its first step");
+  EXPECT_EQ(user_error_of([&] { meet(at_file(0, 2, folder / "store")); }),
+            "rank 1 (host here) ended before its first step");
+}
+
+TEST(Meet, AStopEndsTheWait) {
+  const TempFolder folder;
+  Rendezvous rendezvous = at_file(0, 2, folder / "store");
+  rendezvous.is_stopped = [] { return true; };
+  EXPECT_THAT(user_error_of([&] { meet(rendezvous); }), HasSubstr("was asked to stop"));
+  rendezvous = at_port(1, 2, free_port());  // nobody listens there
+  rendezvous.is_stopped = [] { return true; };
+  EXPECT_THAT(user_error_of([&] { meet(rendezvous); }), HasSubstr("was asked to stop"));
 }
 
 TEST(Meet, AFileThatCannotBeWrittenIsNamed) {
@@ -308,6 +385,35 @@ TEST(NetworkFaults, ARankThatFailsIsNamedWithItsReason) {
 
 TEST(NetworkFaults, ARankThatEndsItsRunTooEarlyIsNamed) {
   expect_from_others(2, with_misdeed(2, [](Exchange&) {}), ") has ended its run; rank ");
+}
+
+/// Rank 0 computes for long and watches; rank 1 is lost. Returns the order of what rank 0 is told.
+std::string told_by_the_network(int signal) {
+  const int port = free_port();
+  return run_processes(2, [&](int rank) {
+    LossNotes notes;
+    Rendezvous rendezvous = at_port(rank, 2, port);
+    rendezvous.through_network = true;
+    rendezvous.on_lost_rank = notes.on_lost_rank();
+    const auto exchange = meet(rendezvous);
+    exchange->note("the planning");
+    exchange->gather_text("");
+    if (rank == 1) {
+      ::usleep(1'300'000);  // its address has been published and read
+      ::raise(signal);
+    }
+    exchange->watch_others(notes.on_loss());
+    return notes.wait();
+  })[0];
+}
+
+TEST(NetworkFaults, ARankThatIsKilledIsNamedWhileAnotherComputes) {
+  EXPECT_EQ(told_by_the_network(SIGKILL), "noticed; rank 1 (host " + host_name() + ") ended in the planning");
+}
+
+TEST(NetworkFaults, ARankThatIsStoppedIsNamedWhileAnotherComputes) {
+  EXPECT_EQ(told_by_the_network(SIGSTOP),
+            "noticed; rank 1 (host " + host_name() + ") has not answered for 3 s; it was at the planning");
 }
 
 TEST(NetworkFaults, CallsThatDifferAreNamed) {

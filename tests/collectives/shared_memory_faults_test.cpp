@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <future>
 
 #include "collectives/ranks.h"
 
@@ -59,6 +60,57 @@ TEST(SharedMemoryFaults, ARankThatFailsIsNamedWithItsReason) {
 TEST(SharedMemoryFaults, ARankThatEndsItsRunTooEarlyIsNamed) {
   const auto texts = with_misdeed([](Exchange&) {});
   for (size_t r = 0; r < 2; ++r) EXPECT_THAT(texts[r], HasSubstr("rank 2 (host here) has ended its run; rank "));
+}
+
+/// Rank 0 of three computes for long and watches. Rank 1 finishes, and rank 2 does `misdeed`. Returns the order of what
+/// rank 0 is told.
+std::string told_while_computing(const std::function<void(Exchange&)>& misdeed) {
+  const auto block = shared_block(3);
+  return run_processes(3, [&](int rank) {
+    LossNotes notes;
+    auto exchange = std::make_unique<SharedMemoryExchange>(
+        block, rank, 3, SharedMemoryOptions{std::chrono::seconds(3), "here", notes.on_lost_rank()});
+    exchange->note("the planning");
+    exchange->gather_text("");
+    if (rank == 1) return std::string();
+    if (rank == 2) {
+      misdeed(*exchange);
+      return std::string();
+    }
+    exchange->watch_others(notes.on_loss());
+    return notes.wait();
+  })[0];
+}
+
+TEST(SharedMemoryFaults, ARankThatIsKilledIsNamedWhileAnotherComputes) {
+  EXPECT_EQ(told_while_computing([](Exchange&) { ::raise(SIGKILL); }),
+            "noticed; rank 2 (host here) ended in the planning");
+}
+
+TEST(SharedMemoryFaults, ARankThatIsStoppedIsNamedWhileAnotherComputes) {
+  EXPECT_EQ(told_while_computing([](Exchange&) { ::raise(SIGSTOP); }),
+            "noticed; rank 2 (host here) has not answered for 3 s; it was at the planning");
+}
+
+TEST(SharedMemoryFaults, ARankThatFailsIsNamedWhileAnotherComputes) {
+  EXPECT_EQ(told_while_computing([](Exchange& exchange) { exchange.fail("no space left"); }),
+            "noticed; rank 2 (host here) failed: no space left; it was at the planning");
+}
+
+// A run that was lost by one rank and noticed by the train loop stops where it is: it throws in its next exchange.
+TEST(SharedMemoryFaults, AfterALossTheNextExchangeThrows) {
+  const auto block = shared_block(2);
+  const auto texts = run_processes(2, [&](int rank) {
+    SharedMemoryExchange exchange(block, rank, 2, {std::chrono::seconds(3), "here"});
+    exchange.note("the planning");
+    exchange.gather_text("");
+    if (rank == 1) ::raise(SIGKILL);
+    std::promise<void> noticed;
+    exchange.watch_others([&] { noticed.set_value(); });
+    noticed.get_future().wait();
+    return error_of([&] { exchange.gather_text(""); });
+  });
+  EXPECT_EQ(texts[0], "rank 1 (host here) ended in the planning");
 }
 
 TEST(SharedMemoryFaults, ARankThatDoesNotComeIsNamed) {

@@ -4,9 +4,14 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
+#include <thread>
+
+#include "collectives/ranks.h"
 #include "plimsoll/train_job.h"
 #include "ranks/forked_ranks.h"
 #include "test_files.h"
+#include "train/loop/stop_request.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {
@@ -42,6 +47,36 @@ TEST(StopOfRanks, BeforeTheFirstStepStopsAllRanks) {
           });
       EXPECT_THAT(ranks, ::testing::Each("stopped true, 0 steps"));
     }
+}
+
+/// Rank 1 ends after it has planned. Rank 0 goes on with its own work until it is asked to stop.
+class LostWhilePlanning : public TrainObserver {
+ public:
+  explicit LostWhilePlanning(int rank) : rank_(rank) {}
+  void planned(const PlannedJob&) override {
+    if (rank_ == 1) ::raise(SIGKILL);
+    while (!is_stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+
+ private:
+  int rank_;
+};
+
+TEST(StopOfRanks, ARankThatIsLostEndsAnotherThatDoesNotWaitForIt) {
+  const TempFolder folder;
+  Job job = tiny_job(folder);
+  job.devices = 2;
+  const auto block = shared_block(2);
+  const std::vector<std::string> ranks = run_processes(
+      2,
+      [&](int rank) {
+        const auto exchange = std::make_shared<SharedMemoryExchange>(
+            block, rank, 2, SharedMemoryOptions{std::chrono::seconds(3), "here"});
+        LostWhilePlanning observer(rank);
+        return error_of([&] { train_job(job, observer, {}, exchange); });
+      },
+      std::chrono::minutes(10));
+  EXPECT_EQ(ranks[0], "rank 1 (host here) ended in the planning");
 }
 
 }  // namespace

@@ -20,7 +20,9 @@
 #include <iterator>
 #include <optional>
 #include <system_error>
+#include <utility>
 
+#include "base/atomic_file.h"
 #include "base/text_width.h"
 #include "cli/standard_streams.h"
 #include "plimsoll/error.h"
@@ -138,12 +140,13 @@ std::vector<std::string> environment_of(int rank, int count, const std::string& 
 }
 
 struct Rank {
-  pid_t process = -1;         ///< -1: it has ended
-  int errors = -1;            ///< its standard error; -1: none, or at its end
-  std::string text;           ///< the end of its standard error
-  std::optional<int> status;  ///< from waitpid
-  bool terminated = false;    ///< we ended it, because another one had failed
-  bool stood_still = false;   ///< it was stopped by a signal
+  pid_t process = -1;                                    ///< -1: it has ended
+  int errors = -1;                                       ///< its standard error; -1: none, or at its end
+  std::string text;                                      ///< the end of its standard error
+  std::optional<int> status;                             ///< from waitpid
+  bool terminated = false;                               ///< we ended it, because another one had failed
+  bool stood_still = false;                              ///< it was stopped by a signal
+  std::optional<std::chrono::milliseconds> stopped_for;  ///< time for which it is stopped now; empty: it runs
 
   bool failed() const { return status && *status != 0; }
   int signal() const { return status && WIFSIGNALED(*status) ? WTERMSIG(*status) : 0; }
@@ -183,6 +186,7 @@ class Run {
       read_errors();
       take_signals();
       reap();
+      look_for_stopped();
       hurry();
     }
     read_errors();
@@ -244,7 +248,7 @@ class Run {
     std::vector<pollfd> files = {{signals_.file(), POLLIN, 0}};
     for (const Rank& rank : ranks_)
       if (rank.errors >= 0) files.push_back({rank.errors, POLLIN, 0});
-    int milliseconds = -1;
+    int milliseconds = any_stopped() ? kLookMilliseconds : -1;
     if (deadline_) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
       milliseconds = static_cast<int>(std::clamp<int64_t>(left, 0, kLookMilliseconds));
@@ -292,8 +296,52 @@ class Run {
       // A rank that was stopped did as requested, and another one may still be saving.
       if (status == 0 || first_failed_ >= 0 || stopped(rank)) continue;
       first_failed_ = static_cast<int>(i);
+      tell_waiting_ranks(fmt::format("rank {} (host {}) ended before its first step", i, host()));
       deadline_ = Clock::now() + processes_.patience;
     }
+  }
+
+  bool any_stopped() const {
+    return std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.process > 0 && is_stopped(rank.process); });
+  }
+
+  /// Measures how long ranks are stopped while others run. An interval counts twice at most: this process may have been
+  /// stopped with them.
+  void look_for_stopped() {
+    const auto now = Clock::now();
+    const auto passed = std::min(std::chrono::duration_cast<std::chrono::milliseconds>(now - looked_),
+                                 std::chrono::milliseconds(2 * kLookMilliseconds));
+    looked_ = now;
+    bool any_runs = false;
+    for (Rank& rank : ranks_) {
+      if (rank.process < 0) continue;
+      const bool stopped = is_stopped(rank.process);
+      if (!stopped)
+        rank.stopped_for.reset();
+      else if (rank.stopped_for)
+        *rank.stopped_for += passed;
+      else
+        rank.stopped_for.emplace(0);
+      any_runs |= !stopped;
+    }
+    for (size_t i = 0; i < ranks_.size(); ++i)
+      if (any_runs && ranks_[i].stopped_for.value_or(std::chrono::milliseconds(0)) >= processes_.silence)
+        tell_waiting_ranks(fmt::format("rank {} (host {}) has not answered for {:g} s; it was before its first step", i,
+                                       host(), std::chrono::duration<double>(processes_.silence).count()));
+  }
+
+  /// Ends the wait of ranks that have not met all others yet: a rank that is lost may not have come at all.
+  void tell_waiting_ranks(const std::string& why) {
+    if (std::exchange(told_, true)) return;
+    try {
+      write_file_atomically(folder_.path() + "/store" + kStoreFaultSuffix, why);
+    } catch (const UserError&) {  // a full disk: the ranks are ended at the deadline
+    }
+  }
+
+  static std::string host() {
+    std::array<char, 65> name{};
+    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
   }
 
   /// Ends the ranks that continue although another one has failed.
@@ -352,6 +400,7 @@ class Run {
     constexpr int kUsageCode = 2;  // and 3: errors that all ranks find in the same job
     const std::optional<int>& rank0 = ranks_.front().status;
     const int code0 = rank0 && WIFEXITED(*rank0) ? WEXITSTATUS(*rank0) : 0;
+    if (rank0 && WIFSIGNALED(*rank0) && !stopped(ranks_.front())) show_what_others_say_of_rank_0();
     for (size_t i = 1; i < ranks_.size(); ++i) {
       const Rank& rank = ranks_[i];
       if (!rank.failed() || rank.terminated || stopped(rank)) continue;
@@ -367,12 +416,26 @@ class Run {
     }
   }
 
+  /// Shows the line of another rank that says where rank 0 was. Rank 0 shows such lines of the others.
+  void show_what_others_say_of_rank_0() const {
+    for (size_t i = 1; i < ranks_.size(); ++i) {
+      const std::string_view text = ranks_[i].text;
+      const size_t at = text.find(": rank 0 (host ");
+      if (at == std::string_view::npos) continue;
+      const size_t begin = text.rfind('\n', at) + 1;  // 0 on the first line
+      print_status(without_controls(text.substr(begin, text.find('\n', at) - begin)) + "\n");
+      return;
+    }
+  }
+
   const RankProcesses& processes_;
   PrivateFolder folder_;
   ReadSignals signals_;
   std::vector<Rank> ranks_;
   int stop_ = 0;                               ///< the first signal that was passed on
   int first_failed_ = -1;                      ///< the rank; -1: none
+  bool told_ = false;                          ///< tell_waiting_ranks() was called
+  Clock::time_point looked_ = Clock::now();    ///< last call of look_for_stopped()
   bool asked_ = false;                         ///< SIGTERM was sent to ranks that did not end
   std::optional<Clock::time_point> deadline_;  ///< time of the next action of hurry()
 };

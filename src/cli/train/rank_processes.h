@@ -15,6 +15,8 @@ struct RankProcesses {
   /// Time in which the other ranks end by themselves after the first has failed; then they get SIGTERM.
   std::chrono::milliseconds patience = std::chrono::seconds(10);
   std::chrono::milliseconds grace = std::chrono::seconds(5);  ///< time from SIGTERM to SIGKILL
+  /// Time after which a rank that is stopped counts as lost, if others run.
+  std::chrono::milliseconds silence = std::chrono::seconds(3);
 };
 
 /// Runs the processes and waits for all of them. Returns the exit code of the first that failed, 0 if none did.
@@ -26,6 +28,10 @@ struct RankProcesses {
 ///
 /// All processes are in the process group of this one. They take SIGINT, SIGTERM and SIGHUP from this process alone,
 /// which passes each on once; if all of them end by the signal, so does this process. They do not outlive it.
+///
+/// If a process fails or is stopped (SIGSTOP) for `silence`, the file PLIMSOLL_STORE + kStoreFaultSuffix says so to
+/// ranks that have not met it yet; those that have notice it themselves. What the others say of rank 0 is shown if that
+/// rank is killed or stopped, as rank 0 shows what it says of others.
 ///
 /// Throws UserError (failure) if a process cannot be started, or if one is killed by a signal: it names the rank and
 /// the signal.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/atomic_file.h"
 #include "base/text_width.h"
 #include "cli/batch_words.h"
 #include "cli/breakdown_parts.h"
@@ -271,17 +272,38 @@ int run_ranks(const TrainArguments& all, const Job& job) {
   return run_rank_processes(processes);
 }
 
+/// Ends this rank, which does not notice that another one is lost: it computes, reads or writes for long.
+void end_after_loss(const std::string& message) {
+  remove_unfinished_files();  // of the program; the library has removed its own
+  print_status(fmt::format("{}plimsoll: {}\n", is_terminal(STDERR_FILENO) ? "\r\x1b[K" : "", message));
+  ::_exit(kFailed);
+}
+
 /// Trains as one rank or alone.
 TrainReport trained(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
-                    const std::optional<Rendezvous>& rendezvous) {
-  return train_job(job, observer, profile, rendezvous ? meet(*rendezvous) : nullptr);
+                    const std::optional<Rendezvous>& rendezvous, const StopSignals& signals) {
+  std::shared_ptr<Exchange> exchange;
+  if (rendezvous) {
+    // c10d prints warnings with stack traces for a store that has gone; this program has one line for it.
+    ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+    Rendezvous own = *rendezvous;
+    own.is_stopped = [&signals] { return signals.received() != 0; };
+    own.on_lost_rank = end_after_loss;
+    try {
+      exchange = meet(own);
+    } catch (const UserError&) {
+      signals.end_as_received();
+      throw;
+    }
+  }
+  return train_job(job, observer, profile, std::move(exchange));
 }
 
 /// A rank that writes nothing.
 int run_silent_rank(const Job& job, const ProfileOptions& profile, const std::optional<Rendezvous>& rendezvous,
                     const StopSignals& signals) {
   TrainObserver nobody;
-  const TrainReport report = trained(job, nobody, profile, rendezvous);
+  const TrainReport report = trained(job, nobody, profile, rendezvous, signals);
   if (report.stopped) signals.end_as_received();
   return report.fits ? kDone : kDoesNotFit;
 }
@@ -312,7 +334,7 @@ int run_train(const TrainArguments& all) {
   TrainProgressView view(job, signals);
   TrainReport report = [&] {
     RunPublisher published(job, view);
-    return trained(job, published, all.profile, rendezvous);
+    return trained(job, published, all.profile, rendezvous, signals);
   }();
   view.finish();
   // The training is saved by now: if one output of the report fails, the others are still written.

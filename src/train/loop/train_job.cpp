@@ -38,6 +38,22 @@ namespace {
 // A loss scale of 2^16 has fallen to 2^-14 by then, so the scale is not the cause.
 constexpr int64_t kMaxSkippedInARow = 30;
 
+/// A scope in which the loss of another rank stops the run, so that it soon calls an exchange, which throws.
+class WatchOfRanks {
+ public:
+  explicit WatchOfRanks(Exchange* exchange) : exchange_(exchange) {
+    if (exchange_) exchange_->watch_others([] { request_stop(); });
+  }
+  ~WatchOfRanks() {
+    if (exchange_) exchange_->watch_others({});
+  }
+  WatchOfRanks(const WatchOfRanks&) = delete;
+  WatchOfRanks& operator=(const WatchOfRanks&) = delete;
+
+ private:
+  Exchange* exchange_;
+};
+
 constexpr const char* kBaselines = "baselines on the held-out part";
 
 class Run {
@@ -54,6 +70,7 @@ class Run {
   // Runs the training. Other ranks wait for this one, so they receive its error.
   TrainReport run() {
     try {
+      const WatchOfRanks watch(exchange_.get());
       return run_rank();
     } catch (const std::exception& error) {
       if (exchange_) exchange_->fail(error.what());
@@ -63,6 +80,7 @@ class Run {
 
  private:
   TrainReport run_rank() {
+    note("the start of the run");
     backend_for(asked_.device);  // its error says what is missing
     agreement_.require_same_job(asked_);
     require_steps_to_profile();
@@ -73,14 +91,18 @@ class Run {
     const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
     if (checkpoint) keep_choices_of(*checkpoint, asked_);
     try {
+      note("the planning");
       prepared_.plan(target_of(asked_));
       observer_.planned(report_.job);
       if (!report_.fits) return std::move(report_);
+      note("the preparation of the data");
       prepared_.open_data();
       if (checkpoint || !asked_.checkpoint.directory.empty()) prepared_.identify_data();
+      note("the allocation of memory");
       prepared_.take_memory();
       if (!report_.fits) return std::move(report_);
       count_steps();
+      note("the loading of weights");
       if (checkpoint)
         resume(*checkpoint);
       else if (starts_from_weights(job().model))
@@ -99,6 +121,11 @@ class Run {
     }
     finish();
     return std::move(report_);
+  }
+
+  // Publishes what this rank does, for messages of the others if it is lost.
+  void note(std::string_view place) const {
+    if (exchange_) exchange_->note(place);
   }
 
   void require_steps_to_profile() const {
@@ -160,13 +187,13 @@ class Run {
     // Ranks of one machine share its processors by intention.
     if (job().device == "cpu" && !exchange_) busy_cores_.emplace(threads_of(options_of(job())));
     while (!done()) {
+      note(fmt::format("step {}", training().steps_done() + 1));
       auto between = agreement_.between_steps(is_stop_requested(), own_progress());
       ranks_ = std::move(between.ranks);
       if (between.stop) {  // all ranks stop after the same step
         report_.stopped = true;
         break;
       }
-      if (exchange_) exchange_->note(fmt::format("step {}", training().steps_done() + 1));
       step();
       require_progress();
       // Saves first: an evaluation that fails must not lose the steps before it.
@@ -286,6 +313,7 @@ class Run {
   void evaluate() {
     // A training that was recorded without 'evaluate' cannot evaluate.
     if (data().evaluation_batches() == 0 || !job().data.is_evaluated()) return;
+    note(fmt::format("the evaluation after step {}", training().steps_done()));
     const double begin = seconds_now();
     std::map<std::string, at::Tensor> sums;
     std::vector<double> losses;  // losses of this rank's batches: rank, rank + ranks, …
@@ -328,6 +356,7 @@ class Run {
   bool save() {
     const double begin = seconds_now();
     const int64_t step = saved_step_ = training().steps_done();
+    note(fmt::format("the checkpoint of step {}", step));
     try {
       const std::filesystem::path file =
           save_run(prepared_, position_, schedule_text(job(), length_), agreement_.leads());
@@ -349,6 +378,7 @@ class Run {
   }
 
   void finish() {
+    note("the end of the run");
     if (std::string lost = metrics_.not_written(); !lost.empty()) report_.not_written.push_back(std::move(lost));
     try {
       report_.steps_profiled = training().write_profile();
@@ -367,6 +397,8 @@ class Run {
                                      .planned_host = report_.job.plan.host_bytes,
                                      .used_host = report_.used.host,
                                      .resident = report_.resident_bytes});
+    if (exchange_)
+      exchange_->watch_others({});  // the last exchange: other ranks end, and this one may compute baselines
     report_.steps = training().steps_done();
     report_.steps_skipped = training().steps_skipped();
     prepared_.release_memory();  // the report has its figures; baselines have the memory of the arena

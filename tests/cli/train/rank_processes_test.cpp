@@ -87,6 +87,37 @@ TEST_F(RankProcessesTest, OneThatIsKilledIsNamed) {
   EXPECT_THAT(outcome.err, HasSubstr("rank 1 of 3 was ended by signal 9 (Killed)"));
 }
 
+// As rank 0 does for the others: where it was is said by a rank that waited for it.
+TEST_F(RankProcessesTest, WhereTheFirstWasWhenItWasKilledIsSaid) {
+  const Outcome outcome = run_script(
+      3,
+      "case $PLIMSOLL_RANK in 0) kill -9 $$;; *) printf 'a note\\nplimsoll: rank 0 (host here) ended in step 5, "
+      "plimsoll::all_reduce_\\n' >&2; exit 1;; esac");
+  EXPECT_EQ(outcome.exit_code, kThrew);
+  EXPECT_EQ(outcome.err,
+            "plimsoll: rank 0 (host here) ended in step 5, plimsoll::all_reduce_\nrank 0 of 3 was ended by signal 9 "
+            "(Killed)\n");
+}
+
+// Ranks that wait for one that has not come yet cannot find out by themselves that it is lost.
+TEST_F(RankProcessesTest, RanksThatWaitAreToldOfOneThatIsKilled) {
+  const Outcome outcome =
+      run_script(2,
+                 "case $PLIMSOLL_RANK in 1) kill -9 $$;; *) until test -e $PLIMSOLL_STORE.fault; do "
+                 "sleep 0.02; done; cat $PLIMSOLL_STORE.fault; exit 1;; esac");
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("rank 1 (host "), HasSubstr(") ended before its first step")));
+}
+
+TEST_F(RankProcessesTest, RanksThatWaitAreToldOfOneThatIsStopped) {
+  const Outcome outcome =
+      run_script(2,
+                 "case $PLIMSOLL_RANK in 1) kill -STOP $$;; *) until test -e $PLIMSOLL_STORE.fault; "
+                 "do sleep 0.02; done; cat $PLIMSOLL_STORE.fault; exit 1;; esac");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr(") has not answered for 3 s; it was before its first step"));
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 did not run (SIGSTOP) and was terminated"));
+}
+
 TEST_F(RankProcessesTest, ThoseThatHangAfterAFailureAreTerminatedThenKilled) {
   const Outcome outcome = run_script(
       3, "case $PLIMSOLL_RANK in 0) exit 5;; 1) trap '' TERM;; esac; while true; do sleep 0.05; done", 200, 200);
