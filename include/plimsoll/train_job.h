@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plimsoll/error.h"
 #include "plimsoll/job.h"
 #include "plimsoll/options.h"
 #include "plimsoll/plan.h"
@@ -143,12 +144,25 @@ struct TrainReport {
   std::vector<std::string> not_written;
 };
 
+/// An error of a start: the machine or the device does not have the memory of the budget that the job sets, and the job
+/// needs more than there is.
+class BudgetUnavailable : public MemoryUnavailable {
+ public:
+  /// `budget`: a memory_budget that is available, as it is written in a job file.
+  BudgetUnavailable(const MemoryUnavailable& error, const std::string& advice, std::string budget)
+      : MemoryUnavailable(error.reason(), error.requested_bytes(), advice, error.owner()), budget_(std::move(budget)) {}
+  const std::string& budget() const { return budget_; }  ///< budget: a memory_budget that is available
+
+ private:
+  std::string budget_;
+};
+
 /// Trains the job. The run has exclusive use of checkpoint.directory and log.metrics_file. If the job does not fit,
 /// `fits` is false in the report; that is no exception. If the budget is `auto` and memory is missing, the job is
 /// planned again until it fits the available memory or no plan does. The same job, seed and machine give the same
 /// losses to the bit, stopped and resumed or not. Throws UserError for mistakes that the user can fix, such as a folder
 /// that another run uses. Throws MemoryUnavailable if the machine does not have the memory that was planned for an
-/// explicit budget.
+/// explicit budget: BudgetUnavailable if no plan of the job needs as little as there is.
 TrainReport train_job(const Job& job, TrainObserver& observer);
 
 /// Trains the job and times some of its steps op by op into profile.file. Throws UserError before the training if the

@@ -174,6 +174,13 @@ TEST_F(AdaptTest, AnExplicitBudgetIsNotChanged) {
                                      HasSubstr("the arena takes "),
                                      HasSubstr("lower memory_budget to " + lower + ", or set it to auto")));
   EXPECT_THAT(refusal(least_ / 2), HasSubstr("the job needs at least " + format_bytes_up(least_)));
+  std::string available;
+  try {
+    run(in_turn({least_ / 2}));
+  } catch (const BudgetUnavailable& error) {
+    available = error.budget();
+  }
+  EXPECT_EQ(available, fmt::format("{}KiB", least_ / 2 / 10 * 9 / KiB));
   EXPECT_THAT(watcher_.replans, SizeIs(0));
   EXPECT_THAT(watcher_.steps, SizeIs(0));
   job_.budget.device = parse_bytes(lower);  // text as in the message

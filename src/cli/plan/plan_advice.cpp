@@ -69,7 +69,7 @@ FoundAdvice advice_within(const AdviceTime& time, double elapsed, const std::fil
   return found;
 }
 
-std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& screen) {
+std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& screen, std::string_view longer) {
   const AdviceSearch& search = found.search;
   std::string text;
   if (!search.found.empty()) {
@@ -99,7 +99,7 @@ std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& 
                   describe_changes(search.planned));
   if (search.found.empty()) ending += ", none fits";
   if (!search.untried.empty()) ending += fmt::format("; next to try: {}", search.untried.front());
-  if (!found.interrupted) ending += "; to search longer: --advice full or --advice SECONDS";
+  if (!found.interrupted) ending += fmt::format("; to search longer: {}", longer);
   return text + "\n" + fold(ending + ".", screen.columns);
 }
 

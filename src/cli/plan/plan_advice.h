@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/json_output.h"
 #include "cli/screen/terminal.h"
@@ -34,7 +35,9 @@ FoundAdvice advice_within(const AdviceTime& time, double elapsed, const std::fil
                           const std::vector<std::string>& overrides, const PlanTarget& target,
                           const PlannedJob& base_plan, std::optional<PlanTarget> without_job_budget);
 
-std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& screen);
+/// Returns the changes as text. `longer`: what to type to search for longer.
+std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& screen,
+                        std::string_view longer = "--advice full or --advice SECONDS");
 
 /// Returns [{"change", "overrides", "meaning", "peak_bytes", "step_seconds", "units_per_second"}, …].
 Json advice_json(const AdviceSearch& search);

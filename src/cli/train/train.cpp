@@ -28,6 +28,7 @@
 #include "cli/train/rank_device.h"
 #include "cli/train/rank_processes.h"
 #include "cli/train/run_publisher.h"
+#include "cli/train/start_advice.h"
 #include "cli/train/train_progress.h"
 #include "cli/value_checks.h"
 #include "cli/verdict.h"
@@ -308,7 +309,7 @@ int run_silent_rank(const Job& job, const ProfileOptions& profile, const std::op
   return report.fits ? kDone : kDoesNotFit;
 }
 
-int run_train(const TrainArguments& all) {
+int train_or_report(const TrainArguments& all) {
   JobArguments arguments = all.job;
   if (!all.devices.empty()) arguments.overrides.insert(arguments.overrides.begin(), "devices='" + all.devices + "'");
   std::optional<Rendezvous> rendezvous = rendezvous_of_environment();
@@ -366,6 +367,17 @@ int run_train(const TrainArguments& all) {
   throw UserError(
       done + ", but some outputs could not be written (listed above); free disk space or change their paths",
       UserError::Kind::failure);
+}
+
+int run_train(const TrainArguments& all) {
+  try {
+    return train_or_report(all);
+  } catch (const BudgetUnavailable& error) {
+    // The reason comes first, as the verdict of a plan does.
+    print_status(fmt::format("plimsoll: {}\n", without_controls(error.what())));
+    print_changes_within(error.budget(), all.job, screen_of(STDOUT_FILENO));
+    return kFailed;
+  }
 }
 
 }  // namespace

@@ -40,11 +40,12 @@ PlanTarget replan_target(const Job& job, const Plan& refused, const MemoryUnavai
   const int64_t beside_arena = one_memory ? 0 : refused.peak_bytes - refused.arena_bytes;
   if (job.budget.device) {
     const std::string lower = as_a_key_has_it(most + beside_arena);
-    throw MemoryUnavailable(
-        error.reason(), error.requested_bytes(),
-        parse_bytes(lower) < refused.minimum_budget_bytes
-            ? fmt::format("the job needs at least {}: free memory", format_bytes_up(refused.minimum_budget_bytes))
-            : fmt::format("lower memory_budget to {}, or set it to auto", lower));
+    if (parse_bytes(lower) < refused.minimum_budget_bytes)
+      throw BudgetUnavailable(
+          error, fmt::format("the job needs at least {}: free memory", format_bytes_up(refused.minimum_budget_bytes)),
+          lower);
+    throw MemoryUnavailable(error.reason(), error.requested_bytes(),
+                            fmt::format("lower memory_budget to {}, or set it to auto", lower));
   }
   PlanTarget target = target_of(job);
   int64_t budget = std::max<int64_t>(1, most + beside_arena - (one_memory ? refused.host_bytes : 0));

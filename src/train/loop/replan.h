@@ -8,7 +8,7 @@ namespace plimsoll {
 
 /// Returns a target with less memory than was refused, whatever the system reports as available, so that repeated calls
 /// decrease. A budget that the job states is not reduced: throws MemoryUnavailable that says which budget to lower, and
-/// to which value.
+/// to which value, or BudgetUnavailable if no plan of the job needs as little as there is.
 PlanTarget replan_target(const Job& job, const Plan& refused, const MemoryUnavailable& error);
 
 }  // namespace plimsoll
