@@ -46,6 +46,8 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), target_(path_) {
   struct stat status {};
   bool exists = ::stat(path_.c_str(), &status) == 0;
+  // The hidden file's name is cut, so only this call finds a name that is too long.
+  if (!exists && errno != ENOENT) fail(errno);
   if (exists && S_ISDIR(status.st_mode)) fail(EISDIR);
   if (exists && !S_ISREG(status.st_mode)) {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
@@ -75,6 +77,10 @@ void AtomicFile::fail(int error) const {
   throw_file_error("write", path_, error);
 }
 
+void AtomicFile::fail_opened(int error) const {
+  throw_file_error("write", path_, error, UserError::Kind::failure);
+}
+
 void AtomicFile::open_aside() {
   static std::atomic<uint64_t> counter{0};
   std::string name = target_.filename().string();
@@ -101,18 +107,18 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail(written < 0 ? errno : EIO);
+    if (written <= 0) fail_opened(written < 0 ? errno : EIO);
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
 }
 
 void AtomicFile::commit() {
   check(descriptor_ >= 0, "AtomicFile: commit called twice");
-  if (!aside_.empty() && ::fsync(descriptor_) != 0) fail(errno);
+  if (!aside_.empty() && ::fsync(descriptor_) != 0) fail_opened(errno);
   // Network file systems report a full disk only here.
-  if (::close(std::exchange(descriptor_, -1)) != 0) fail(errno);
+  if (::close(std::exchange(descriptor_, -1)) != 0) fail_opened(errno);
   if (aside_.empty()) return;
-  if (::rename(aside_.c_str(), target_.c_str()) != 0) fail(errno);
+  if (::rename(aside_.c_str(), target_.c_str()) != 0) fail_opened(errno);
   forget_unfinished(aside_);
   aside_.clear();
   sync_folder();
@@ -123,7 +129,7 @@ void AtomicFile::sync_folder() const {
   if (folder < 0) return;  // a folder that may be written but not read: the rename is done, but cannot be synced
   int error = ::fsync(folder) == 0 ? 0 : errno;
   ::close(folder);
-  if (error != 0 && error != EINVAL) fail(error);  // EINVAL: the file system does not sync folders
+  if (error != 0 && error != EINVAL) fail_opened(error);  // EINVAL: the file system does not sync folders
 }
 
 void remove_unfinished_files() noexcept {

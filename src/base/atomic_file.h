@@ -16,8 +16,9 @@ namespace plimsoll {
 /// A target that exists keeps its permissions; a symbolic link is followed. A device or a pipe (/dev/stdout) has no
 /// folder to be renamed in and is written directly.
 ///
-/// All members throw UserError (failure) that names the target and the system's reason: a missing folder, no
-/// permission, no space, an input/output error.
+/// All members throw FileError that names the target and the system's reason. The constructor throws usage if the path
+/// is wrong: a missing folder, a folder in place of the file, no permission. All other errors are failures: no space,
+/// an input/output error, and every error of write() and commit().
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -34,7 +35,8 @@ class AtomicFile {
   void commit();
 
  private:
-  [[noreturn]] void fail(int error) const;
+  [[noreturn]] void fail(int error) const;         ///< the file cannot be opened
+  [[noreturn]] void fail_opened(int error) const;  ///< the file was opened, and its bytes cannot be written
   void open_aside();
   void sync_folder() const;
 

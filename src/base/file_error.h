@@ -1,4 +1,5 @@
-// Implements one wording for errors of the system: "cannot write run/model.safetensors: No space left on device".
+// Implements one wording and one rule of kinds for errors of the system: "cannot write run/model.safetensors: No space
+// left on device".
 #pragma once
 
 #include <fmt/format.h>
@@ -28,9 +29,41 @@ inline std::filesystem::path file_in_place_of_folder(const std::filesystem::path
   return {};
 }
 
-/// Throws UserError (failure): "cannot VERB PATH: REASON", with a hint if the reason has a usual remedy. `error` is an
-/// errno value.
-[[noreturn]] inline void throw_file_error(std::string_view verb, const std::filesystem::path& path, int error) {
+/// An error of a file or a folder that cannot be opened, made, read or written.
+class FileError : public UserError {
+ public:
+  using UserError::UserError;
+};
+
+/// Returns true for a failure and for any FileError: data.skip_bad leaves such files out, and reports wrong settings.
+inline bool is_fault_of_file(const UserError& error) {
+  return error.kind() == UserError::Kind::failure || dynamic_cast<const FileError*>(&error) != nullptr;
+}
+
+/// Returns the kind of an errno value for a path that the user named: usage if the path cannot be opened, made or
+/// written for what it is; failure for the rest, such as a full disk or an input/output error.
+inline UserError::Kind kind_of_file_error(int error) {
+  switch (error) {
+    case ENOENT:
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case EISDIR:
+    case ENOTDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENOTSUP:  // the size of a pipe
+    case ENXIO:    // a socket is no file
+      return UserError::Kind::usage;
+    default:
+      return UserError::Kind::failure;
+  }
+}
+
+/// Throws FileError of `kind`: "cannot VERB PATH: REASON", with a hint if the reason has a usual remedy. `error` is an
+/// errno value. The user did not name the path, or opened it with success before: `kind` is failure.
+[[noreturn]] inline void throw_file_error(std::string_view verb, const std::filesystem::path& path, int error,
+                                          UserError::Kind kind) {
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   std::string reason = std::generic_category().message(error);
   std::error_code ignored;
@@ -45,13 +78,22 @@ inline std::filesystem::path file_in_place_of_folder(const std::filesystem::path
   } else if (error == ENOENT && verb == "read") {
     reason += nearest_file_advice(path);
   }
-  throw UserError(without_controls(fmt::format("cannot {} {}: {}", verb, path.string(), reason)),
-                  UserError::Kind::failure);
+  throw FileError(without_controls(fmt::format("cannot {} {}: {}", verb, path.string(), reason)), kind);
 }
 
-/// Throws UserError (failure) for a file that had `bytes` bytes and lost some of them while it was read.
+/// Throws FileError of the kind of `error` for a path that the user named.
+[[noreturn]] inline void throw_file_error(std::string_view verb, const std::filesystem::path& path, int error) {
+  throw_file_error(verb, path, error, kind_of_file_error(error));
+}
+
+/// Throws FileError (usage) for a path that is a pipe, a socket or a device, where a file is read.
+[[noreturn]] inline void throw_not_regular(const std::filesystem::path& path) {
+  throw FileError(without_controls(fmt::format("cannot read {}: it is not a regular file", path.string())));
+}
+
+/// Throws FileError (failure) for a file that had `bytes` bytes and lost some of them while it was read.
 [[noreturn]] inline void throw_lost_bytes(const std::filesystem::path& path, int64_t bytes) {
-  throw UserError(
+  throw FileError(
       without_controls(fmt::format("cannot read {}: it had {} bytes when it was opened, and has lost some of them "
                                    "while it was read; restore the file, and let no program write it meanwhile",
                                    path.string(), bytes)),

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// Returns the JSON object in `path`. Throws UserError (failure) that names the file: missing or unreadable, larger
+/// Returns the JSON object in `path`. Throws UserError that names the file: missing or unreadable, larger
 /// than `max_bytes` bytes, not JSON, nested deeper than 16 levels, a key twice in one object, or no object. It also
 /// throws if the file loses bytes meanwhile. `look` is called once with the text; nullptr: it is not.
 nlohmann::json read_json_file(const std::filesystem::path& path, int64_t max_bytes,

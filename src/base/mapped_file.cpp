@@ -67,8 +67,8 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   mapping->descriptor = open_for_reading(path);
   struct stat status {};
   if (mapping->descriptor < 0 || ::fstat(mapping->descriptor, &status) != 0) throw_file_error("read", path, errno);
-  if (!S_ISREG(status.st_mode))
-    throw UserError(fmt::format("cannot read {}: it is not a regular file", path.string()), UserError::Kind::failure);
+  if (S_ISDIR(status.st_mode)) throw_file_error("read", path, EISDIR);
+  if (!S_ISREG(status.st_mode)) throw_not_regular(path);
   MappedFile file;
   if (status.st_size == 0) return file;
   mapping->size = static_cast<size_t>(status.st_size);

@@ -14,7 +14,8 @@ namespace plimsoll {
 /// throws. The file's descriptor stays open as long as a copy of the object lives.
 class MappedFile {
  public:
-  /// Throws UserError (failure): the file is missing, unreadable or not a regular file. An empty file has no bytes.
+  /// Throws FileError: usage if the file is missing, unreadable or not a regular file, failure if it cannot be mapped.
+  /// An empty file has no bytes.
   static MappedFile open(const std::filesystem::path& path);
 
   const std::byte* data() const { return bytes_; }

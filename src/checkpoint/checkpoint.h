@@ -43,7 +43,7 @@ struct CheckpointInfo {
   std::optional<DataFacts> data = std::nullopt;
 };
 
-/// Writes a checkpoint, whole or not at all. Throws UserError (failure) if it cannot be written.
+/// Writes a checkpoint, whole or not at all. Throws UserError if it cannot be written.
 void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state);
 /// Writes a checkpoint of a state of which other ranks have slices; they call send_slices() during the call.
 void write_checkpoint(const std::filesystem::path& file, const CheckpointInfo& info, const NamedTensors& state,

@@ -31,12 +31,12 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// Returns the identity of a file, of which at most 4 MiB are read. Throws UserError (failure) that names the file: it
+/// Returns the identity of a file, of which at most 4 MiB are read. Throws UserError that names the file: it
 /// is missing, unreadable or not a regular file, or another program cuts it meanwhile.
 FileIdentity identity_of_file(const std::filesystem::path& file);
 
 /// Returns the identity of a folder: its files by name, at most two subfolders deep. `accepts`: only files for which it
-/// returns true count; hidden files and folders never do. Throws UserError (failure) that names the file or folder that
+/// returns true count; hidden files and folders never do. Throws UserError that names the file or folder that
 /// cannot be read.
 FileIdentity identity_of_folder(const std::filesystem::path& folder,
                                 const std::function<bool(const std::filesystem::path& file)>& accepts = {});

@@ -44,8 +44,7 @@ std::filesystem::path checkpoint_of(const ExportArguments& arguments, const Job&
   const auto found = checkpoints_in(job.checkpoint.directory);
   if (found.empty())
     throw UserError(fmt::format("there is no checkpoint in {}; train the job first, or name one with --checkpoint",
-                                job.checkpoint.directory.string()),
-                    UserError::Kind::failure);
+                                job.checkpoint.directory.string()));
   return found.rbegin()->second;
 }
 

@@ -29,7 +29,8 @@ class Output {
   /// Returns the target as given: a file, -, or nothing.
   const std::string& target() const { return target_; }
 
-  /// Throws UserError (failure) if the JSON file could not be written. Called before work that takes long.
+  /// Throws UserError, as cli::require_writable(), if the JSON file could not be written. Called before work that takes
+  /// long.
   void require_writable() const;
 
   /// Prints `text` to standard output, unless that is reserved for JSON.

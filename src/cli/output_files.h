@@ -28,11 +28,12 @@ void require_folder_apart(const OutputFile& folder, bool (*is_written)(const std
                           const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                           const Job& job);
 
-/// Throws UserError (failure) that names the option if the file cannot be written. Call it before work that takes long.
-/// Leaves no trace. Does nothing for an option that was not given and for -.
+/// Throws UserError that names the option if the file cannot be written: usage if the path is wrong, else failure. Call
+/// it before work that takes long. Leaves no trace. Does nothing for an option that was not given and for -.
 void require_writable(const OutputFile& output);
 
-/// Throws UserError (failure) that names the option if the folder, or a folder above it, cannot be made.
+/// Throws UserError that names the option if the folder, or a folder above it, cannot be made: usage if the path is
+/// wrong, else failure.
 void require_folder_possible(const OutputFile& output);
 
 }  // namespace plimsoll::cli

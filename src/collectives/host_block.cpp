@@ -24,7 +24,7 @@ constexpr int64_t kMebibyte = 1 << 20;
 
 int64_t free_bytes(const std::filesystem::path& folder) {
   struct statvfs room {};
-  if (::statvfs(folder.c_str(), &room) != 0) throw_file_error("read", folder, errno);
+  if (::statvfs(folder.c_str(), &room) != 0) throw_file_error("read", folder, errno, UserError::Kind::failure);
   return static_cast<int64_t>(room.f_bavail) * static_cast<int64_t>(room.f_frsize);
 }
 
@@ -58,14 +58,14 @@ HostBlock::HostBlock(int64_t bytes, std::filesystem::path folder) {
     path_ = folder / name();
     file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   } while (file < 0 && errno == EEXIST);
-  if (file < 0) throw_file_error("write", std::exchange(path_, {}), errno);
+  if (file < 0) throw_file_error("write", std::exchange(path_, {}), errno, UserError::Kind::failure);
   // Memory that is reserved now cannot run out during the training; the kernel would answer that with SIGBUS.
   const int result = ::posix_fallocate(file, 0, bytes);
   ::close(file);
   if (result == 0) return;
   unlink();
   if (result == ENOSPC) refuse_small_folder(folder, bytes, free_bytes(folder));
-  throw_file_error("write", folder, result);
+  throw_file_error("write", folder, result, UserError::Kind::failure);
 }
 
 void HostBlock::unlink() {
@@ -75,7 +75,7 @@ void HostBlock::unlink() {
 
 std::shared_ptr<void> map_block(const std::filesystem::path& path, int64_t bytes) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (file < 0) throw_file_error("read", path, errno);
+  if (file < 0) throw_file_error("read", path, errno, UserError::Kind::failure);
   struct stat about {};
   const bool whole = ::fstat(file, &about) == 0 && about.st_size == bytes;
   const auto size = static_cast<size_t>(bytes);
@@ -83,7 +83,7 @@ std::shared_ptr<void> map_block(const std::filesystem::path& path, int64_t bytes
   const int error = errno;
   ::close(file);
   if (!whole) throw UserError(fmt::format("{} does not have {} bytes", path.string(), bytes), UserError::Kind::failure);
-  if (block == MAP_FAILED) throw_file_error("read", path, error);
+  if (block == MAP_FAILED) throw_file_error("read", path, error, UserError::Kind::failure);
   return {block, [size](void* at) { ::munmap(at, size); }};
 }
 

@@ -21,7 +21,7 @@ struct StoreOpening {
   std::atomic<bool> connecting = false;  ///< c10d waits, without a limit, for the first answer of the address
 };
 
-/// Opens the store of `rendezvous`; all keys begin with its run_id. Throws UserError (failure): the port is taken, the
+/// Opens the store of `rendezvous`; all keys begin with its run_id. Throws UserError: the port is taken, the
 /// address is unknown, the store does not answer within rendezvous.patience, the file cannot be written.
 StorePointer open_store(const Rendezvous& rendezvous, StoreOpening& opening);
 StorePointer open_store(const Rendezvous& rendezvous);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_error.h"
 #include "device/pages.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -57,7 +58,7 @@ DiskArena::DiskArena(std::filesystem::path folder, int64_t bytes, int64_t max_by
     throw UserError(fmt::format("no file can be made in '{}' for what is moved to disk: {}; name another folder in "
                                 "disk_path",
                                 folder_.string(), std::strerror(errno)),
-                    UserError::Kind::failure);
+                    kind_of_file_error(errno));
   unlink(name.c_str());
   // Addresses cost nothing, so more are reserved.
   reserved_ = std::max(2 * whole_pages(bytes) + GiB, whole_pages(max_bytes) + page_bytes());

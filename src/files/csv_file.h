@@ -50,7 +50,7 @@ static_assert(are_complete(kFacts));
 class CsvFile {
  public:
   /// `blanks`: cells may also lie between blanks and tabs, several of which are one separator.
-  /// Throws UserError (failure) that names the file if it cannot be read, is no text, or if its separator is ambiguous.
+  /// Throws UserError that names the file if it cannot be read, is no text, or if its separator is ambiguous.
   explicit CsvFile(const std::filesystem::path& file, bool blanks = false);
 
   /// Reads the next line's cells; returns false at the end. Throws UserError (failure) with file and line: quotes that

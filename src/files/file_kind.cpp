@@ -144,6 +144,8 @@ std::string text_remedy(std::string_view kind, const std::filesystem::path& file
 }
 
 std::string_view file_kind(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return {};  // to open a pipe would wait for its writer
   std::array<char, kLooked> bytes = {};
   std::ifstream stream(file, std::ios::binary);
   stream.read(bytes.data(), bytes.size());

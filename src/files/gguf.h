@@ -50,7 +50,7 @@ struct GgufTensor {
 
 class GgufFile {
  public:
-  /// Opens a file. Throws UserError (failure) that names the file: missing, truncated, corrupt, of another version,
+  /// Opens a file. Throws UserError that names the file: missing, truncated, corrupt, of another version,
   /// with a tensor of an unknown type.
   static GgufFile open(const std::filesystem::path& path);
 

@@ -2,11 +2,14 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cmath>
 
+#include "base/file_error.h"
 #include "files/data_memory.h"
 #include "files/data_notes.h"
 #include "files/fourier_transform.h"
@@ -58,10 +61,10 @@ const media::Functions& functions() {
 void check_file(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status))
-    throw UserError(fmt::format("{} does not exist", path.string()), UserError::Kind::failure);
+  if (!std::filesystem::exists(status)) throw FileError(fmt::format("{} does not exist", path.string()));
   if (!std::filesystem::is_regular_file(status))
-    throw UserError(fmt::format("{} is not a regular file", path.string()), UserError::Kind::failure);
+    throw FileError(fmt::format("{} is not a regular file", path.string()));
+  if (::access(path.c_str(), R_OK) != 0) throw_file_error("read", path, errno);
 }
 
 void refuse_failed(const std::filesystem::path& path, const std::string& matter) {

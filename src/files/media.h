@@ -2,7 +2,7 @@
 // library of their own, libplimsoll_media, which is loaded at the first call: programs that read no videos need no
 // FFmpeg.
 //
-// All functions may be called from many threads at the same time. They throw UserError (failure) that names the file
+// All functions may be called from many threads at the same time. They throw UserError that names the file
 // and the error: not a video, no video stream, cut short, too large. Only regular local files are opened; references in
 // a file (playlists, network addresses) are not followed, and playlists are not read. Readable video files are MP4 and
 // MOV, Matroska and WebM, AVI, MPEG, FLV, ASF, Ogg, MXF, DV, GIF, APNG, YUV4MPEG and bare H.264, H.265 and MPEG-4

@@ -13,10 +13,9 @@ namespace plimsoll {
 VideoFile VideoFile::look_at(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status))
-    throw UserError(fmt::format("{} does not exist", path.string()), UserError::Kind::failure);
+  if (!std::filesystem::exists(status)) throw FileError(fmt::format("{} does not exist", path.string()));
   if (!std::filesystem::is_regular_file(status))
-    throw UserError(fmt::format("{} is not a regular file", path.string()), UserError::Kind::failure);
+    throw FileError(fmt::format("{} is not a regular file", path.string()));
   const auto bytes = std::filesystem::file_size(path, error);
   if (error) throw_file_error("read", path, error.value());
   const auto time = std::filesystem::last_write_time(path, error);

@@ -16,7 +16,7 @@ struct VideoFile {
   int64_t bytes = 0;
   int64_t changed_at = 0;  ///< nanoseconds, on the file system's clock
 
-  /// Reads path, size and time of change. Throws UserError (failure) that names the file.
+  /// Reads path, size and time of change. Throws UserError that names the file.
   static VideoFile look_at(const std::filesystem::path& path);
 };
 

@@ -36,7 +36,8 @@ void NiftiBytes::Close::operator()(gzFile_s* file) const {
 
 NiftiBytes::NiftiBytes(const std::filesystem::path& file) : path_(file) {
   std::error_code error;
-  if (std::filesystem::is_directory(file, error)) refuse_nifti(file, "is a folder; a NIfTI file is wanted");
+  if (std::filesystem::is_directory(file, error))
+    throw FileError(fmt::format("{}: is a folder; a NIfTI file is wanted", file.string()));
   const auto size = std::filesystem::file_size(file, error);
   if (error) throw_file_error("read", file, error.value());
   if (const std::string_view kind = file_kind(file);

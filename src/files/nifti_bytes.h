@@ -15,7 +15,7 @@ namespace plimsoll {
 /// Throws UserError (failure): the file's name and `what`.
 [[noreturn]] void refuse_nifti(const std::filesystem::path& file, const std::string& what);
 
-/// A reader of the bytes of one file, from begin to end. Every function throws UserError (failure) that names the file
+/// A reader of the bytes of one file, from begin to end. Every function throws UserError that names the file
 /// if it is damaged or truncated.
 class NiftiBytes {
  public:

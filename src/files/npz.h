@@ -44,7 +44,7 @@ static_assert(are_complete(kFacts));
 
 class NpzFile {
  public:
-  /// Reads only the directory. Throws UserError (failure) that names the file: no zip archive, cut short, encrypted,
+  /// Reads only the directory. Throws UserError that names the file: no zip archive, cut short, encrypted,
   /// more than 4 GiB (zip64), packed by a method other than deflate, two arrays of one name.
   explicit NpzFile(const std::filesystem::path& file);
 

@@ -32,7 +32,7 @@ struct Picture {
   std::string describe_sizes() const;  ///< returns "640 x 480"
 };
 
-/// Reads a picture. Throws UserError (failure) that names the file: missing, no PNG or JPEG (and its kind), cut short,
+/// Reads a picture. Throws UserError that names the file: missing, no PNG or JPEG (and its kind), cut short,
 /// damaged, too large.
 Picture read_picture(const std::filesystem::path& file);
 

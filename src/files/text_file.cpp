@@ -155,8 +155,10 @@ TextLines::TextLines(const std::filesystem::path& file, std::string_view wanted,
                      UserError::Kind kind)
     : path_(file), wanted_(wanted), max_line_bytes_(max_line_bytes), kind_(kind) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error))
-    throw_file_error("read", file, error ? error.value() : std::filesystem::is_directory(file) ? EISDIR : EINVAL);
+  const auto status = std::filesystem::status(file, error);
+  if (error) throw_file_error("read", file, error.value());
+  if (std::filesystem::is_directory(status)) throw_file_error("read", file, EISDIR);
+  if (!std::filesystem::is_regular_file(status)) throw_not_regular(file);
   errno = 0;
   stream_.open(file, std::ios::binary);
   if (!stream_) throw_file_error("read", file, errno != 0 ? errno : EIO);

@@ -53,7 +53,7 @@ enum class TextForm : uint8_t { plain, marked, packed };  // marked: a byte orde
 /// A reader of the bytes of a text, unpacked and without a byte order mark.
 class TextBytes {
  public:
-  /// Opens the file and looks at its first bytes. Throws UserError (failure) that begins with `place`, such as
+  /// Opens the file and looks at its first bytes. Throws UserError that begins with `place`, such as
   /// "data.files: a.txt", if the file cannot be read or is no text.
   TextBytes(const std::filesystem::path& file, const std::string& place);
 

@@ -69,7 +69,7 @@ struct TsFile {
 /// skipped.
 using BadSeries = std::function<void(const std::string& what)>;
 
-/// Reads a file. Memory: 4 bytes for each value and about 100 bytes for each series. Throws UserError (failure) for a
+/// Reads a file. Memory: 4 bytes for each value and about 100 bytes for each series. Throws UserError for a
 /// file that cannot be read or has no usable header; `bad` gets the errors of single series.
 TsFile read_ts_file(const std::filesystem::path& file, const BadSeries& bad);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <deque>
 #include <fstream>
 #include <list>
@@ -17,6 +18,7 @@
 #include <system_error>
 
 #include "base/clean_errors.h"
+#include "base/file_error.h"
 #include "base/nearest_file.h"
 #include "base/quoted.h"
 #include "job/alias_booleans.h"
@@ -314,13 +316,15 @@ std::string read_text_file(const std::filesystem::path& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
     throw UserError(fmt::format("job file {} is a folder{}", name, a_file_in(file)));
+  errno = 0;
   std::ifstream stream(file, std::ios::binary);
-  if (!stream)
-    throw UserError(fmt::format("cannot open job file {}: {}{}", name, std::generic_category().message(errno),
-                                errno == ENOENT ? nearest_file_advice(file) : ""));
+  if (const int problem = errno; !stream)
+    throw UserError(fmt::format("cannot open job file {}: {}{}", name, std::generic_category().message(problem),
+                                problem == ENOENT ? nearest_file_advice(file) : ""),
+                    kind_of_file_error(problem));
   std::string text(kMaxDocumentLength + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad()) throw UserError(fmt::format("cannot read job file {}", name));
+  if (stream.bad()) throw UserError(fmt::format("cannot read job file {}", name), UserError::Kind::failure);
   text.resize(static_cast<size_t>(stream.gcount()));
   return text;
 }

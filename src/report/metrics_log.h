@@ -20,7 +20,7 @@ class MetricsLog {
   /// Opens `path` for appending, or creates it. With `resume_step`, lines of the file's last run at or after that step
   /// are dropped first, because they are about to be written again; the file is rewritten through a temporary file. A
   /// run ends where the step number decreases, so the lines of earlier runs in the same file stay. A last line cut
-  /// short by a crash is dropped too. Throws UserError (failure) if the file cannot be opened, read or replaced.
+  /// short by a crash is dropped too. Throws UserError if the file cannot be opened, read or replaced.
   explicit MetricsLog(std::filesystem::path path, std::optional<int64_t> resume_step = {});
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;

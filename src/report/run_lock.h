@@ -18,7 +18,7 @@ class RunLock {
  public:
   /// `what` is the locked thing, for messages: "checkpoint.directory: run1". `file` is its lock file, which is created,
   /// and removed at the end. `job` is the job file that the text of the lock names. Throws UserError (usage) if another
-  /// run holds the lock, and names that run. Throws UserError (failure) if the lock file can be neither created nor
+  /// run holds the lock, and names that run. Throws UserError if the lock file can be neither created nor
   /// opened.
   RunLock(std::string what, std::filesystem::path file, const std::filesystem::path& job);
   ~RunLock();

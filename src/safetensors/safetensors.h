@@ -34,7 +34,7 @@ struct StoredTensor {
 /// An open file, backed by a MappedFile. Opening it reads only the header.
 class SafetensorsFile {
  public:
-  /// Throws UserError (failure) if the file is missing, unreadable, truncated or corrupt.
+  /// Throws UserError if the file is missing, unreadable, truncated or corrupt.
   static SafetensorsFile open(const std::filesystem::path& path);
 
   /// Returns the tensors by name. The spans live as long as this object (a move keeps them).
@@ -72,7 +72,7 @@ struct TensorDeclaration {
 /// matters.
 class SafetensorsWriter {
  public:
-  /// Throws UserError (failure) if the file cannot be created, the format does not know a dtype, or text is not UTF-8.
+  /// Throws UserError if the file cannot be created, the format does not know a dtype, or text is not UTF-8.
   /// Throws InternalError for a name twice, "__metadata__" as a name, or metadata under a "hash:" key.
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorDeclaration>& tensors,
                     std::map<std::string, std::string> metadata = {});

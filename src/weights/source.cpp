@@ -128,6 +128,8 @@ std::vector<std::string> files_of_weights(const std::filesystem::path& folder) {
 }  // namespace
 
 bool is_gguf(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;  // to open a pipe would wait for its writer
   char magic[4] = {};
   std::ifstream stream(path, std::ios::binary);
   return stream.read(magic, sizeof magic) && std::memcmp(magic, "GGUF", sizeof magic) == 0;
@@ -153,8 +155,7 @@ std::unique_ptr<Source> open_source(const std::filesystem::path& path) {
                                   ? "; its pytorch_model.bin is a pickle, which can run programs: save the model anew "
                                     "with safe_serialization=True"
                                   : "",
-                              others.empty() ? "" : "; to read one of its files, name it: " + few_names(others)),
-                  UserError::Kind::failure);
+                              others.empty() ? "" : "; to read one of its files, name it: " + few_names(others)));
 }
 
 std::vector<std::string> notes_on_unread_weights(const std::filesystem::path& path) {

@@ -47,7 +47,7 @@ class Source {
 bool is_gguf(const std::filesystem::path& path);
 
 /// Opens a folder with model.safetensors or model.safetensors.index.json, a .safetensors file, or a GGUF file. Of a
-/// folder with both, model.safetensors is read, as by transformers. Throws UserError (failure) that names the file at
+/// folder with both, model.safetensors is read, as by transformers. Throws UserError that names the file at
 /// fault. Causes: it is missing, truncated or corrupt. An index may also name a file outside its folder, one that does
 /// not exist, or one without the tensors of the index. A folder with an adapter of PEFT is refused.
 std::unique_ptr<Source> open_source(const std::filesystem::path& path);

@@ -34,6 +34,11 @@ class AtomicFileTest : public ::testing::Test {
   static std::string failure(Action&& action) {
     return refusal_of(action, UserError::Kind::failure);
   }
+  /// The error of a path that is wrong.
+  template <typename Action>
+  static std::string refusal(Action&& action) {
+    return refusal_of(action, UserError::Kind::usage);
+  }
 
   const TempFolder temporary_;
   const fs::path folder_ = temporary_.path();
@@ -125,24 +130,32 @@ TEST_F(AtomicFileTest, TheLongestNameThatTheSystemTakesWorks) {
 }
 
 TEST_F(AtomicFileTest, AMissingFolderIsNamed) {
-  std::string message = failure([&] { AtomicFile file(folder_ / "none" / "out"); });
+  std::string message = refusal([&] { AtomicFile file(folder_ / "none" / "out"); });
   EXPECT_THAT(message, AllOf(HasSubstr((folder_ / "none" / "out").string()),
                              HasSubstr("the folder " + (folder_ / "none").string() + " does not exist")));
 }
 
 TEST_F(AtomicFileTest, AFolderIsNotAFile) {
-  EXPECT_THAT(failure([&] { AtomicFile file(folder_); }),
+  EXPECT_THAT(refusal([&] { AtomicFile file(folder_); }),
               AllOf(HasSubstr(folder_.string()), HasSubstr("it is a folder")));
-  EXPECT_THAT(failure([&] { AtomicFile file(folder_ / ""); }), HasSubstr("it is a folder"));
+  EXPECT_THAT(refusal([&] { AtomicFile file(folder_ / ""); }), HasSubstr("it is a folder"));
+}
+
+TEST_F(AtomicFileTest, APathThatCannotBeIsRefusedBeforeAByteIsWritten) {
+  EXPECT_THAT(refusal([&] { AtomicFile file(folder_ / std::string(256, 'n')); }), HasSubstr("File name too long"));
+  fs::create_symlink("loop", folder_ / "loop");
+  EXPECT_THAT(refusal([&] { AtomicFile file(folder_ / "loop"); }), HasSubstr("Too many levels of symbolic links"));
+  write_file_atomically(folder_ / "file", "x");
+  EXPECT_THAT(refusal([&] { AtomicFile file(folder_ / "file" / "out"); }), HasSubstr("is a file; name a folder"));
 }
 
 TEST_F(AtomicFileTest, NoPermissionIsAnErrorAndTouchesNothing) {
   if (::geteuid() == 0) GTEST_SKIP() << "the superuser may write everywhere";
   write_file_atomically(folder_ / "protected", "old");
   fs::permissions(folder_ / "protected", fs::perms(0400));
-  EXPECT_THAT(failure([&] { write_file_atomically(folder_ / "protected", "new"); }), HasSubstr("Permission denied"));
+  EXPECT_THAT(refusal([&] { write_file_atomically(folder_ / "protected", "new"); }), HasSubstr("Permission denied"));
   fs::permissions(folder_, fs::perms(0500));
-  EXPECT_THAT(failure([&] { AtomicFile file(folder_ / "out"); }), HasSubstr("Permission denied"));
+  EXPECT_THAT(refusal([&] { AtomicFile file(folder_ / "out"); }), HasSubstr("Permission denied"));
   fs::permissions(folder_, fs::perms(0700));
   EXPECT_EQ(get_file(folder_ / "protected"), "old");
 }

@@ -111,7 +111,7 @@ TEST(FileIdentity, NamesWhatCannotBeRead) {
   EXPECT_THAT(user_error_of([&] { identity_of_file(folder / "gone.txt"); }),
               AllOf(HasSubstr("cannot read"), HasSubstr("gone.txt")));
   EXPECT_THAT(user_error_of([&] { identity_of_file(folder.path()); }),
-              AllOf(HasSubstr(folder.path().string()), HasSubstr("not a regular file")));
+              AllOf(HasSubstr(folder.path().string()), HasSubstr("it is a folder")));
   EXPECT_THAT(user_error_of([&] { identity_of_folder(folder / "none"); }),
               AllOf(HasSubstr("cannot read the folder"), HasSubstr("none")));
 }

@@ -26,34 +26,34 @@ TEST_F(BeforeTheWork, AnOutputThatCannotBeWrittenIsRefused) {
   };
   expect_line(
       {"plan", "job.yaml", "--html", "no/such/plan.html", "data.tokenizer=gpt2", "data.tokenizer_file=absent.tiktoken"},
-      1, missing("--html: cannot write no/such/plan.html"));
+      2, missing("--html: cannot write no/such/plan.html"));
   put("buffers.csv", "no,table\n");
-  expect_line({"place", "buffers.csv", "--capacity", "10", "--output", "no/such/placed.csv"}, 1, missing("--output: "));
-  expect_line({"place", "buffers.csv", "--capacity", "10", "--json", "no/such/placed.json"}, 1, missing("--json: "));
+  expect_line({"place", "buffers.csv", "--capacity", "10", "--output", "no/such/placed.csv"}, 2, missing("--output: "));
+  expect_line({"place", "buffers.csv", "--capacity", "10", "--json", "no/such/placed.json"}, 2, missing("--json: "));
   for (const std::string command : {"plan", "train", "trace", "compare"})
     expect_line({command, "job.yaml", "--json", "no/such/out.json", "data.files=absent.txt", "data.type=text",
                  "memory_budget=64KiB", "data.tokenizer=gpt2", "data.tokenizer_file=corpus.txt"},
-                1, HasSubstr("--json: cannot write no/such/out.json"));
-  expect_line({"train", "job.yaml", "memory_budget=64KiB", "log.metrics_file=no/such/m.jsonl"}, 1,
+                2, HasSubstr("--json: cannot write no/such/out.json"));
+  expect_line({"train", "job.yaml", "memory_budget=64KiB", "log.metrics_file=no/such/m.jsonl"}, 2,
               missing("log.metrics_file: "));
-  expect_line({"train", "job.yaml", "memory_budget=64KiB", "log.metrics_file=."}, 1,
+  expect_line({"train", "job.yaml", "memory_budget=64KiB", "log.metrics_file=."}, 2,
               AllOf(HasSubstr("log.metrics_file: "), HasSubstr("it is a folder; name a file")));
-  expect_line({"train", "job.yaml", "memory_budget=64KiB", "checkpoint.directory=corpus.txt/run"}, 1,
+  expect_line({"train", "job.yaml", "memory_budget=64KiB", "checkpoint.directory=corpus.txt/run"}, 2,
               AllOf(HasSubstr("checkpoint.directory: "), HasSubstr(" is a file; name a folder")));
-  expect_line({"train", "job.yaml", "memory_budget=64KiB", "data.cache_dir=corpus.txt/cache"}, 1,
+  expect_line({"train", "job.yaml", "memory_budget=64KiB", "data.cache_dir=corpus.txt/cache"}, 2,
               HasSubstr("data.cache_dir: "));
-  expect_line({"train", "job.yaml", "memory_budget=64KiB", "disk_budget=1GiB", "disk_path=no/such"}, 1,
+  expect_line({"train", "job.yaml", "memory_budget=64KiB", "disk_budget=1GiB", "disk_path=no/such"}, 2,
               missing("disk_path: "));
-  expect_line({"train", "job.yaml", "memory_budget=64KiB", "--profile", "no/such/p.json"}, 1,
+  expect_line({"train", "job.yaml", "memory_budget=64KiB", "--profile", "no/such/p.json"}, 2,
               HasSubstr("the folder no/such does not exist"));
 }
 
 TEST_F(BeforeTheWork, AnExportsPlaceIsTriedBeforeTheCheckpointIsRead) {
   const std::string checkpoint = put("step-00000001.safetensors", "no checkpoint").string();
-  expect_line({"export", "job.yaml", "--checkpoint", checkpoint, "--out", "no/such/model.safetensors"}, 1,
+  expect_line({"export", "job.yaml", "--checkpoint", checkpoint, "--out", "no/such/model.safetensors"}, 2,
               AllOf(HasSubstr("--out: "), HasSubstr("no/such")));
   expect_line(
-      {"export", "job.yaml", "--checkpoint", checkpoint, "--format", "huggingface", "--out", "corpus.txt/model"}, 1,
+      {"export", "job.yaml", "--checkpoint", checkpoint, "--format", "huggingface", "--out", "corpus.txt/model"}, 2,
       AllOf(HasSubstr("--out: "), HasSubstr(" is a file; name a folder")));
   expect_line({"export", "job.yaml", "--checkpoint", checkpoint, "--format", "huggingface", "--out", "new/model"}, 1,
               HasSubstr("step-00000001.safetensors"));

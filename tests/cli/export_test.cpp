@@ -78,8 +78,8 @@ TEST_F(ExportCommand, AKeyThatOneSideAloneSaysIsADifference) {
 
 TEST_F(ExportCommand, SaysWhatIsMissing) {
   expect_refusal(run({"export", "job.yaml", "--out", "model.safetensors"}), 2, HasSubstr("no checkpoint.directory"));
-  expect_refusal(run(with("export", {"--out", "model.safetensors"})), 1, HasSubstr("there is no checkpoint in"));
-  expect_refusal(run(with("export", {"--out", "m.safetensors", "--checkpoint", "none.safetensors"})), 1,
+  expect_refusal(run(with("export", {"--out", "model.safetensors"})), 2, HasSubstr("there is no checkpoint in"));
+  expect_refusal(run(with("export", {"--out", "m.safetensors", "--checkpoint", "none.safetensors"})), 2,
                  HasSubstr("none.safetensors"));
   expect_refusal(run(with("export", {"--out", "m.safetensors", "--dtype", "int8"})), 2,
                  HasSubstr("allowed: float32, bfloat16, float16"));

@@ -95,12 +95,12 @@ TEST_F(PlaceCommand, RefusesWrongFiles) {
   expect_refusal(run({"place", "wrong.csv", "--capacity", "24"}), 2, HasSubstr("wrong.csv:3"));
   put("wrong.csv", "");
   expect_refusal(run({"place", "wrong.csv", "--capacity", "24"}), 2, HasSubstr("wrong.csv:1"));
-  expect_refusal(run({"place", "absent.csv", "--capacity", "24"}), 1, HasSubstr("absent.csv"));
+  expect_refusal(run({"place", "absent.csv", "--capacity", "24"}), 2, HasSubstr("absent.csv"));
 }
 
 TEST_F(PlaceCommand, WritesNothingWhereTheOutputIsRefused) {
   const auto added = new_files([&] {
-    expect_refusal(run({"place", "buffers.csv", "--capacity", "24", "--output", "absent/placed.csv"}), 1,
+    expect_refusal(run({"place", "buffers.csv", "--capacity", "24", "--output", "absent/placed.csv"}), 2,
                    HasSubstr("absent"));
   });
   EXPECT_TRUE(added.empty());

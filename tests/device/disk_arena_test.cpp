@@ -209,7 +209,7 @@ TEST(DiskArena, AFolderThatIsNotThereIsRefused) {
     const DiskArena arena(folder / "nowhere", 1000);
     FAIL() << "taken";
   } catch (const UserError& error) {
-    EXPECT_EQ(error.kind(), UserError::Kind::failure);
+    EXPECT_EQ(error.kind(), UserError::Kind::usage);
     EXPECT_THAT(error.what(), HasSubstr("nowhere"));
     EXPECT_THAT(error.what(), HasSubstr("disk_path"));
   }

@@ -112,9 +112,10 @@ TEST_F(MetricsLogTest, ResumingWithoutAFileMakesOne) {
 }
 
 TEST_F(MetricsLogTest, WhatCannotBeOpenedIsNamed) {
-  EXPECT_THAT(failure([&] { MetricsLog log(folder_ / "none" / "m.jsonl"); }),
+  constexpr auto usage = UserError::Kind::usage;
+  EXPECT_THAT(refusal_of([&] { MetricsLog log(folder_ / "none" / "m.jsonl"); }, usage),
               AllOf(HasSubstr((folder_ / "none" / "m.jsonl").string()), HasSubstr("does not exist")));
-  EXPECT_THAT(failure([&] { MetricsLog log(folder_, 3); }), HasSubstr("it is a folder"));
+  EXPECT_THAT(refusal_of([&] { MetricsLog log(folder_, 3); }, usage), HasSubstr("it is a folder"));
 }
 
 // A limit on the size of files replaces the full disk.

@@ -48,8 +48,8 @@ class SafetensorsTest : public ::testing::Test {
     std::string contents(reinterpret_cast<const char*>(&length), sizeof length);
     put(contents + json + std::string(data, '\0'));
   }
-  std::string open_failure() const {
-    const std::string message = refusal_of([&] { SafetensorsFile::open(path_); }, UserError::Kind::failure);
+  std::string open_failure(UserError::Kind kind = UserError::Kind::failure) const {
+    const std::string message = refusal_of([&] { SafetensorsFile::open(path_); }, kind);
     EXPECT_THAT(message, HasSubstr(path_.string()));
     return message;
   }
@@ -221,12 +221,13 @@ TEST_F(SafetensorsTest, AChecksumOfAnAbsentTensorIsCorrupt) {
 }
 
 TEST_F(SafetensorsTest, MissingFilesAndOddPathsAreErrors) {
-  EXPECT_THAT(open_failure(), AllOf(HasSubstr("cannot read"), HasSubstr("No such file")));
+  const auto refused = [&] { return open_failure(UserError::Kind::usage); };
+  EXPECT_THAT(refused(), AllOf(HasSubstr("cannot read"), HasSubstr("No such file")));
   fs::create_directory(path_);
-  EXPECT_THAT(open_failure(), HasSubstr("not a regular file"));
+  EXPECT_THAT(refused(), HasSubstr("it is a folder; name a file"));
   fs::remove(path_);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_THAT(open_failure(), HasSubstr("not a regular file"));
+  EXPECT_THAT(refused(), HasSubstr("not a regular file"));
 }
 
 TEST_F(SafetensorsTest, AHeaderLengthThatCannotBeIsRefusedBeforeAnythingIsTaken) {

@@ -21,7 +21,7 @@ bool is_pass_file(const std::string& name);
 
 /// Runs the passes of the plan again. Makes `folder` if it is missing and removes the files of an earlier dump. Writes
 /// NN-PASS.txt, the listing of the trace after each pass that changed it, "00-recorded.txt" first; then passes.txt, the
-/// table. Throws UserError (failure) if the system refuses a file.
+/// table. Throws UserError if the system refuses a file.
 PassDump dump_passes(const PlannedJob& planned, const std::filesystem::path& folder, const Screen& screen);
 
 }  // namespace plimsoll::cli

@@ -37,6 +37,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kLookMilliseconds = 500;  ///< interval in which the other ranks are checked after a failure
 constexpr size_t kKeptText = 16 << 10;  ///< bytes of a rank's standard error
+constexpr int kUsageCode = 2;           ///< exit code of a process whose job or arguments are wrong
 constexpr int kNotStarted = 127;        ///< exit code of a process whose program cannot be run
 constexpr std::array kStops = {SIGINT, SIGTERM, SIGHUP};
 
@@ -378,7 +379,11 @@ class Run {
           UserError::Kind::failure);
     if (const std::string others = ended_others(); !others.empty())
       print_status(fmt::format("plimsoll: rank {} failed{}\n", first_failed_, others));
-    return code;
+    // The ranks that receive the error of a wrong argument may end before the rank that has found it.
+    const bool usage = std::ranges::any_of(ranks_, [](const Rank& rank) {
+      return rank.status && WIFEXITED(*rank.status) && WEXITSTATUS(*rank.status) == kUsageCode;
+    });
+    return usage ? kUsageCode : code;
   }
 
   std::string ended_others() const {
@@ -397,7 +402,7 @@ class Run {
   }
 
   void show_errors() const {
-    constexpr int kUsageCode = 2;  // and 3: errors that all ranks find in the same job
+    // Codes from kUsageCode on are errors that all ranks find in the same job.
     const std::optional<int>& rank0 = ranks_.front().status;
     const int code0 = rank0 && WIFEXITED(*rank0) ? WEXITSTATUS(*rank0) : 0;
     if (rank0 && WIFSIGNALED(*rank0) && !stopped(ranks_.front())) show_what_others_say_of_rank_0();

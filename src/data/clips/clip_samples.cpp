@@ -49,7 +49,7 @@ class ClipSamples final : public SampleSource {
       try {
         open(videos[i], config, caption, report);
       } catch (const UserError& problem) {
-        if (!config.skip_bad || problem.kind() != UserError::Kind::failure) throw;
+        if (!config.skip_bad || !is_fault_of_file(problem)) throw;
         skipped_.emplace_back(problem.what());
       }
       report(1);

@@ -104,7 +104,7 @@ std::vector<uint8_t> read_clip(const CachedClip& clip, int64_t frames, int64_t s
   const auto bytes = static_cast<uint64_t>(frames * size * size * 3);
   errno = 0;
   std::ifstream stream(clip.file, std::ios::binary);
-  if (!stream) throw_file_error("read", clip.file, errno != 0 ? errno : EIO);
+  if (!stream) throw_file_error("read", clip.file, errno != 0 ? errno : EIO, UserError::Kind::failure);
   Header header{};
   std::vector<uint8_t> pixels(bytes);
   stream.read(reinterpret_cast<char*>(&header), sizeof header);

@@ -17,7 +17,7 @@
 
 namespace plimsoll {
 
-/// Throws UserError (failure) that names file and line: unreadable, no names in the first line, two columns of one
+/// Throws UserError that names file and line: unreadable, no names in the first line, two columns of one
 /// name, no channel, a series that continues after another. Errors of a single series go to `bad`.
 TsFile read_series_table(const std::filesystem::path& file, const BadSeries& bad);
 

@@ -17,7 +17,7 @@ struct StimulusLabels {
 };
 
 /// Reads one line for each volume: the label and the run ("chunk") of the volume, separated by blanks. Without runs all
-/// volumes are of one run. Throws UserError (failure) that names file and line: unreadable, lines of different kinds, a
+/// volumes are of one run. Throws UserError that names file and line: unreadable, lines of different kinds, a
 /// run that continues after another.
 StimulusLabels read_stimulus_labels(const std::filesystem::path& path);
 

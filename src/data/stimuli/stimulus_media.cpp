@@ -64,7 +64,7 @@ StimulusMedia::StimulusMedia(const std::filesystem::path& videos, const Stimulus
       clips_.push_back(open(files[i]));
       of_label[i] = std::ssize(clips_) - 1;
     } catch (const UserError& error) {
-      if (!skip_bad || error.kind() != UserError::Kind::failure) throw;
+      if (!skip_bad || !is_fault_of_file(error)) throw;
       skipped_.emplace_back(error.what());
     }
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <queue>
 #include <tuple>
 
+#include "base/file_error.h"
 #include "base/hash.h"
 #include "files/data_memory.h"
 #include "plimsoll/bytes.h"
@@ -106,10 +108,12 @@ BpeRanks BpeRanks::read(const std::filesystem::path& file) {
     require_data_memory(file.string(),
                         fmt::format("has {} bytes, which take at most {} each", bytes, kRanksBytesOfByte),
                         kRanksBytesOfByte * static_cast<double>(bytes));
+  if (error) throw_file_error("read", file, error.value());
+  errno = 0;
   std::ifstream stream(file, std::ios::binary);
-  std::string text(error ? 0 : static_cast<std::size_t>(bytes), '\0');
-  if (error || !stream.read(text.data(), static_cast<std::streamsize>(text.size())))
-    throw UserError(fmt::format("data.tokenizer_file: {} cannot be read", file.string()), UserError::Kind::failure);
+  if (!stream) throw_file_error("read", file, errno != 0 ? errno : EIO);
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  if (!stream.read(text.data(), static_cast<std::streamsize>(text.size()))) throw_lost_bytes(file, std::ssize(text));
   return parse(text, file.string());
 }
 

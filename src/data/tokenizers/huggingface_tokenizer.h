@@ -23,7 +23,7 @@ namespace plimsoll {
 /// an additional token, with a note. decode() concatenates the texts of tokens, without the clean-up that a decoder may
 /// specify.
 ///
-/// Throws UserError (failure) that names the file: missing, larger than 128 MiB, damaged, of an unknown kind, or next
+/// Throws UserError that names the file: missing, larger than 128 MiB, damaged, of an unknown kind, or next
 /// to a tokenizer_config.json that contradicts it.
 std::unique_ptr<Tokenizer> open_huggingface_tokenizer(const std::filesystem::path& file);
 

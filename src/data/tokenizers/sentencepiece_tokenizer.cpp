@@ -47,6 +47,7 @@ constexpr std::string_view kRulesOff("\x1a\x04\x18\x00\x20\x00", 6);
 
 std::string read_model(const std::filesystem::path& file) {
   std::error_code error;
+  if (std::filesystem::is_other(file, error)) throw_not_regular(file);
   const std::uintmax_t size = std::filesystem::file_size(file, error);
   if (error) throw_file_error("read", file, error.value());
   if (size > kMaxModelFileBytes)

@@ -19,7 +19,7 @@ struct NamedEnd {
 
 /// Returns the end of a text: `eos_token` of tokenizer_config.json or of special_tokens_map.json, or else the (first)
 /// `eos_token_id` of generation_config.json or config.json; nullopt if no file in the folder names one. Throws
-/// UserError (failure) for a file that cannot be read, and for a key that is neither.
+/// UserError for a file that cannot be read, and for a key that is neither.
 std::optional<NamedEnd> named_end_in(const std::filesystem::path& folder);
 
 /// Throws UserError (failure) if tokenizer_config.json in the folder says something else than the tokenizer.json

@@ -90,7 +90,7 @@ void profile_events(const ProfiledProcess& process, int threads, const std::vect
 /// The text of a file after its last event.
 constexpr std::string_view kProfileEnd = "\n]}\n";
 
-/// Writes the steps of the only rank to `file`, whole or not at all. Throws UserError (failure) if the file cannot be
+/// Writes the steps of the only rank to `file`, whole or not at all. Throws UserError if the file cannot be
 /// written.
 void write_profile(const std::filesystem::path& file, const ProfileTitle& title,
                    const std::vector<ProfiledStep>& steps);

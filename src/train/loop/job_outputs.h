@@ -14,7 +14,7 @@ namespace plimsoll {
 class RunOutputs {
  public:
   /// Makes the folders of checkpoints and caches, and checks that checkpoints, metrics and data offloaded to disk can
-  /// be written before any training. Throws UserError (failure) if they cannot. Throws UserError (usage) if another run
+  /// be written before any training. Throws UserError if they cannot. Throws UserError (usage) if another run
   /// writes them, or if the metrics are one of data.files.
   explicit RunOutputs(const Job& job);
   /// Removes folders that it made and that are empty.

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/file_error.h"
 #include "base/key_errors.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/sliced_state.h"
@@ -82,7 +83,7 @@ int64_t read_into(PreparedRun& run, const std::filesystem::path& file,
     return info.position;
   } catch (const UserError& error) {
     const CheckpointConfig& config = run.job().checkpoint;
-    if (error.kind() != UserError::Kind::failure || config.resume != "auto") throw;
+    if (!is_fault_of_file(error) || config.resume != "auto") throw;
     // The newest checkpoint cannot be read. Only the user may decide to continue from an older one, or from the
     // start.
     const auto existing = checkpoints_in(config.directory);

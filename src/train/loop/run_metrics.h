@@ -19,7 +19,7 @@ class RunMetrics {
   explicit RunMetrics(TrainObserver& observer) : observer_(observer) {}
 
   /// Opens the job's file, if it names one. `resumed_step`: the lines after it are written again; 0: the run was not
-  /// resumed. Throws UserError (failure), with the key, if the file cannot be opened.
+  /// resumed. Throws UserError, with the key, if the file cannot be opened.
   void open(const Job& job, int64_t resumed_step);
   /// Starts the clock of the throughput, before the first step.
   void start() { logged_at_ = seconds_now(); }

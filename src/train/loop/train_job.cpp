@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "base/clock.h"
+#include "base/key_errors.h"
 #include "checkpoint/checkpoint.h"
 #include "collectives/exchange.h"
 #include "device/backend.h"
@@ -72,6 +73,12 @@ class Run {
     try {
       const WatchOfRanks watch(exchange_.get());
       return run_rank();
+    } catch (const UserError& error) {
+      if (exchange_) exchange_->fail(error.what());
+      // A run that has trained and then lost a file must not look like a wrong argument.
+      if (error.kind() == UserError::Kind::usage && !report_.losses.empty())
+        throw UserError(error.what(), UserError::Kind::failure);
+      throw;
     } catch (const std::exception& error) {
       if (exchange_) exchange_->fail(error.what());
       throw;
@@ -133,7 +140,7 @@ class Run {
     if (const std::optional<int64_t> limit = step_limit_of(asked_))
       require_profiled_step(*limit, "max_steps is", "max_steps");
     if (!agreement_.leads()) return;
-    const AtomicFile probe(profile_.file);  // never committed: leaves no trace
+    of_key("--profile", [&] { const AtomicFile probe(profile_.file); });  // never committed: leaves no trace
   }
 
   void require_profiled_step(int64_t steps, std::string_view what, std::string_view key) const {

@@ -213,7 +213,7 @@ TEST_F(PlanCommand, DumpPassesRemovesAnEarlierDumpAndSaysWhatItCannotRemove) {
 
 TEST_F(PlanCommand, DumpPassesNeedsAFolderAndOneDevice) {
   const Outcome file = run({"plan", "job.yaml", "--dump-passes", "corpus.txt"});
-  EXPECT_EQ(file.exit_code, 1);
+  EXPECT_EQ(file.exit_code, 2);
   EXPECT_THAT(file.err,
               HasSubstr("--dump-passes: cannot make the folder corpus.txt: corpus.txt is a file; name a folder"));
   const Outcome several = run({"plan", "job.yaml", "--gpu", "l40s,rtx4090", "--dump-passes", "passes"});

@@ -164,6 +164,15 @@ TEST_F(RankProcessesTest, TheyDoNotOutliveTheProcess) {
   }
 }
 
+// Rank 0 has found it, and rank 1 was the first to end because of it.
+TEST_F(RankProcessesTest, AWrongArgumentIsOneWhicheverRankEndsFirst) {
+  const Outcome outcome = run_script(2,
+                                     "if test $PLIMSOLL_RANK = 1; then echo $$ >new; mv new pid; exit 1; fi; "
+                                     "while ! test -s pid; do :; done; "
+                                     "while kill -0 $(cat pid) 2>/dev/null; do :; done; exit 2");
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+}
+
 TEST_F(RankProcessesTest, LongTextsAreCut) {
   const Outcome outcome = run_script(
       2,

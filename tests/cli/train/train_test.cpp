@@ -102,7 +102,7 @@ TEST_F(TrainCommand, ProfilesTheStepsAfterTheFirst) {
 }
 
 TEST_F(TrainCommand, AProfileThatCannotBeIsRefusedBeforeTheTraining) {
-  expect_refusal(run({"train", "job.yaml", "--profile", "missing/profile.json"}), 1,
+  expect_refusal(run({"train", "job.yaml", "--profile", "missing/profile.json"}), 2,
                  AllOf(HasSubstr("missing/profile.json"), HasSubstr("the folder missing does not exist")));
   expect_refusal(run({"train", "job.yaml", "--profile", "profile.json", "max_steps=1"}), 2,
                  HasSubstr("max_steps is 1"));
@@ -172,7 +172,7 @@ TEST_F(TrainCommand, ADiskThatCannotBeHadEndsTheRunAtOnce) {
   const json whole = json::parse(run({"plan", "job.yaml", "--json", "-"}).out);
   const std::string half = "memory_budget=" + std::to_string(whole["peak_bytes"].get<int64_t>() / 2);
   const Outcome refused = run({"train", "job.yaml", half, "disk_budget=1GiB", "disk_path=nowhere"});
-  EXPECT_EQ(refused.exit_code, 1) << refused.err;
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
   EXPECT_THAT(refused.err, AllOf(HasSubstr("nowhere"), HasSubstr("disk_path")));
   const Outcome trained = run({"train", "job.yaml", half, "disk_budget=1GiB", "--json", "report.json"});
   EXPECT_EQ(trained.exit_code, 0) << trained.err;

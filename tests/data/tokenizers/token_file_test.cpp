@@ -205,7 +205,7 @@ TEST(TokenFile, NamesAFileThatCannotBeOpened) {
   const TempFolder folder;
   EXPECT_THAT(user_error_of([&] { TokenFile file(folder / "absent"); }),
               AllOf(HasSubstr("absent"), HasSubstr("No such file")));
-  EXPECT_THAT(user_error_of([&] { TokenFile file(folder.path()); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(user_error_of([&] { TokenFile file(folder.path()); }), HasSubstr("it is a folder"));
   EXPECT_THAT(user_error_of([&] { TokenFileWriter writer(folder / "none/tokens", 10, 0); }), HasSubstr("none/tokens"));
 }
 
