@@ -7,6 +7,7 @@ namespace plimsoll::cli_testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class DoctorCommand : public CliTest {
@@ -147,7 +148,8 @@ TEST_F(CompareCommand, MeasuresEveryRow) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("float32"), HasSubstr("+ mixed precision"), HasSubstr("+ checkpointing"),
                                  HasSubstr("+ accumulation"), HasSubstr("+ offload"), HasSubstr("+ streaming"),
-                                 HasSubstr("planner's choice")));
+                                 HasSubstr("planner's choice"), HasSubstr("loss, step 4"),
+                                 ContainsRegex("\nOf the rows that fit, '.*' is the smallest")));
   const json rows = json::parse(get("compare.json"))["rows"];
   ASSERT_EQ(rows.size(), 11u);
   for (const json& row : rows) {

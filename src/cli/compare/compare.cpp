@@ -10,16 +10,14 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/compare/compare_text.h"
 #include "cli/job_arguments.h"
 #include "cli/missing_device.h"
 #include "cli/screen/progress.h"
-#include "cli/screen/short_numbers.h"
-#include "cli/screen/table.h"
 #include "cli/screen/terminal.h"
 #include "cli/standard_streams.h"
 #include "cli/stop_signals.h"
 #include "cli/value_checks.h"
-#include "plimsoll/bytes.h"
 #include "plimsoll/compare.h"
 #include "plimsoll/error.h"
 
@@ -33,7 +31,8 @@ constexpr const char* kCompareExamples =
     "\n"
     "Each row trains a few steps on this machine, from the start, with the same data\n"
     "and the same effective batch. The ops of each row are timed first, so that\n"
-    "predicted times are those of this machine.\n"
+    "predicted times are those of this machine. The last line names the smallest and\n"
+    "the fastest row within the job's memory_budget.\n"
     "\n";
 
 struct CompareArguments {
@@ -42,37 +41,7 @@ struct CompareArguments {
   double seconds = CompareOptions().measure_seconds;
 };
 
-std::string ratio_of(int64_t bytes, int64_t first_bytes) {
-  if (first_bytes == 0) return "-";
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / static_cast<double>(first_bytes));
-}
-
-std::string text_of(const std::vector<CompareRow>& rows, const Screen& screen) {
-  Table table({{.fit = Fit::fold, .min_width = 20},
-               {"planned", Align::right},
-               {"measured", Align::right},
-               {"ratio", Align::right},
-               {"step", Align::right},
-               {"predicted", Align::right},
-               {"loss", Align::right},
-               {.name = "settings", .fit = Fit::below}},
-              "Measured on this machine (ratio: memory compared with row 1)");
-  for (const CompareRow& row : rows) {
-    std::vector<std::string> cells{row.name, format_bytes(row.planned_peak_bytes)};
-    if (row.fits)
-      cells.insert(cells.end(), {format_bytes(row.measured_peak_bytes),
-                                 ratio_of(row.measured_peak_bytes, rows.front().measured_peak_bytes),
-                                 short_seconds(row.measured_step_seconds), short_seconds(row.predicted_step_seconds),
-                                 fmt::format("{:.4f}", row.final_loss)});
-    else
-      cells.insert(cells.end(), {"no fit", "", "", "", ""});
-    cells.push_back(row.settings);
-    table.add_row(std::move(cells));
-  }
-  return table.to_string(screen);
-}
-
-Json json_of_rows(const std::vector<CompareRow>& rows) {
+Json json_of_rows(const std::vector<CompareRow>& rows, int64_t steps) {
   Json list = Json::array();
   for (const CompareRow& row : rows)
     list.push_back({{"name", row.name},
@@ -88,7 +57,7 @@ Json json_of_rows(const std::vector<CompareRow>& rows) {
                     {"predicted_step_seconds", row.predicted_step_seconds},
                     {"measured_step_seconds", row.measured_step_seconds},
                     {"final_loss", row.final_loss}});
-  return {{"rows", list}};
+  return {{"steps", steps}, {"rows", list}};
 }
 
 int run_compare(const CompareArguments& arguments) {
@@ -114,13 +83,19 @@ int run_compare(const CompareArguments& arguments) {
   progress.finish();
   // If one output fails, the other is still written, and a received signal is not lost.
   std::exception_ptr failed;
+  const auto print = [&] {
+    const Screen screen = screen_of(STDOUT_FILENO);
+    const std::string summary = compare_summary(rows, job.budget.device_bytes());
+    arguments.job.output.print(compare_table(rows, options.steps, screen) +
+                               (summary.empty() ? "" : "\n" + fold(summary, screen.columns)));
+  };
   for (const std::function<void()>& hand_out :
-       {std::function<void()>([&] { arguments.job.output.write(json_of_rows(rows)); }),
-        std::function<void()>([&] { arguments.job.output.print(text_of(rows, screen_of(STDOUT_FILENO))); })}) {
+       {std::function<void()>([&] { arguments.job.output.write(json_of_rows(rows, options.steps)); }),
+        std::function<void()>(print)}) {
     try {
       hand_out();
-    } catch (const UserError&) {
-      if (!failed) failed = std::current_exception();
+    } catch (const UserError& error) {  // a failure in any case: the rows are trained
+      if (!failed) failed = std::make_exception_ptr(UserError(error.what(), UserError::Kind::failure));
     }
   }
   signals.end_as_received();
