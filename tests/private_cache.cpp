@@ -1,6 +1,7 @@
 // Separates the cache of measurements (XDG_CACHE_HOME/plimsoll) of a test program from the user's: plans depend on the
-// op times in it. Each test begins without op times and rates; the speeds of matmuls stay. All times are those of a
-// machine with stated rates, so that plans are the same on every processor and under any load.
+// op times in it. Runs of tests are not listed by the user's `plimsoll monitor`. Each test begins without op times and
+// rates; the speeds of matmuls stay. All times are those of a machine with stated rates, so that plans are the same on
+// every processor and under any load.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -19,12 +20,12 @@ class PrivateCache : public ::testing::EmptyTestEventListener {
     std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll-cache-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
-    ::setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+    set_folders();
   }
 
   // A test may have set the variable for itself.
   void OnTestStart(const ::testing::TestInfo&) override {
-    ::setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+    set_folders();
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / "plimsoll", ignored))
       if (!entry.path().filename().string().starts_with("products")) std::filesystem::remove_all(entry.path(), ignored);
@@ -36,6 +37,11 @@ class PrivateCache : public ::testing::EmptyTestEventListener {
   }
 
  private:
+  void set_folders() const {
+    ::setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+    ::setenv("PLIMSOLL_RUNTIME_DIR", (folder_ / "runs").c_str(), 1);
+  }
+
   std::filesystem::path folder_;
   // PLIMSOLL_TESTS_MEASURE set: the times are real, which shows what the tests would depend on without a stand-in.
   plimsoll::MeasuringMachine real_;

@@ -29,6 +29,8 @@ constexpr const char* kMonitorExamples =
     "  plimsoll monitor --once            print once, for a log or a script\n"
     "  plimsoll monitor --once --json -   print once as JSON\n"
     "\n"
+    "A run that has taken a step is shown for 10 minutes after its end, with its\n"
+    "last step and loss: finished, stopped or failed.\n"
     "A run writes its status to $XDG_RUNTIME_DIR/plimsoll, or to /tmp/plimsoll-UID\n"
     "if that variable is not set. The monitor reads both folders and\n"
     "/run/user/UID/plimsoll. $PLIMSOLL_RUNTIME_DIR, an absolute path, replaces all\n"
@@ -56,8 +58,12 @@ MonitorView look(Look& last) {
   view.memory = memory_of_machine();
   if (now.processors && last.processors && now.processors->total > last.processors->total)
     view.busy = 1 - (now.processors->idle - last.processors->idle) / (now.processors->total - last.processors->total);
-  for (RunStatus& status : live_runs(runtime_folders())) {
+  for (RunStatus& status : listed_runs(runtime_folders(), seconds_since_1970())) {
     RunView run{std::move(status), std::nullopt, std::nullopt};
+    if (is_ended(run.status)) {  // another process may have its number by now
+      view.runs.push_back(std::move(run));
+      continue;
+    }
     const int64_t pid = run.status.pid;
     run.resident = resident_bytes_of(pid);
     if (const auto seconds = processor_seconds_of(pid)) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <utility>
 
@@ -19,10 +18,6 @@ namespace {
 constexpr size_t kMaxBarWidth = 30, kMinBarWidth = 8;  ///< cells between the brackets
 constexpr double kMaxSilenceSeconds =
     10;  ///< seconds: a run publishes its status every half second, and after each step
-
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string bar(int64_t part, int64_t whole, size_t cells) {
   const double share = whole > 0 ? std::clamp(static_cast<double>(part) / static_cast<double>(whole), 0.0, 1.0) : 0;
@@ -65,12 +60,14 @@ Panel panel_of_machine(const MonitorView& view) {
   return panel;
 }
 
-// Returns "2 of 6, about 0:09 left".
+// Returns "2 of 6, about 0:09 left"; "6 of 6, finished 0:40 ago" after the end.
 std::string step_of(const RunStatus& status) {
   // Without max_steps the number of steps is known when the data are open.
   std::string text =
       status.max_steps > 0 ? fmt::format("{} of {}", status.step, status.max_steps) : fmt::format("{}", status.step);
   if (status.state != "training") text += ", " + status.state;
+  if (is_ended(status))
+    return text + fmt::format(" {} ago", format_duration(std::max(0.0, seconds_since_1970() - status.updated)));
   if (status.step > 0)
     text += fmt::format(", about {} left",
                         format_duration(static_cast<double>(status.max_steps - status.step) * status.step_seconds));
@@ -92,6 +89,7 @@ int64_t whole_of(const RunStatus& status) {
 
 // Returns the seconds since a run's last status, if it is overdue.
 std::optional<double> silence_of(const RunStatus& status) {
+  if (is_ended(status)) return std::nullopt;
   const double silent = seconds_since_1970() - status.updated;
   if (silent > kMaxSilenceSeconds + 2 * status.step_seconds) return silent;
   return std::nullopt;
@@ -198,8 +196,9 @@ std::string monitor_text(const MonitorView& view, const Screen& screen) {
     panels = {panel_of_machine(view)};
     for (const RunView& run : view.runs) panels.push_back(panel_of(run, rank_lines));
     text = text_of(panels, screen, /*brief=*/false);
-    if (view.runs.empty()) return text + "\nno run of this user is active\n";
-    if (lines_in(text) < screen.lines) return text;
+    if (std::ranges::all_of(view.runs, [](const RunView& run) { return is_ended(run.status); }))
+      text += "\nno run of this user is active\n";
+    if (view.runs.empty() || lines_in(text) < screen.lines) return text;
   }
   panels.resize(1);
   for (size_t shown = 0; shown < view.runs.size(); ++shown) {

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -20,8 +22,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kFailed = "failed";
 constexpr size_t kMaxStatusLength = 1 << 20;
 constexpr size_t kMaxRuns = 1000;
+constexpr size_t kMaxEnded = 100;
 constexpr size_t kMaxRoles = 32;
 constexpr size_t kMaxRanks = 1024;
 
@@ -149,24 +153,40 @@ std::vector<std::filesystem::path> places(bool also_elsewhere) {
   return places;
 }
 
-std::vector<RunStatus> live_runs_in(const std::filesystem::path& folder) {
-  std::vector<RunStatus> runs;
+// A status of a run that trains is overdue by a step at most. A clock that was set back must not keep a run for ever.
+bool is_listed(const RunStatus& ended, double now) {
+  return ended.step > 0 && std::abs(now - ended.updated) <= kEndedSeconds + ended.step_seconds;
+}
+
+void add_runs_in(const std::filesystem::path& folder, double now, std::vector<RunStatus>& alive,
+                 std::vector<RunStatus>& ended) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (runs.size() == kMaxRuns) break;
+    if (alive.size() == kMaxRuns) break;
     const std::filesystem::path& file = entry.path();
     if (file.extension() != ".json" || !entry.is_regular_file(error)) continue;
-    const auto status = status_in(file);
+    auto status = status_in(file);
     if (!status || file.stem() != std::to_string(status->pid) || status->pid <= 0) continue;
-    if (process_start_of(status->pid) == status->process_start)
-      runs.push_back(*status);
-    else
+    const bool is_alive = process_start_of(status->pid) == status->process_start;
+    if (!is_alive && !is_ended(*status)) status->state = kFailed;
+    if (!is_ended(*status))
+      alive.push_back(std::move(*status));
+    else if (is_listed(*status, now))
+      ended.push_back(std::move(*status));
+    else if (!is_alive)
       std::filesystem::remove(file, error);
   }
-  return runs;
 }
 
 }  // namespace
+
+bool is_ended(const RunStatus& status) {
+  return status.state == "finished" || status.state == "stopped" || status.state == kFailed;
+}
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 std::optional<std::filesystem::path> runtime_folder() {
   for (const std::filesystem::path& folder : places(/*also_elsewhere=*/false))
@@ -182,11 +202,16 @@ std::vector<std::filesystem::path> runtime_folders() {
 }
 
 RunStatusFile::RunStatusFile(std::optional<std::filesystem::path> folder) {
-  if (folder) path_ = *folder / (std::to_string(getpid()) + ".json");
+  if (!folder) return;
+  path_ = *folder / (std::to_string(getpid()) + ".json");
+  try {
+    listed_runs({*folder}, seconds_since_1970());  // removes old files, also if no monitor is used
+  } catch (...) {                                  // no error here may end the run
+  }
 }
 
 RunStatusFile::~RunStatusFile() {
-  if (!path_.empty()) unlink(path_.c_str());
+  if (!path_.empty() && !kept_) unlink(path_.c_str());
 }
 
 // Does not use AtomicFile, which syncs the disk: that is not needed for a file that is replaced every half second.
@@ -207,10 +232,13 @@ void RunStatusFile::write(const RunStatus& status) noexcept {
   }
 }
 
-std::vector<RunStatus> live_runs(const std::vector<std::filesystem::path>& folders) {
-  std::vector<RunStatus> runs;
-  for (const std::filesystem::path& folder : folders) std::ranges::move(live_runs_in(folder), std::back_inserter(runs));
+std::vector<RunStatus> listed_runs(const std::vector<std::filesystem::path>& folders, double now) {
+  std::vector<RunStatus> runs, ended;
+  for (const std::filesystem::path& folder : folders) add_runs_in(folder, now, runs, ended);
   std::ranges::sort(runs, {}, &RunStatus::started);
+  std::ranges::sort(ended, std::greater(), &RunStatus::updated);
+  if (ended.size() > kMaxEnded) ended.resize(kMaxEnded);
+  std::ranges::move(ended, std::back_inserter(runs));
   return runs;
 }
 

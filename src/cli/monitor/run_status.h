@@ -1,5 +1,5 @@
 // Declares the status that a run publishes for `plimsoll monitor`: a small JSON file in the user's runtime folder. It
-// is replaced whole every half second and removed when the run ends.
+// is replaced whole every half second. After the run's end it stays for kEndedSeconds if the run has taken a step.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct RunStatus {
       0;  ///< process_start_of() (base/process_start.h): distinguishes the process from a later one with its number
   std::string job;     ///< the job file
   std::string device;  ///< cpu | cuda | ...
-  std::string state;   ///< preparing | training
+  std::string state;   ///< preparing | training | finished | stopped (by a signal) | failed
   int64_t step = 0, max_steps = 0, epoch = 0;
   double loss = 0, learning_rate = 0;
   double units_per_second = 0, step_seconds = 0;
@@ -45,6 +45,12 @@ struct RunStatus {
   double started = 0, updated = 0;  ///< seconds since 1970
 };
 
+/// Seconds for which a run is listed after its end.
+constexpr double kEndedSeconds = 600;
+
+/// Returns true if the run has finished, was stopped or has failed.
+bool is_ended(const RunStatus& status);
+
 /// Returns the folder in which a run publishes its status: $XDG_RUNTIME_DIR/plimsoll, or /tmp/plimsoll-UID if that is
 /// not set or cannot be used. It is made for this user only. Returns nullopt if neither can be made, or if both paths
 /// belong to another user. $PLIMSOLL_RUNTIME_DIR, if it is an absolute path, replaces all of these.
@@ -57,20 +63,30 @@ std::vector<std::filesystem::path> runtime_folders();
 /// A status file named by the process's number. It never throws: a run does not end because it cannot be watched.
 class RunStatusFile {
  public:
+  /// Removes files of runs in `folder` that ended more than kEndedSeconds ago.
   explicit RunStatusFile(std::optional<std::filesystem::path> folder = runtime_folder());
+  /// Removes the file, except after keep().
   ~RunStatusFile();
   RunStatusFile(const RunStatusFile&) = delete;
   RunStatusFile& operator=(const RunStatusFile&) = delete;
 
   void write(const RunStatus& status) noexcept;
+  /// Leaves the file for kEndedSeconds: its last status is one of is_ended().
+  void keep() { kept_ = true; }
 
  private:
   std::filesystem::path path_;  ///< empty: no file can be written
+  bool kept_ = false;
 };
 
-/// Returns the runs that are alive, by start time. Files of processes that are gone are removed, even if another
-/// process has the number by now. Files that cannot be read for other reasons are skipped. A field that a file does not
-/// have keeps its default: the run may be of an earlier or a later version.
-std::vector<RunStatus> live_runs(const std::vector<std::filesystem::path>& folders);
+/// Returns the runs that are alive, by start time, and after them at most 100 runs that ended at most kEndedSeconds
+/// before `now` (seconds since 1970), the last one first. A run whose process is gone and has not written its end has
+/// the state "failed": it was killed. Files of all other processes that are gone are removed. Files that cannot be read
+/// for other reasons are skipped. A field that a file does not have keeps its default: the run may be of an earlier or
+/// a later version.
+std::vector<RunStatus> listed_runs(const std::vector<std::filesystem::path>& folders, double now);
+
+/// Returns the time now, in seconds since 1970.
+double seconds_since_1970();
 
 }  // namespace plimsoll

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <functional>
 
 #include "base/process_start.h"
 #include "cli/breakdown_parts.h"
@@ -13,10 +13,7 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr double kSecondsBetween = 0.5;
-
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+constexpr const char* kTraining = "training";
 
 }  // namespace
 
@@ -31,6 +28,23 @@ RunPublisher::RunPublisher(const Job& job, TrainObserver& next) : next_(next) {
   status_.host_budget_bytes = job.budget.host;
   status_.started = seconds_since_1970();
   publish(true);
+}
+
+RunPublisher::~RunPublisher() {
+  publish_end("failed");
+}
+
+void RunPublisher::ended(const TrainReport& report) {
+  // A run ends early because of a signal, or because it cannot save.
+  const bool failed = !report.fits || (report.stopped && !report.not_written.empty());
+  publish_end(failed ? "failed" : report.stopped ? "stopped" : "finished");
+}
+
+void RunPublisher::publish_end(const char* state) {
+  if (status_.state != kTraining) return;  // no step was taken, or the end was published
+  status_.state = state;
+  publish(true);
+  file_.keep();
 }
 
 void RunPublisher::take(const PlannedJob& job) {
@@ -75,8 +89,8 @@ void RunPublisher::resumed(const std::string& checkpoint, int64_t step) {
   next_.resumed(checkpoint, step);
 }
 void RunPublisher::stepped(const TrainProgress& progress) {
-  const bool first = status_.state != "training";
-  status_.state = "training";
+  const bool first = status_.state != kTraining;
+  status_.state = kTraining;
   status_.step = progress.step;
   status_.epoch = progress.epoch;
   status_.loss = progress.loss;

@@ -10,6 +10,13 @@ class RunPublisher : public TrainObserver {
  public:
   /// `next` receives all events and must outlive this object.
   RunPublisher(const Job& job, TrainObserver& next);
+  /// Publishes that the run has failed, unless its end was published.
+  ~RunPublisher() override;
+  RunPublisher(const RunPublisher&) = delete;
+  RunPublisher& operator=(const RunPublisher&) = delete;
+
+  /// Publishes the end of the run. A run that has taken no step is listed no longer.
+  void ended(const TrainReport& report);
 
   void preparing(const std::string& what, double fraction) override;
   void planned(const PlannedJob& job) override;
@@ -28,6 +35,7 @@ class RunPublisher : public TrainObserver {
  private:
   void take(const PlannedJob& job);
   void publish(bool at_once);
+  void publish_end(const char* state);
 
   TrainObserver& next_;
   RunStatus status_;

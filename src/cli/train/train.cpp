@@ -335,7 +335,9 @@ int train_or_report(const TrainArguments& all) {
   TrainProgressView view(job, signals);
   TrainReport report = [&] {
     RunPublisher published(job, view);
-    return trained(job, published, all.profile, rendezvous, signals);
+    TrainReport done = trained(job, published, all.profile, rendezvous, signals);
+    published.ended(done);
+    return done;
   }();
   view.finish();
   // The training is saved by now: if one output of the report fails, the others are still written.

@@ -52,7 +52,44 @@ TEST_F(MonitorCommand, ShowsARunThatIsUnderWay) {
   for (const auto& [role, bytes] : seen["planned_by_role"].items()) roles += bytes.get<int64_t>();
   EXPECT_EQ(roles, seen["planned_bytes"].get<int64_t>());
   EXPECT_THAT(table.out, AllOf(HasSubstr("job.yaml"), HasSubstr("1.00 GiB"), HasSubstr("optimizer state")));
+  const json ended = json::parse(run({"monitor", "--once", "--json", "-"}).out)["runs"];
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0]["state"], "stopped");
+}
+
+TEST_F(MonitorCommand, ShowsARunForAWhileAfterItsEnd) {
+  const Outcome trained = run({"train", "job.yaml", "--json", "report.json"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const json report = json::parse(get("report.json"));
+  const json runs = json::parse(run({"monitor", "--once", "--json", "-"}).out)["runs"];
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0]["state"], "finished");
+  EXPECT_EQ(runs[0]["step"], 6);
+  EXPECT_EQ(runs[0]["loss"], report["losses"].back());
+  EXPECT_EQ(runs[0]["resident_bytes"], nullptr);
+  EXPECT_THAT(
+      run({"monitor", "--once"}).out,
+      AllOf(HasSubstr("job.yaml"), HasSubstr("6 of 6, finished 0:0"), HasSubstr("loss"), Not(HasSubstr(" left")),
+            Not(HasSubstr("last update")), HasSubstr("no run of this user is active")));
+}
+
+TEST_F(MonitorCommand, ShowsARunThatWasKilledAndNoneThatDidNotStart) {
+  EXPECT_EQ(run({"train", "job.yaml", "data.files=absent.txt"}).exit_code, 2);
   EXPECT_TRUE(json::parse(run({"monitor", "--once", "--json", "-"}).out)["runs"].empty());
+  const pid_t child = start({"train", "job.yaml", "max_steps=1000000", "log.metrics_file=metrics.jsonl"});
+  const auto lines = [&] {
+    return std::filesystem::exists(folder() / "metrics.jsonl") && !get("metrics.jsonl").empty();
+  };
+  ASSERT_TRUE(wait_for(child, lines));
+  ASSERT_TRUE(wait_for(
+      child, [&] { return get("runs/" + std::to_string(child) + ".json").find("training") != std::string::npos; }));
+  ::kill(child, SIGKILL);
+  finish(child);
+  const json runs = json::parse(run({"monitor", "--once", "--json", "-"}).out)["runs"];
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0]["pid"], child);
+  EXPECT_EQ(runs[0]["state"], "failed");
+  EXPECT_GE(runs[0]["step"], 1);
 }
 
 TEST_F(MonitorCommand, ShowsEveryRank) {

@@ -30,6 +30,10 @@ class RunStatusTest : public ::testing::Test {
   const std::filesystem::path folder_ = temporary_.path();
 };
 
+std::vector<RunStatus> runs_in(const std::vector<std::filesystem::path>& folders) {
+  return listed_runs(folders, seconds_since_1970());
+}
+
 RunStatus mine() {
   RunStatus status;
   status.pid = ::getpid();
@@ -38,6 +42,7 @@ RunStatus mine() {
   status.step = 7;
   status.loss = 2.5;
   status.roles = {{"parameters", 100}, {"activations", 50}};
+  status.updated = seconds_since_1970();
   return status;
 }
 
@@ -45,7 +50,7 @@ TEST_F(RunStatusTest, IsReadAsItWasWrittenAndGoesWithItsWriter) {
   {
     RunStatusFile file(folder_);
     file.write(mine());
-    const auto runs = live_runs({folder_});
+    const auto runs = runs_in({folder_});
     ASSERT_EQ(runs.size(), 1u);
     EXPECT_EQ(runs[0].job, "job \"one\".yaml");
     EXPECT_EQ(runs[0].step, 7);
@@ -53,7 +58,7 @@ TEST_F(RunStatusTest, IsReadAsItWasWrittenAndGoesWithItsWriter) {
     ASSERT_EQ(runs[0].roles.size(), 2u);
     EXPECT_EQ(runs[0].roles[1].planned, 50);
   }
-  EXPECT_TRUE(live_runs({folder_}).empty());
+  EXPECT_TRUE(runs_in({folder_}).empty());
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
@@ -62,7 +67,7 @@ TEST_F(RunStatusTest, NumbersThatAreNotFiniteDoNotSpoilIt) {
   RunStatus status = mine();
   status.loss = std::numeric_limits<double>::quiet_NaN();
   file.write(status);
-  EXPECT_EQ(live_runs({folder_}).size(), 1u);
+  EXPECT_EQ(runs_in({folder_}).size(), 1u);
 }
 
 TEST_F(RunStatusTest, HasARowForEachRank) {
@@ -77,7 +82,7 @@ TEST_F(RunStatusTest, HasARowForEachRank) {
                             .train_seconds = 6});
   status.ranks[1].exchange_seconds = std::numeric_limits<double>::infinity();
   file.write(status);
-  const auto runs = live_runs({folder_});
+  const auto runs = runs_in({folder_});
   ASSERT_EQ(runs.size(), 1u);
   ASSERT_EQ(runs[0].ranks.size(), 1024u);
   const RankStatus& last = runs[0].ranks.back();
@@ -100,7 +105,7 @@ TEST_F(RunStatusTest, MissingAndUnknownFieldsAreNoFault) {
        {std::string("}"),
         std::string(", \"later\": {\"x\": [1]}, \"ranks\": [{\"host\": \"a\", \"later\": 2}, {}]}")}) {
     std::ofstream(folder_ / (pid + ".json")) << known << more;
-    const auto runs = live_runs({folder_});
+    const auto runs = runs_in({folder_});
     ASSERT_EQ(runs.size(), 1u) << more;
     EXPECT_EQ(runs[0].step, 4);
     EXPECT_EQ(runs[0].budget_bytes, 0);
@@ -109,40 +114,97 @@ TEST_F(RunStatusTest, MissingAndUnknownFieldsAreNoFault) {
   for (const char* wrong :
        {", \"ranks\": [{\"host\": 1}]}", ", \"ranks\": [{\"pid\": \"x\"}]}", ", \"loss\": \"x\"}"}) {
     std::ofstream(folder_ / (pid + ".json")) << known << wrong;
-    EXPECT_TRUE(live_runs({folder_}).empty()) << wrong;
+    EXPECT_TRUE(runs_in({folder_}).empty()) << wrong;
   }
 }
 
-TEST_F(RunStatusTest, OfAProcessThatIsGoneIsRemoved) {
+TEST_F(RunStatusTest, OfAProcessThatIsGoneIsRemovedIfItTookNoStep) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::pause();
     ::_exit(0);
   }
   const std::filesystem::path left = folder_ / (std::to_string(child) + ".json");
-  const auto put = [&](int64_t later) {
+  const int64_t start = process_start_of(child).value();
+  const auto put = [&](int64_t later, int64_t step) {
     RunStatusFile file(folder_);
     RunStatus status = mine();
     status.pid = child;
-    status.process_start = process_start_of(child).value() - later;
+    status.process_start = start - later;
+    status.step = step;
     file.write(status);
     std::filesystem::rename(folder_ / (std::to_string(::getpid()) + ".json"), left);
   };
-  put(0);
-  EXPECT_EQ(live_runs({folder_}).size(), 1u);
+  const auto expect_removed_or_failed = [&](int64_t later) {
+    put(later, 0);
+    EXPECT_TRUE(runs_in({folder_}).empty());
+    EXPECT_FALSE(std::filesystem::exists(left));
+    put(later, 7);
+    const auto runs = runs_in({folder_});
+    ASSERT_EQ(runs.size(), 1u) << "it was killed, which a person who watches wants to know";
+    EXPECT_EQ(runs[0].state, "failed");
+    EXPECT_EQ(runs[0].step, 7);
+    EXPECT_EQ(runs[0].loss, 2.5);
+  };
+  put(0, 0);
+  EXPECT_EQ(runs_in({folder_}).size(), 1u);
   // A later process has the number of the one that wrote the file.
-  put(1);
-  EXPECT_TRUE(live_runs({folder_}).empty());
-  EXPECT_FALSE(std::filesystem::exists(left));
-  put(0);
+  expect_removed_or_failed(1);
+  put(0, 0);
   ::kill(child, SIGKILL);
   siginfo_t ended{};
   ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);  // its number is kept, the process is gone
   EXPECT_FALSE(process_start_of(child));
-  EXPECT_TRUE(live_runs({folder_}).empty());
-  EXPECT_FALSE(std::filesystem::exists(left));
+  expect_removed_or_failed(0);
   ::waitpid(child, nullptr, 0);
   EXPECT_FALSE(process_start_of(child));
+  EXPECT_EQ(runs_in({folder_}).size(), 1u);
+}
+
+TEST_F(RunStatusTest, AnEndIsListedForTenMinutes) {
+  for (const char* state : {"finished", "stopped", "failed"}) {
+    RunStatus status = mine();
+    status.process_start += 1;  // the process is gone
+    status.state = state;
+    status.updated = 1e9;
+    const auto put = [&] {
+      RunStatusFile file(folder_);
+      file.write(status);
+      file.keep();
+    };
+    const auto at = [&](double now) { return listed_runs({folder_}, now); };
+    put();
+    ASSERT_EQ(at(1e9 + 600).size(), 1u);
+    EXPECT_EQ(at(1e9 + 600)[0].state, state);
+    EXPECT_TRUE(at(1e9 + 601).empty());
+    EXPECT_TRUE(std::filesystem::is_empty(folder_));
+    put();
+    EXPECT_TRUE(at(1e9 - 601).empty()) << "the clock was set back";
+    put();
+    const RunStatusFile next(folder_);  // a later run removes the file, also if no monitor is used
+    EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  }
+}
+
+TEST_F(RunStatusTest, RunsThatAreAliveComeFirst) {
+  for (int i = 0; i < 120; ++i) {
+    RunStatus status = mine();
+    status.pid = 4000000 + i;
+    status.process_start = 1;
+    status.state = "finished";
+    status.updated += i * 0.001;
+    RunStatusFile file(folder_);
+    file.write(status);
+    const auto name = [&](int64_t pid) { return folder_ / (std::to_string(pid) + ".json"); };
+    std::filesystem::rename(name(::getpid()), name(status.pid));
+  }
+  RunStatusFile file(folder_);
+  file.write(mine());
+  const auto runs = runs_in({folder_});
+  ASSERT_EQ(runs.size(), 101u);
+  EXPECT_EQ(runs[0].pid, ::getpid());
+  EXPECT_EQ(runs[1].pid, 4000119) << "the last one that ended";
+  EXPECT_EQ(runs[100].pid, 4000020);
 }
 
 TEST_F(RunStatusTest, WhatIsNoneIsPassedOver) {
@@ -150,11 +212,11 @@ TEST_F(RunStatusTest, WhatIsNoneIsPassedOver) {
   for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{\"pid\": 1}"),
                                   std::string(1 << 17, ' '), std::string("{\"pid\": \"x\"}"), std::string(5000, '[')}) {
     std::ofstream(folder_ / own) << text;
-    EXPECT_TRUE(live_runs({folder_}).empty()) << text.substr(0, 40);
+    EXPECT_TRUE(runs_in({folder_}).empty()) << text.substr(0, 40);
   }
   std::filesystem::create_directory(folder_ / "1.json");
-  EXPECT_TRUE(live_runs({folder_}).empty());
-  EXPECT_TRUE(live_runs({folder_ / "nowhere"}).empty());
+  EXPECT_TRUE(runs_in({folder_}).empty());
+  EXPECT_TRUE(runs_in({folder_ / "nowhere"}).empty());
 }
 
 TEST_F(RunStatusTest, WithoutAFolderNothingIsWritten) {
@@ -213,7 +275,7 @@ TEST_F(RunStatusTest, RunsOfAnotherEnvironmentAreFound) {
   one.write(mine());
   RunStatusFile two(other);
   two.write(mine());
-  EXPECT_EQ(live_runs({*runtime_folder(), other}).size(), 2u);
+  EXPECT_EQ(runs_in({*runtime_folder(), other}).size(), 2u);
 }
 
 TEST_F(RunStatusTest, AFolderOfOnesOwnChoiceIsTheOnlyOne) {
