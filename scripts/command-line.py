@@ -10,6 +10,7 @@ described below, in FIELDS; a small job is planned to see that no field is missi
 import argparse
 import difflib
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -90,7 +91,8 @@ SOMETIMES = {
 
 
 def said(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # The help is parsed, so no line of it may be folded.
+    done = subprocess.run(command, env={**os.environ, "COLUMNS": "1000000"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr.strip()}")
     return done.stdout

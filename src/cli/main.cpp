@@ -70,8 +70,7 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == 0) {  // --help, --version
       std::ostringstream text;
       const int code = app.exit(error, text, std::cerr);
-      print_result(is_terminal(STDOUT_FILENO) ? fold_columns(text.str(), screen_of(STDOUT_FILENO).columns)
-                                              : text.str());
+      print_result(fold_columns(text.str(), screen_of(STDOUT_FILENO).columns));
       return code;
     }
     say(describe_parse_error(app, error, {argv + 1, argv + argc}));

@@ -73,6 +73,7 @@ class CliTest : public ::testing::Test {
     limit_run();
     // A shell has programs in its background ignore Ctrl-C, and programs inherit that.
     for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
+    ::unsetenv("COLUMNS");
     if (ready && in_child) in_child();
     if (ready) ::execv(argv[0], argv.data());
     ::_exit(127);

@@ -156,11 +156,48 @@ TEST_F(Screens, NoLineIsWiderThanATerminalOf80Columns) {
 
 TEST_F(Screens, APipeGets100Columns) {
   for (const Arguments& arguments : kCommands) {
-    if (arguments.back() == "30" || arguments.back() == "--help") continue;  // one operator a line; help is unchanged
+    if (arguments.back() == "30") continue;  // one operator a line
     const Outcome outcome = run(arguments);
     EXPECT_LE(widest(outcome.out), 100u) << describe_command(arguments) << "\n" << outcome.out;
     EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));
   }
+}
+
+TEST_F(Screens, EveryHelpInAPipeIsFolded) {
+  size_t most = 0;
+  for (const char* command :
+       {"", "plan", "train", "trace", "place", "compare", "doctor", "gpus", "export", "monitor", "completion"}) {
+    const Arguments arguments = *command == 0 ? Arguments{"--help"} : Arguments{command, "--help"};
+    const Outcome outcome = run(arguments);
+    EXPECT_LE(widest(outcome.out), 100u) << outcome.out;
+    most = std::max(most, widest(outcome.out));
+    const Outcome wide = run_with([] { ::setenv("COLUMNS", "100000", 1); }, arguments);
+    EXPECT_GE(widest(wide.out), widest(outcome.out));
+    EXPECT_LE(std::ranges::count(wide.out, '\n'), std::ranges::count(outcome.out, '\n'));
+  }
+  EXPECT_GT(most, 90u);
+  const std::string plan = run_with([] { ::setenv("COLUMNS", "60", 1); }, {"plan", "--help"}).out;
+  EXPECT_LE(widest(plan), 60u) << plan;
+  for (const char* wrong : {"", "0", "19", "wide", "80x", "-80", "99999999999999999999"})
+    EXPECT_LE(widest(run_with([=] { ::setenv("COLUMNS", wrong, 1); }, {"plan", "--help"}).out), 100u) << wrong;
+}
+
+TEST_F(Screens, ColumnsThatDoNotFitAreNamed) {
+  const std::vector<std::string> gpus = lines_of(show({"gpus"}, 80, 24).text);
+  ASSERT_GT(gpus.size(), 60u);
+  const std::string end = gpus[gpus.size() - 4] + "\n" + gpus[gpus.size() - 3] + "\n" + gpus[gpus.size() - 2] + "\n";
+  EXPECT_THAT(end, ContainsRegex("^gpu +name +usable GiB +of +GB/s +bf16.*\nLeft out on 80 columns: .*context MiB"))
+      << "the header scrolled away, and is repeated";
+  const std::string note = "Left out on 100 columns: host GB/s, context MiB; COLUMNS=";
+  const std::string piped = run({"gpus"}).out;
+  ASSERT_THAT(piped, HasSubstr(note));
+  const int needed = std::stoi(piped.substr(piped.find(note) + note.size()));
+  const auto at = [&](int columns) {
+    return run_with([=] { ::setenv("COLUMNS", std::to_string(columns).c_str(), 1); }, {"gpus"}).out;
+  };
+  EXPECT_THAT(at(needed), AllOf(HasSubstr("host GB/s  context MiB"), Not(HasSubstr("Left out"))));
+  EXPECT_THAT(at(needed - 1), HasSubstr("Left out on "));
+  EXPECT_THAT(show({"gpus", "--links"}, 60, 200).text, HasSubstr("Left out on 60 columns: "));
 }
 
 TEST_F(Screens, WiderTerminalsAreUsed) {
@@ -170,7 +207,7 @@ TEST_F(Screens, WiderTerminalsAreUsed) {
   EXPECT_THAT(wide.text, AllOf(HasSubstr("operands"), HasSubstr("float32["), HasSubstr("floor")));
   EXPECT_GT(widest(wide.text), 120u);
   EXPECT_LE(widest(wide.text), 140u);
-  EXPECT_THAT(show({"gpus"}, 80, 24).text, Not(HasSubstr("context MiB")));
+  EXPECT_THAT(show({"gpus"}, 80, 24).text, Not(HasSubstr("host GB/s  context MiB")));
   const std::string gpus = show({"gpus"}, 150, 24).text;
   EXPECT_THAT(gpus, ContainsRegex("a6000 +NVIDIA RTX A6000 +47\\.40 +48 +768 +154.8 +154.8 +38.7 +31.5 +446\r?\n"));
   EXPECT_THAT(gpus, AllOf(HasSubstr("context MiB"), HasSubstr("host GB/s"), ContainsRegex("m2-16gb .* unified ")));

@@ -3,6 +3,7 @@
 
     tests/scripts/completion_test.py build/plimsoll
 """
+import os
 import pathlib
 import re
 import shutil
@@ -26,7 +27,8 @@ _plimsoll
 
 
 def said(*words):
-    done = subprocess.run([PLIMSOLL, *words], capture_output=True, text=True)
+    # The help is parsed, so no line of it may be folded.
+    done = subprocess.run([PLIMSOLL, *words], env={**os.environ, "COLUMNS": "1000000"}, capture_output=True, text=True)
     if done.returncode != 0:
         raise AssertionError(f"plimsoll {' '.join(words)}: exit code {done.returncode}: {done.stderr}")
     return done.stdout

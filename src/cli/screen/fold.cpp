@@ -10,6 +10,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::string_view kEllipsis = "…";
+constexpr size_t kDescriptionColumn = 20;  ///< a line of help that begins here or later is a description
 
 constexpr std::array<std::string_view, 20> kUnits = {"B",  "KiB", "MiB", "GiB", "TiB", "PiB", "s", "ms", "us", "%",
                                                      "KB", "MB",  "GB",  "k",   "M",   "G",   "T", "x",  "d",  "bytes"};
@@ -119,7 +120,7 @@ std::string fold_columns(std::string_view text, size_t columns) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     const size_t begin = std::min(line.find_first_not_of(' '), line.size());
-    size_t indent = begin + 4;
+    size_t indent = begin < kDescriptionColumn ? begin + 4 : begin;
     if (const size_t gap = line.find("  ", begin); gap != std::string_view::npos) {
       const size_t column = std::min(line.find_first_not_of(' ', gap), line.size());
       if (column <= columns / 2) indent = column;
@@ -128,9 +129,13 @@ std::string fold_columns(std::string_view text, size_t columns) {
       all += std::string(line) + "\n";
       continue;
     }
-    std::string apart;  // spellings of an option, "--a-b,--a_b", may be split
+    // Spellings of an option, "--a-b,--a_b", are split if one line has no room for them.
+    const bool too_long = std::ranges::any_of(pieces_of(line), [&](std::string_view piece) {
+      return begin + display_width(without_spaces_before(piece)) > columns;
+    });
+    std::string apart;
     for (size_t i = 0; i < line.size(); ++i)
-      apart += i > 0 && line[i - 1] == ',' && line[i] == '-' ? " -" : std::string(1, line[i]);
+      apart += too_long && i > 0 && line[i - 1] == ',' && line[i] == '-' ? " -" : std::string(1, line[i]);
     all += fold(apart, columns, indent);
   }
   return all;

@@ -26,6 +26,7 @@ std::string fold(std::string_view text, size_t columns, size_t indent = 0);
 
 /// Folds help texts and listings: a line that is too long is folded under its last column, which begins after two
 /// spaces or more. If that column is far to the right, continuation lines are indented slightly more than the line.
+/// A description that has a line of its own keeps its column.
 std::string fold_columns(std::string_view text, size_t columns);
 
 /// Returns at most `columns` of `text`, with an ellipsis at the end if it was cut: "bfloat16[8, 3, …".

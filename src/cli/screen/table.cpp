@@ -139,13 +139,6 @@ std::string Table::format_row(const Row& row, const Layout& layout, size_t colum
   return text;
 }
 
-bool Table::shows(const std::string& name, const Screen& screen) const {
-  const Layout shown = layout(screen.columns);
-  for (size_t i = 0; i < columns_.size(); ++i)
-    if (columns_[i].name == name) return shown.widths[i] > 0 || (shown.below && columns_[i].fit == Fit::below);
-  return false;
-}
-
 std::string Table::to_string(const Screen& screen) const {
   const Layout layout = this->layout(screen.columns);
   const std::string rule(layout.total(), '-');
@@ -158,13 +151,35 @@ std::string Table::to_string(const Screen& screen) const {
     for (const std::string& line : folded_lines(title_, screen.columns)) text += bold(line, screen) + "\n";
     text += "\n";
   }
+  std::string names;  // the line of the header; empty: there is none
   if (std::ranges::any_of(header, [](const std::string& name) { return !name.empty(); })) {
-    std::string line = format_row(header, layout, screen.columns);
-    line.pop_back();
-    text += bold(line, screen) + "\n" + rule + "\n";
+    names = format_row(header, layout, screen.columns);
+    names.pop_back();
+    names = bold(names, screen) + "\n";
+    text += names + rule + "\n";
   }
   for (const Row& row : rows_) text += row.empty() ? rule + "\n" : format_row(row, layout, screen.columns);
-  return text;
+  const std::string note = left_out_note(layout, screen);
+  const auto lines = static_cast<size_t>(std::ranges::count(text, '\n') + std::ranges::count(note, '\n'));
+  if (!names.empty() && lines >= screen.lines) text += rule + "\n" + names;  // the header has scrolled off the top
+  return text + note;
+}
+
+std::string Table::left_out_note(const Layout& layout, const Screen& screen) const {
+  std::string names;
+  Layout all{natural_widths(), /*below=*/true};
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    const bool below = columns_[i].fit == Fit::below;
+    all.widths[i] = below ? 0 : min_width_of(i, all.widths[i]);
+    if (columns_[i].drop > 0 && layout.widths[i] == 0 && !(layout.below && below) && !columns_[i].name.empty())
+      names += (names.empty() ? "" : ", ") + columns_[i].name;
+  }
+  if (names.empty()) return "";
+  const std::string wider =
+      screen.lines == kAnyWidth ? "COLUMNS=" + std::to_string(all.total()) : std::string("a wider terminal");
+  return fold(
+      "Left out on " + std::to_string(screen.columns) + " columns: " + names + "; " + wider + " and --json have them.",
+      screen.columns, kIndentBelow);
 }
 
 }  // namespace plimsoll

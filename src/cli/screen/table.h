@@ -50,11 +50,10 @@ class Table {
   /// Returns the table. Every line ends with a newline and has no spaces at its end. No line is longer than the
   /// screen's columns, if the columns can give up enough width. First, columns with Fit::below go under their rows.
   /// Then columns are dropped until the minimum widths of the rest fit; then the widest get narrower. Columns without a
-  /// name and without text take no width.
+  /// name and without text take no width. A last line names the dropped columns
+  /// and, in a pipe, the COLUMNS that have them. A table with at least as many lines as
+  /// the screen repeats its header below its rows.
   std::string to_string(const Screen& screen = {}) const;
-
-  /// Returns true if the column of this name is shown on `screen`.
-  bool shows(const std::string& name, const Screen& screen) const;
 
  private:
   using Row = std::vector<std::string>;
@@ -67,6 +66,7 @@ class Table {
   std::vector<size_t> natural_widths() const;
   size_t min_width_of(size_t column, size_t natural) const;
   std::string format_row(const Row& row, const Layout& layout, size_t columns) const;
+  std::string left_out_note(const Layout& layout, const Screen& screen) const;
   std::vector<std::string> lines_of(const std::string& cell, size_t column, size_t width) const;
 
   std::vector<Column> columns_;

@@ -29,8 +29,9 @@ struct Screen {
 /// Columns of text that does not go to a terminal: a pipe, a file.
 constexpr size_t kPipeColumns = 100;
 
-/// Returns the size of the terminal at `descriptor` now (80 by 24 if it is unknown). If there is no terminal:
-/// kPipeColumns and any number of lines. Bold if colour_allowed().
+/// Returns the size of the terminal at `descriptor` now (80 by 24 if it is unknown). If there is no terminal: any
+/// number of lines, and the columns of the variable COLUMNS if it is a number from 20 to 1000000, else kPipeColumns.
+/// Bold if colour_allowed().
 Screen screen_of(int descriptor);
 
 }  // namespace plimsoll

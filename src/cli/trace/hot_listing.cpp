@@ -101,8 +101,6 @@ std::string hot_text(const HotOps& hot, const CostModel& cost, const std::string
   if (const int64_t rest = std::ssize(hot.ops) - shown; rest > 0) text += fmt::format("… and {} more kinds\n", rest);
   if (hot.wait_seconds > 0)
     text += fmt::format("additional waits for copies: {} (predicted)\n", short_seconds(hot.wait_seconds));
-  if (!table.shows("operands", screen))
-    text += fold("The column 'operands' is shown on a wider terminal, in a pipe and with --json.", screen.columns);
   return text + "\n" + notes;
 }
 

@@ -43,6 +43,15 @@ TEST(Fold, ColumnsOfHelpStayColumns) {
             "  plimsoll plan job.yaml\n      memory=2GiB\n");
 }
 
+TEST(Fold, ADescriptionKeepsItsColumnAndSpellingsStayTogether) {
+  EXPECT_EQ(fold_columns("  --use-amp,--use_amp       half the memory\n", 40),
+            "  --use-amp,--use_amp       half the\n      memory\n");
+  EXPECT_EQ(fold_columns("  --use-amp,--use_amp  half the memory\n", 20),
+            "  --use-amp,\n      --use_amp\n      half the\n      memory\n");
+  EXPECT_EQ(fold_columns("                      half of all the memory\n", 32),
+            "                      half of\n                      all the\n                      memory\n");
+}
+
 // Nothing is lost, and nothing is too wide.
 TEST(Fold, RandomTextsFitAndKeepTheirWords) {
   std::mt19937_64 random(1);

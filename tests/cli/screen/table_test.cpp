@@ -93,10 +93,32 @@ TEST(Table, FitsTheScreen) {
             "--------------------------\n"
             "plimsol…  1.0 ms  la…ntion\n"
             "  32-true, micro batch\n"
-            "    8 x 2\n");
-  EXPECT_TRUE(table.shows("floor", Screen{.columns = 60}));
-  EXPECT_FALSE(table.shows("floor", Screen{.columns = 26}));
-  EXPECT_TRUE(table.shows("settings", Screen{.columns = 26}));
+            "    8 x 2\n"
+            "Left out on 26 columns:\n"
+            "  floor; COLUMNS=34 and\n"
+            "  --json have them.\n");
+}
+
+TEST(Table, NamesAllColumnsThatItLeavesOut) {
+  Table table({{"gpu"},
+               {.name = "host GB/s", .align = Align::right, .drop = 2},
+               {.name = "", .drop = 1},
+               {.name = "MiB", .align = Align::right, .drop = 3}});
+  table.add_row({"a6000", "31.5", "predicted", "446"});
+  EXPECT_THAT(table.to_string(Screen{.columns = 32}), Not(HasSubstr("Left out")));
+  EXPECT_THAT(table.to_string(Screen{.columns = 31}), HasSubstr("Left out on 31 columns: MiB;\n  COLUMNS=32 "));
+  EXPECT_THAT(
+      table.to_string(Screen{.columns = 15, .lines = 24}),
+      HasSubstr("Left out on 15\n  columns: host\n  GB/s, MiB; a\n  wider\n  terminal and\n  --json have\n  them.\n"));
+}
+
+TEST(Table, RepeatsAHeaderThatHasScrolledAway) {
+  Table table({{"gpu"}, {"bf16", Align::right}}, "GPUs");
+  for (const char* name : {"a10", "a100", "a6000"}) table.add_row({name, "1.0"});
+  const std::string text = "GPUs\n\ngpu    bf16\n-----------\na10     1.0\na100    1.0\na6000   1.0\n";
+  EXPECT_EQ(table.to_string(), text);
+  EXPECT_EQ(table.to_string(Screen{.lines = 8}), text);  // one line is that of the prompt
+  EXPECT_EQ(table.to_string(Screen{.lines = 7}), text + "-----------\ngpu    bf16\n");
 }
 
 TEST(Table, FoldsProse) {
