@@ -102,6 +102,12 @@ test-seeds: setup text ## Tests that train to a threshold, with 8 seeds and unde
 	@scripts/build.sh release run_tests weights_tests train_tests cli_tests
 	@scripts/test-seeds.py $(ARGS)
 
+.PHONY: python
+python: setup ## The tests of the Python package: types, style, training next to eager PyTorch (4 GB of wheels the first time)
+	@scripts/build.sh release
+	@scripts/setup-python.sh
+	@scripts/test-python.sh
+
 .PHONY: mutate
 mutate: setup text ## Small bugs put into the sources: which of them no test notices (an hour or more; ARGS='--count 12')
 	@scripts/build.sh release

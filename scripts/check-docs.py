@@ -20,6 +20,7 @@ docs/what-is-read.md is the page that scripts/what-is-read.py writes from the ta
 
 Prints one line for each fault, FILE:LINE: TARGET: REASON, and exits with 1 if there is one.
 """
+import ast
 import functools
 import os
 import pathlib
@@ -172,6 +173,18 @@ def keys():
     return own | other | at_top
 
 
+@functools.cache
+def python_arguments():
+    """The names of arguments of the Python package: optimizer=pl.AdamW(1e-3)."""
+    names = set()
+    for module in ("planning", "trainer"):
+        tree = ast.parse((ROOT / "python" / "plimsoll" / f"{module}.py").read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                names |= {argument.arg for argument in node.args.args + node.args.kwonlyargs}
+    return names
+
+
 def is_key(name):
     return name in keys() | OTHERS | {"key.path"} or any(key.endswith(".*") and name.startswith(key[:-1]) for key in keys())
 
@@ -218,12 +231,14 @@ def faults_of_code(code, answer):
             continue
         if not any(True for _ in ROOT.glob(path.rstrip("/"))):
             yield path, "no such file"
+    if re.match(r"import plimsoll\b", code):
+        return
     found = re.search(r"(?:^|[;&|(=] *|[ /])plimsoll (?=[a-z])(.*)", code)
     if found:
         yield from faults_of_plimsoll(words_of(found.group(1)))
     elif re.match(r"[a-z]+ (?:\S+ )*--[a-z]", code) and code.split()[0] in options():  # `plan --frontier`
         yield from faults_of_plimsoll(words_of(code))
-    elif re.fullmatch(r"[a-z_]+(?:\.[a-z_]+)*=\S+", code) and not is_key(code.split("=")[0]):
+    elif re.fullmatch(r"[a-z_]+(?:\.[a-z_]+)*=\S+", code) and not is_key(code.split("=")[0]) and code.split("=")[0] not in python_arguments():
         yield code, "no such key of the job file"
 
 

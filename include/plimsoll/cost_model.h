@@ -59,6 +59,9 @@ struct CostModel {
   bool copies_overlap = true;
   bool exchanges_overlap = false;  ///< true: exchanges between ranks may overlap ops. false: the cores that run the ops
                                    ///< make them, or nothing is known of the link
+  bool bfloat16 = true;            ///< true: the device computes in bfloat16; otherwise mixed precision is float16
+  /// Measured speed of 16-bit matmuls as a multiple of float32's; 0: not measured.
+  double bfloat16_matmul_speed = 0, float16_matmul_speed = 0;
   /// Measured seconds of an op; nullopt: predicted by the rates. Empty: no op was timed.
   std::function<std::optional<double>(const Op&)> measured_seconds;
 

@@ -28,55 +28,29 @@ inline constexpr int64_t kEvaluatedSamples = 128;
 /// Job::eval_batches of a job that evaluates on all held-out samples.
 inline constexpr int64_t kAllBatches = INT64_MAX;
 
-/// A training job: model, data, training, checkpoints, log and budget.
-struct Job {
+/// A training job: the options of its training, and its model, data, checkpoints, log and length.
+///
+/// After read_job and parse_job batch_size is set, and micro_batch_size and gradient_accumulation_steps are both set or
+/// both empty (docs/job-file.md has the table); all three are per device. `evaluate`, `disk_path` if it is empty, the
+/// checkpointed module and what follows from the batch are filled in by options_of() (plimsoll/plan_job.h).
+struct Job : TrainingOptions {
   std::filesystem::path file;  ///< the job file; empty for a job made in a program
   ModelConfig model;
-  FineTuning fine_tuning;
   DataConfig data;
-  OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   CheckpointConfig checkpoint;
   LogConfig log;
 
-  std::optional<Precision> precision = Precision::fp32_true;  ///< empty: `auto`
-  // All three are per device; the effective batch is batch_size x devices. batch_size = micro_batch_size x
-  // gradient_accumulation_steps (with a schedule: of epoch 0). Without a schedule it may be less: then the last micro
-  // batch of a step is smaller. After read_job and parse_job batch_size is set, and the other two are both set or both
-  // empty (docs/job-file.md has the table).
-  std::optional<int64_t> batch_size;        ///< sequences a step, over all micro batches
-  std::optional<int64_t> micro_batch_size;  ///< sequences of a micro batch; empty: `auto`
-  /// Empty: `auto`, batch_size / micro_batch_size rounded up.
-  std::optional<AccumulationSchedule> gradient_accumulation_steps;
-  Choice gradient_checkpointing = Choice::automatic;
-  Choice update_in_backward = Choice::automatic;
-  Choice compile = Choice::automatic;  ///< chains of pointwise ops run as one op
-  AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
-  /// Keys memory_budget (`auto`: empty, the device's memory), host_memory_budget and disk_budget.
-  Budget budget;
-  /// Folder; empty: checkpoint.directory, or the job file's folder if that is empty too.
-  std::filesystem::path disk_path;
-  double max_grad_norm = 1.0;         ///< 0: no clipping
   std::optional<int64_t> max_steps;   ///< empty: no limit with max_epochs, else kDefaultMaxSteps (run_length.h)
   std::optional<int64_t> max_epochs;  ///< the run ends with the step that reads the last of their samples
   int64_t eval_every_n_steps = 0;     ///< 0: only at the end, if there is validation data
   /// Batches of batch_size sequences in an evaluation. Empty: `auto`, kEvaluatedSamples whatever the batch;
   /// kAllBatches: all that are held out.
   std::optional<int64_t> eval_batches;
-  std::string device = "cpu";  ///< cpu | cuda | rocm | mps: a plan can be made for each of them on any machine
-  int64_t devices = 1;         ///< number of devices that train together, one process each
-  Strategy strategy = Strategy::automatic;  ///< part of the training state that each device stores
-  double whole_part = 0;                    ///< RankOptions::whole_part; set by the planner, not by a key
-  int64_t threads = 0;                      ///< CPU threads; 0: one for each core
-  uint64_t seed = 0;
   /// Notes of the reader, one a line: names of other programs that it understood as ours.
   std::vector<std::string> notes;
   bool budget_lacks_unit = false;  ///< memory_budget is a number of at most four digits without a unit
 };
-
-/// Returns the sequences of a step's last micro batch if it is smaller than the others. 0: all are alike, or their size
-/// is still open.
-int64_t last_micro_batch_of(const Job& job);
 
 /// Reads a job file, applies `overrides` and checks the result. An override is "key=YAML value": "optimizer.name=sgd",
 /// "data.files=[a.txt,b.txt]". The last override of a key counts; relative paths in it are relative to the job file.

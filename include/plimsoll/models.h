@@ -219,7 +219,6 @@ struct FmriAutoencoderConfig {
 /// Section `model` of a job file: the type, the configuration of that type, and the files with initial weights.
 struct ModelConfig {
   std::string type = "decoder";  ///< decoder | mamba | fmri_autoencoder | gesture_ssm | prompt_segmentation | video_llm
-  std::optional<DType> dtype;    ///< weight dtype: float32 | bfloat16 | float16; empty: set by the precision
   std::filesystem::path weights;  ///< file or folder with initial weights; empty: random weights
   /// decoder, mamba: a config.json with the architecture; empty: the one next to the weights.
   std::filesystem::path config;

@@ -25,6 +25,7 @@ enum class Precision : uint8_t {
   fp16_mixed,  ///< "16-mixed": float32 parameters, autocast to float16, dynamic loss scaling
   bf16_mixed,  ///< "bf16-mixed": float32 parameters, autocast to bfloat16
   bf16_true,   ///< "bf16-true": bfloat16 parameters, gradients and state; the loss in float32
+  automatic,   ///< "auto": the choice of plan_training()
 };
 /// Returns the name in a job file.
 std::string_view name_of(Precision precision);
@@ -85,6 +86,19 @@ struct SchedulerConfig {
   double min_lr_ratio = 0.1;  ///< learning rate at the schedule's last step and after it, as a fraction of
                               ///< learning_rate
 };
+
+/// Returns the rate of step `step` of `max_steps`, counted from 1:
+///
+///     rate |        ____
+///          |      /      \           constant | linear | cosine
+///          |    /          \ __
+///          |  /                      <- min_lr_ratio x learning_rate, exactly, at step max_steps
+///          +-------------------
+///           1    warmup   max_steps
+///
+/// It rises linearly to `learning_rate`, which it reaches at step warmup_steps (at step 1 without a warm-up). A
+/// constant schedule keeps that rate and ignores min_lr_ratio. After max_steps the rate is that of max_steps.
+double learning_rate_at(const SchedulerConfig& config, double learning_rate, int64_t step, int64_t max_steps);
 
 /// Dtype in which the gradients of a step's micro batches are summed.
 enum class AccumulatorDtype : uint8_t {
@@ -196,7 +210,8 @@ struct RankOptions {
   bool operator==(const RankOptions&) const = default;
 };
 
-/// A set of options for a training step: its arithmetic, its budget in bytes, its device.
+/// A set of options for a training step: its arithmetic, its budget in bytes, its device. plan_training() makes the
+/// choices that are `automatic` or empty; record_step(), plan_step() and Training need all of them made.
 struct TrainingOptions {
   Precision precision = Precision::fp32_true;
   /// Weight dtype: float32 | bfloat16 | float16; empty: set by the precision. Without mixed precision it is also the
@@ -205,7 +220,17 @@ struct TrainingOptions {
   FineTuning fine_tuning;  ///< frozen, adapted and quantized modules
   OptimizerConfig optimizer;
   double max_grad_norm = 1.0;  ///< 0: gradients are not clipped
-  bool accumulate = false;     ///< true: a step may have more than one micro batch
+  // The batch of a step on each rank, for plan_training(), which sets accumulate, micro_batches and last_micro_batch by
+  // it. batch_size = micro_batch_size x gradient_accumulation_steps (with a schedule: of epoch 0). Without a schedule
+  // it may be less: then the last micro batch of a step is smaller.
+  std::optional<int64_t> batch_size;        ///< samples of a step, over all micro batches; empty: one micro batch
+  std::optional<int64_t> micro_batch_size;  ///< samples of a micro batch; empty: the planner's choice
+  /// Empty: batch_size / micro_batch_size rounded up.
+  std::optional<AccumulationSchedule> gradient_accumulation_steps;
+  /// Micro batches, the step's own included, that the caller has in host memory. Their bytes are subtracted from
+  /// budget.host by plan_training(). 0: they do not count.
+  int64_t prefetched_micro_batches = 0;
+  bool accumulate = false;  ///< true: a step may have more than one micro batch
   /// Dtype of the gradient accumulators. With anything but `as_gradients` a gradient lives only until it is added.
   AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
   int64_t last_micro_batch = 0;  ///< samples of a step's last micro batch if it may be smaller than the others: the
@@ -222,9 +247,17 @@ struct TrainingOptions {
   int64_t micro_batches = 1;  ///< micro batches of a step on each rank, as far as known: their cost counts this often
   std::filesystem::path disk_path;        ///< folder of the disk arena; empty: the working directory
   std::string device = "cpu";             ///< device whose casts and scratch are planned for
-  int threads = 0;                        ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores
+  int64_t threads = 0;                    ///< CPU threads; 0: OMP_NUM_THREADS, or as many as cores
   CostModel cost = generic_cost_model();  ///< rates by which recomputation and other choices are timed
   uint64_t seed = 0;                      ///< seed of initialization and of random operators
 };
+
+/// Returns the samples of a step's last micro batch if it is smaller than the others. 0: all are alike, or their size
+/// is still open.
+int64_t last_micro_batch_of(const TrainingOptions& options);
+
+/// Returns the options with accumulate, micro_batches and last_micro_batch as they follow from the batch. Without a
+/// batch they stay as they are.
+TrainingOptions with_batch(TrainingOptions options);
 
 }  // namespace plimsoll

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-// Declares plans of a job, for this machine or a device of the catalogue, and the search for changes that make it fit.
+// Declares plans of a job, and the search for changes that make it fit.
 #pragma once
 
 #include <cstdint>
@@ -9,144 +9,29 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/devices.h"
 #include "plimsoll/job.h"
-#include "plimsoll/options.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/plan_training.h"
 
 namespace plimsoll {
 
-/// Opaque: the connection of a rank with the others (plimsoll/ranks.h).
-class Exchange;
-/// Opaque: measured scratch of kernels.
-class MeasuredWorkspace;
-/// Opaque: the memory and the time left for measurements on this machine, over all plans for a target.
-class MeasureAllowance;
-struct Step;  // plimsoll/training.h
-
-/// A job's settings after the planner's choices.
-struct ResolvedSettings {
-  int64_t vocab_size = 0;  ///< rows of the embedding
-  Precision precision = Precision::fp32_true;
-  StateDtype state_dtype = StateDtype::as_parameters;
-  WeightUpdate weight_update = WeightUpdate::stochastic;
-  AccumulatorDtype accumulator_dtype = AccumulatorDtype::as_gradients;
-  int64_t micro_batch_size = 0;       ///< sequences
-  int64_t last_micro_batch = 0;       ///< sequences of a step's last micro batch if it is smaller; 0: all are alike
-  AccumulationSchedule accumulation;  ///< first epoch of each entry, and micro batches of a step from then on
-  int64_t devices = 1;  ///< number of devices; each runs the micro batches above and has a plan like this one.
-                        ///< Effective batch: sequences() x devices
-  /// Budget of the plan. `device` is empty if the job states none and the device's memory is not known. `host` is
-  /// already reduced by prefetched_batch_bytes.
-  Budget budget;
-  int64_t parameters = 0;        ///< numbers that are trained, over all ranks
-  int64_t model_parameters = 0;  ///< numbers of the model: frozen ones included, adapters not
-  int64_t rank_parameters = 0;   ///< trained numbers that a rank stores: fewer with zero3
-  /// Bytes of host memory for micro batches that are prepared ahead; subtracted from the host budget.
-  int64_t prefetched_batch_bytes = 0;
-  CostModel cost;                           ///< rates by which times were predicted
-  Strategy strategy = Strategy::automatic;  ///< part of the training state that each rank stores; automatic: one rank
-  double whole_part = 0;         ///< for zero3: fraction of the parameters' bytes that every rank stores completely
-  std::string link;              ///< description of the links between the ranks; empty: one rank
-  std::vector<Reason> reasons;   ///< reasons for these settings, also in plan.reasons
-  std::string slow_matmul_note;  ///< note that the job sets a precision that is slow on this device; empty: it does not
-
-  /// Returns the sequences of a step of `count` micro batches, on each device.
-  int64_t sequences(int64_t count) const {
-    return count * micro_batch_size - (last_micro_batch > 0 ? micro_batch_size - last_micro_batch : 0);
-  }
-};
-
-/// Returns the micro batches of a step of the first epoch as text: "4 x 8", or "4 x 2 + 2" if the last one is smaller.
-std::string describe_micro_batches(const ResolvedSettings& settings);
-
 /// A job with its settings and its plan.
-struct PlannedJob {
-  ResolvedSettings settings;
-  Plan plan;
-  Trace recorded;                                      ///< recorded step before any pass
-  std::shared_ptr<const MeasuredWorkspace> workspace;  ///< scratch of kernels that were run while the job was planned
-  double record_seconds = 0;
-  double plan_seconds = 0;       ///< time of recording and of the search over every open choice
-  double step_seconds = 0;       ///< predicted time of a step of the first epoch
-  double tokens_per_second = 0;  ///< predicted
-  PlanOptions plan_options;      ///< options of plan_job() for the plan, without on_schedule; for observe_passes()
+struct PlannedJob : PlannedTraining {
+  int64_t vocab_size = 0;        ///< rows of the embedding; 0: the samples are not tokens
+  double tokens_per_second = 0;  ///< predicted, of one device; samples if they are not tokens
 };
-
-/// A device to plan for, with its budget.
-struct PlanTarget {
-  std::string device = "cpu";  ///< device whose casts and scratch are planned: cpu | cuda | rocm | mps | xpu
-  bool is_local = true;        ///< true: a device of this machine, on which kernels can be run
-  CostModel cost;              ///< rates of the device
-  Budget budget;
-  std::string budget_reason;  ///< reason for the size of the budget
-  std::string budget_note;    ///< a line: the job's budget is more than this machine has available; empty: it is not
-  bool minimize_step_time =
-      true;              ///< false: return the first plan that shows that the job fits; another plan may be faster
-  bool bfloat16 = true;  ///< true: the device computes in bfloat16; otherwise float16 is the dtype of mixed precision
-  /// Measured speed of 16-bit matmuls as a multiple of float32's; 0: not measured.
-  double bfloat16_matmul_speed = 0, float16_matmul_speed = 0;
-  /// true: plan_job() looks for stored times of the job's ops that a run has contradicted. It measures these ops again.
-  bool may_have_stale_op_times = false;
-  /// Memory and time that plan_job() may use for measurements on this machine, over all plans for this target and its
-  /// copies. nullptr: no limit, because a run follows or the caller requested the measurements. Every op that fits into
-  /// the machine's memory is then measured.
-  std::shared_ptr<MeasureAllowance> measuring;
-  int64_t rank = 0;  ///< rank whose plan it is, if there are several; ranks differ only in their slices
-  /// Connection with the other ranks. The plan counts the bytes that the connection holds. null: the plan counts the
-  /// bytes that a connection between CPU ranks of one host would hold.
-  std::shared_ptr<Exchange> exchange;
-  std::string not_modeled;  ///< description of what a plan for this target leaves out; empty: nothing
-  /// Number of ranks; it overrides Job::devices. Empty: Job::devices is used. `budget` is that of one rank, and
-  /// `cost` has the link between this number of ranks.
-  std::optional<int64_t> devices;
-  std::string link;  ///< description of the links between the ranks; empty: one rank
-};
-
-/// Returns the target for a device of the catalogue: its usable memory, its context, its rates.
-PlanTarget target_of(const DeviceSpec& device);
-
-/// Returns `target` for the ranks of `topology`: sets `devices`, `link`, and the link of `cost`. If `topology` names no
-/// link, a device of the catalogue gets the link that the catalogue has for it. If the job states no budget, ranks on
-/// the CPU of this machine get equal parts of the machine's memory. The ranks of `target` must not be set yet. Throws
-/// UserError as set_peer_link() does.
-PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology);
-
-/// Returns the target that the job states. The CPU is that of this machine, with its measured rates (measure_machine).
-/// A budget of `auto` is replaced by the memory that this machine has available now. For the CPU this is the available
-/// memory less 10 % and less the host budget. For another device of this machine it is the device's free memory less
-/// 2 %, plus its context and libraries. If the memory is not known, the budget stays empty. All plans for the target
-/// together may measure kernels for at most 3 s. The measurements use at most 256 MiB in addition to the memory of the
-/// program. Values that are not measured are estimated, and a reason says so.
-PlanTarget target_of(const Job& job);
 
 /// Returns the job's model and inputs as a step of `micro_batch_size` sequences. The size of a vocabulary that is
 /// `auto` is read from the file of the tokenizer, if the job has one.
 Step step_of(const Job& job, int64_t micro_batch_size);
 
-/// Returns the options of a Training for the job. The budget is the stated one, an open precision becomes 32-true, and
-/// accumulation is on if a step may have more than one micro batch. Call resolved_job() first to fix the choices that
-/// are open.
+/// Returns the options of a Training for the job, with what follows from its batch, its data and its model's type.
+/// Choices that are open stay open: plan_job() makes them.
 TrainingOptions options_of(const Job& job);
 
-/// Returns the micro batch sizes that the planner tries for a batch, ascending; the batch itself is the last. They are
-/// its divisors. If consecutive divisors differ by more than a factor of two, sizes between them are added. With an
-/// added size the last micro batch of a step is smaller.
-std::vector<int64_t> candidate_micro_batches(int64_t batch_size);
-
-/// Records and plans the job, without its data. If the micro batch is `auto`, the plan has the one of
-/// candidate_micro_batches() with the least predicted time a step among those that fit the budget. If the precision is
-/// `auto`, it has the faster of 32-true and mixed among those that fit. bf16-true changes the result, so it is used
-/// only if neither fits. plan.fits says whether the plan fits. plan.minimum_budget_bytes is the smallest over all open
-/// choices. Throws UserError as step_of() and record_step() do.
-///
-/// `on_schedule` is called before each candidate schedule is computed: milliseconds each in small jobs, about a second
-/// in large ones. An exception from it ends the planning.
-///
-/// `on_fit` is called with a number of bytes that suffice, as soon as the job is known to fit its budget. The returned
-/// plan may be another, faster one. `on_fit` is called at most once, and never without a budget.
-PlannedJob plan_job(const Job& job, const PlanTarget& target, const std::function<void()>& on_schedule = {},
-                    const std::function<void(int64_t)>& on_fit = {});
+/// Records and plans the job, without its data, as plan_training() does. Op times that a run has contradicted are then
+/// measured again, and the job is planned by the new times; a precision that the job sets and that is slow on the
+/// target gets a note. Throws UserError as step_of() and record_step() do.
+PlannedJob plan_job(const Job& job, const PlanTarget& target, const SearchOptions& search = {});
 PlannedJob plan_job(const Job& job);  ///< plans for target_of(job)
 
 /// A model change: one smaller setting of the model or its samples, and the plan's figures with it.
@@ -180,12 +65,11 @@ ModelVariants model_variants(const std::filesystem::path& file, const std::vecto
                              const PlanTarget& target, const PlannedJob& base_plan,
                              const std::function<bool(const ModelVariantsProgress&)>& should_continue = {});
 
-/// Returns step time as a function of memory: the fastest plans under `points` budgets (at least 2), ascending. The
-/// budgets are evenly spaced from the minimum budget to the peak of the plan without a budget.
+/// Returns frontier_of() for the step and the options of the job.
 std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points);
 
-/// Returns the job with its open choices set as in `settings`.
-Job resolved_job(Job job, const ResolvedSettings& settings);
+/// Returns the job with its open choices set as in `planned`. Its budget of host memory stays.
+Job resolved_job(Job job, const PlannedJob& planned);
 
 /// Times the ops of the job's step on this machine for later plans, and stores the times in the user's cache folder.
 /// Runs each distinct op a few times, separately, for at most `seconds` in total. Ops timed since `since` (Unix time,

@@ -22,6 +22,7 @@
 
 #include "plimsoll/options.h"
 #include "plimsoll/plan.h"
+#include "plimsoll/plan_training.h"
 
 namespace plimsoll {
 
@@ -77,16 +78,10 @@ inline constexpr const char* kSampleMask = "counted";
 /// remainder, update and evaluate. Throws UserError with operator and module for a call that cannot be recorded.
 Trace record_step(const Step& step, const TrainingOptions& options);
 
-/// Opaque: measured scratch of kernels.
-class MeasuredWorkspace;
-
-/// A recorded and planned training step, as a Training runs it.
-struct PlannedStep {
-  Trace recorded;  ///< recorded trace before any pass
-  Plan plan;
-  /// Scratch of kernels that was measured on the device during planning; null: no kernel was run.
-  std::shared_ptr<const MeasuredWorkspace> workspace;
-};
+/// States the dotted path of the module whose forward runs now, for a front end whose modules have hooks; "": the step
+/// itself. Ops belong to it until the next call or the end of the segment. Without calls, an op belongs to the module
+/// whose parameter was read last. Has no effect while this thread records nothing.
+void set_recorded_module(const std::string& path);
 
 /// Records a step once and plans it once. Allocates no memory for tensors. If the device is that of this machine, it
 /// runs small kernels once, separately, to measure their scratch. plan.fits says whether the budget is enough. Throws

@@ -1,4 +1,12 @@
-"""Plimsoll's program, libraries and headers, as the wheel installs them.
+"""Trains PyTorch models inside a memory budget that is stated in bytes.
+
+    plan = plimsoll.plan(make_model, compute_loss, example_batch, memory="8GiB")
+    trainer = plimsoll.Trainer(plan, optimizer=plimsoll.AdamW(2e-4))
+    for batch in loader:
+        loss = trainer.step(batch)
+    model.load_state_dict(trainer.state_dict())
+
+The package also has Plimsoll's program, libraries and headers:
 
     plimsoll.__version__       the version
     plimsoll.cmake_path()      a folder for CMAKE_PREFIX_PATH; find_package(plimsoll) finds the package in it
@@ -6,32 +14,78 @@
     plimsoll.library_path()    the folder of libplimsoll
     plimsoll.program_path()    the program that the command `plimsoll` starts
 
-Importing this module does not import torch and loads no library.
+Importing this module does not import torch and loads no library; the first plan() does.
 """
-import pathlib
+from __future__ import annotations
+
+import importlib
+import os
 
 from plimsoll._build import VERSION as __version__
+from plimsoll.errors import InternalError, PlanDoesNotFit, RunError, UserError
 
-__all__ = ["__version__", "cmake_path", "include_path", "library_path", "program_path"]
+TYPE_CHECKING = False  # importing typing and pathlib would take most of the time of this import
+if TYPE_CHECKING:
+    from typing import Any
 
-_FOLDER = pathlib.Path(__file__).resolve().parent
+    from plimsoll.catalogue import devices
+    from plimsoll.optimizers import SGD, Adafactor, AdamW, Lion, Muon
+    from plimsoll.planning import Plan, fits, plan
+    from plimsoll.trainer import Trainer
+
+__all__ = [
+    "Adafactor",
+    "AdamW",
+    "InternalError",
+    "Lion",
+    "Muon",
+    "Plan",
+    "PlanDoesNotFit",
+    "RunError",
+    "SGD",
+    "Trainer",
+    "UserError",
+    "__version__",
+    "cmake_path",
+    "devices",
+    "fits",
+    "include_path",
+    "library_path",
+    "plan",
+    "program_path",
+]
+
+_FOLDER = os.path.dirname(os.path.realpath(__file__))
+# What is imported when it is first used, by module.
+_LATER = {
+    **dict.fromkeys(("Adafactor", "AdamW", "Lion", "Muon", "SGD"), "optimizers"),
+    **dict.fromkeys(("Plan", "fits", "plan"), "planning"),
+    "Trainer": "trainer",
+    "devices": "catalogue",
+}
 
 
-def cmake_path():
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'plimsoll' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"plimsoll.{_LATER[name]}"), name)
+
+
+def cmake_path() -> str:
     """Returns the folder to put into CMAKE_PREFIX_PATH."""
-    return str(_FOLDER)
+    return _FOLDER
 
 
-def include_path():
+def include_path() -> str:
     """Returns the folder of the C++ headers: #include "plimsoll/training.h" starts from it."""
-    return str(_FOLDER / "include")
+    return os.path.join(_FOLDER, "include")
 
 
-def library_path():
+def library_path() -> str:
     """Returns the folder of libplimsoll and of the libraries that it loads on demand."""
-    return str(_FOLDER / "lib")
+    return os.path.join(_FOLDER, "lib")
 
 
-def program_path():
+def program_path() -> str:
     """Returns the program. It finds libtorch by itself only if torch is installed in the folder that has this package."""
-    return str(_FOLDER / "bin" / "plimsoll")
+    return os.path.join(_FOLDER, "bin", "plimsoll")

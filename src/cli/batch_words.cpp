@@ -6,23 +6,19 @@
 
 namespace plimsoll::cli {
 
-int64_t first_accumulation(const ResolvedSettings& settings) {
-  return settings.accumulation.empty() ? 1 : settings.accumulation.begin()->second;
-}
-
 int64_t effective_batch_of(const ResolvedSettings& settings) {
-  return settings.sequences(first_accumulation(settings)) * settings.devices;
+  return settings.sequences(settings.first_accumulation()) * settings.ranks.count;
 }
 
 std::string describe_effective_batch(const ResolvedSettings& settings) {
   std::string text =
       fmt::format("effective batch {}: micro batch {}", effective_batch_of(settings), describe_micro_batches(settings));
-  if (settings.devices > 1) text += fmt::format(" x {} devices", settings.devices);
+  if (settings.ranks.count > 1) text += fmt::format(" x {} devices", settings.ranks.count);
   const char* separator = ";";
-  for (const auto& [epoch, count] : settings.accumulation) {
+  for (const auto& [epoch, count] : settings.accumulation()) {
     if (epoch == 0) continue;
-    text += fmt::format("{} from epoch {} on {} (x {})", separator, epoch, settings.sequences(count) * settings.devices,
-                        count);
+    text += fmt::format("{} from epoch {} on {} (x {})", separator, epoch,
+                        settings.sequences(count) * settings.ranks.count, count);
     separator = ",";
   }
   return text;

@@ -13,9 +13,6 @@ namespace plimsoll::cli {
 /// 256: micro batch 16 x 2 x 8 devices".
 std::string describe_effective_batch(const ResolvedSettings& settings);
 
-/// Returns the number of micro batches of a step of the first epoch.
-int64_t first_accumulation(const ResolvedSettings& settings);
-
 /// Returns the samples of a step of the first epoch, on all devices together.
 int64_t effective_batch_of(const ResolvedSettings& settings);
 

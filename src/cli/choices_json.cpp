@@ -14,9 +14,9 @@ Json schedule_json(const AccumulationSchedule& schedule) {
 
 Json choices_json(const PlannedJob& planned) {
   const ResolvedSettings& settings = planned.settings;
-  return {{"micro_batch_size", settings.micro_batch_size},
-          {"gradient_accumulation_steps", schedule_json(settings.accumulation)},
-          {"last_micro_batch", settings.last_micro_batch > 0 ? settings.last_micro_batch : settings.micro_batch_size},
+  return {{"micro_batch_size", settings.micro_batch()},
+          {"gradient_accumulation_steps", schedule_json(settings.accumulation())},
+          {"last_micro_batch", settings.last_micro_batch > 0 ? settings.last_micro_batch : settings.micro_batch()},
           {"gradient_checkpointing", planned.plan.checkpointed},
           {"update_in_backward", planned.plan.update_in_backward},
           {"offload_saved_bytes", planned.plan.offloaded_saved_bytes},
@@ -26,8 +26,8 @@ Json choices_json(const PlannedJob& planned) {
           {"host_updates", planned.plan.host_updates},
           {"fused_ops", planned.plan.fused_ops},
           {"precision", name_of(settings.precision)},
-          {"state_dtype", name_of(settings.state_dtype)},
-          {"weight_update", name_of(settings.weight_update)},
+          {"state_dtype", name_of(settings.optimizer.state_dtype)},
+          {"weight_update", name_of(settings.optimizer.weight_update)},
           {"gradient_accumulation_dtype", name_of(settings.accumulator_dtype)}};
 }
 

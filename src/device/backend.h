@@ -16,7 +16,7 @@
 #include "device/allocation_frame.h"
 #include "device/arena.h"
 #include "device/copy_engine.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

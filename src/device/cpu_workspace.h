@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

@@ -1,7 +1,7 @@
 // Declares the scratch that CUDA kernels allocate, by rule, for plans made without a device to measure it on.
 #pragma once
 
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

@@ -21,7 +21,7 @@ struct Unit {
 /// Returns the unit for the numbers that hold together with the batch size. The command line has priority over the
 /// file: a smaller batch_size there drops the file's micro batch, and a dropped micro batch is ignored.
 Unit batch_unit_of(const Job& job, const KeyLocations& locations) {
-  const int64_t devices = job.devices;
+  const int64_t devices = job.ranks.count;
   const auto with = [&](const char* key, int64_t number) {
     return Unit{devices * number, fmt::format("{} devices x {} {} = {}", devices, key, number, devices * number)};
   };
@@ -36,7 +36,7 @@ Unit batch_unit_of(const Job& job, const KeyLocations& locations) {
 }  // namespace
 
 bool divide_over_devices(Job& job, const KeyLocations& locations, const std::string& whole_word) {
-  if (job.devices == 1 || !job.batch_size) return false;
+  if (job.ranks.count == 1 || !job.batch_size) return false;
   const bool new_batch = locations.overridden("batch_size"), new_micro = locations.overridden("micro_batch_size"),
              new_steps = locations.overridden("gradient_accumulation_steps");
   // With two numbers on the command line, the file's third number is ignored.
@@ -54,12 +54,12 @@ bool divide_over_devices(Job& job, const KeyLocations& locations, const std::str
                     "same micro batches{}",
                     locations.of({"batch_size"}), batch, unit.words, for_example(near)));
   }
-  job.batch_size = batch / job.devices;
+  job.batch_size = batch / job.ranks.count;
   return true;
 }
 
 std::string larger_batch_note(const Job& job, const KeyLocations& locations, bool batch_given) {
-  const int64_t devices = job.devices, batch = *job.batch_size;
+  const int64_t devices = job.ranks.count, batch = *job.batch_size;
   const bool has_parts = job.micro_batch_size.has_value();
   const int64_t steps = has_parts ? job.gradient_accumulation_steps->at(0) : 1;
   const bool scheduled = has_parts && job.gradient_accumulation_steps->size() > 1;

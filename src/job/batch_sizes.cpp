@@ -10,18 +10,6 @@
 #include "job/keys/keys.h"
 #include "plimsoll/error.h"
 
-namespace plimsoll {
-
-int64_t last_micro_batch_of(const Job& job) {
-  if (!job.batch_size || !job.micro_batch_size || !job.gradient_accumulation_steps) return 0;
-  if (job.gradient_accumulation_steps->size() != 1) return 0;
-  const int64_t count = job.gradient_accumulation_steps->begin()->second;
-  const int64_t last = *job.batch_size - *job.micro_batch_size * (count - 1);
-  return count > 1 && last > 0 && last < *job.micro_batch_size ? last : 0;
-}
-
-}  // namespace plimsoll
-
 namespace plimsoll::job {
 namespace {
 
@@ -130,7 +118,7 @@ void note_product(Job& job, const KeyLocations& locations, bool batch_given) {
   std::string note =
       fmt::format("{}: {} is {} x {} = {} {}{}", locations.of({kBatchKey, kStepsKey}), given, micro, steps.at(0),
                   micro * steps.at(0), kProductWords, is_schedule(steps) ? " in epoch 0" : "");
-  const int64_t devices = job.devices;
+  const int64_t devices = job.ranks.count;
   if (devices > 1) note += fmt::format(" on each of {} devices", devices);
   // If a step of `micro` cannot be divided like that, the other meaning is impossible.
   const bool equal_parts = micro % (devices * steps.at(0)) == 0;
@@ -225,14 +213,14 @@ void complete_one_device(Job& job, const KeyLocations& locations, int64_t device
 void resolve_batch_sizes(Job& job, const KeyLocations& locations) {
   const bool batch_given = job.batch_size.has_value();
   const bool divided = divide_over_devices(job, locations, kWholeWord);
-  complete_one_device(job, locations, divided ? job.devices : 1);
-  if (job.devices == 1) return;
-  if (*job.batch_size > kMaxBatch / job.devices)
+  complete_one_device(job, locations, divided ? job.ranks.count : 1);
+  if (job.ranks.count == 1) return;
+  if (*job.batch_size > kMaxBatch / job.ranks.count)
     throw UserError(fmt::format(
         "{}: batch_size {} x {} devices is more than {}, the largest step in samples; set batch_size: {} or "
         "less",
-        locations.of({kBatchKey, "devices"}), *job.batch_size, job.devices, kMaxBatch,
-        std::max<int64_t>(1, kMaxBatch / job.devices)));
+        locations.of({kBatchKey, "devices"}), *job.batch_size, job.ranks.count, kMaxBatch,
+        std::max<int64_t>(1, kMaxBatch / job.ranks.count)));
   if (!divided) job.notes.push_back(larger_batch_note(job, locations, batch_given));
 }
 

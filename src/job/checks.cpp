@@ -43,8 +43,8 @@ void check_checkpoint(const Job& job, const KeyLocations& locations) {
 }
 
 void check_dtype(const Job& job, const KeyLocations& locations) {
-  if (!job.model.dtype) return;
-  const DType dtype = *job.model.dtype;
+  if (!job.dtype) return;
+  const DType dtype = *job.dtype;
   if (dtype == DType::float16 && job.precision != Precision::fp16_mixed)
     refuse(locations.of({"model.dtype"}),
            "model.dtype is float16, whose small gradients need loss scaling; set precision: 16-mixed, or model.dtype: "
@@ -55,7 +55,7 @@ void check_dtype(const Job& job, const KeyLocations& locations) {
                "model.dtype is {}; with precision bf16-true weights are bfloat16: set model.dtype: auto, or precision: "
                "bf16-mixed",
                name_of(dtype)));
-  if (!job.precision)
+  if (job.precision == Precision::automatic)
     refuse(
         locations.of({"model.dtype"}),
         fmt::format("model.dtype is {}, and precision is auto, which chooses the weights' type too; set precision: {}",

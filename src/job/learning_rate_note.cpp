@@ -8,7 +8,7 @@ namespace plimsoll::job {
 
 std::optional<std::string> learning_rate_note(const Job& job) {
   const OptimizerConfig& optimizer = job.optimizer;
-  const int64_t batch = *job.batch_size * job.devices;
+  const int64_t batch = *job.batch_size * job.ranks.count;
   if (!optimizer.reference_batch_size || *optimizer.reference_batch_size == batch) return std::nullopt;
   const double quotient = static_cast<double>(batch) / static_cast<double>(*optimizer.reference_batch_size);
   const bool linear = optimizer.name == "sgd";

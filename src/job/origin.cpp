@@ -17,7 +17,7 @@ std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* to
       {"gradient_accumulation_dtype", std::string(name_of(job.accumulator_dtype))},
       {"seed", text(job.seed)},
   };
-  if (job.precision) origin["precision"] = name_of(*job.precision);
+  if (job.precision != Precision::automatic) origin["precision"] = name_of(job.precision);
   if (tokenizer)
     origin["data.tokenizer"] = tokenizer_text(*tokenizer);
   else

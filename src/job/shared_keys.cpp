@@ -55,7 +55,7 @@ std::string evaluated_text(const Job& job) {
 std::map<std::string, std::string> training_keys(const Job& job) {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   return {
-      {"precision", job.precision ? std::string(name_of(*job.precision)) : "auto"},
+      {"precision", std::string(name_of(job.precision))},
       {"batch_size", text_of(job.batch_size, "auto")},
       {"micro_batch_size", text_of(job.micro_batch_size, "auto")},
       {"gradient_accumulation_steps", accumulation_text(job)},
@@ -68,7 +68,7 @@ std::map<std::string, std::string> training_keys(const Job& job) {
       {"max_epochs", text_of(job.max_epochs, "none")},
       {"eval_every_n_steps", text(job.eval_every_n_steps)},
       {"eval_batches", evaluated_text(job)},
-      {"strategy", std::string(name_of(job.strategy))},
+      {"strategy", std::string(name_of(job.ranks.strategy))},
       {"optimizer.learning_rate", text(job.optimizer.learning_rate)},
       {"optimizer.weight_decay", text(job.optimizer.weight_decay)},
       {"optimizer.betas", fmt::format("[{}, {}]", job.optimizer.beta1, job.optimizer.beta2)},

@@ -98,13 +98,13 @@ inline at::Tensor autocast(const at::Tensor& tensor, c10::DeviceType device) {
 }  // namespace plimsoll::ops
 
 /// Registers `kernel<device>` for autocast on every device that Plimsoll knows.
-#define PLIMSOLL_AUTOCAST(name, kernel)                  \
-  TORCH_LIBRARY_IMPL(plimsoll, AutocastCPU, m) {         \
-    m.impl(name, kernel<c10::DeviceType::CPU>);          \
-  }                                                      \
-  TORCH_LIBRARY_IMPL(plimsoll, AutocastCUDA, m) {        \
-    m.impl(name, kernel<c10::DeviceType::CUDA>);         \
-  }                                                      \
-  TORCH_LIBRARY_IMPL(plimsoll, AutocastPrivateUse1, m) { \
-    m.impl(name, kernel<c10::DeviceType::PrivateUse1>);  \
+#define PLIMSOLL_AUTOCAST(name, kernel)           \
+  TORCH_LIBRARY_IMPL(plimsoll, AutocastCPU, m) {  \
+    m.impl(name, kernel<c10::DeviceType::CPU>);   \
+  }                                               \
+  TORCH_LIBRARY_IMPL(plimsoll, AutocastCUDA, m) { \
+    m.impl(name, kernel<c10::DeviceType::CUDA>);  \
+  }                                               \
+  TORCH_LIBRARY_IMPL(plimsoll, AutocastIPU, m) {  \
+    m.impl(name, kernel<c10::DeviceType::IPU>);   \
   }

@@ -12,6 +12,8 @@ std::string_view name_of(Precision precision) {
       return "16-mixed";
     case Precision::bf16_mixed:
       return "bf16-mixed";
+    case Precision::automatic:
+      return "auto";
     case Precision::bf16_true:
       return "bf16-true";
   }

@@ -1,7 +1,7 @@
 #include <optional>
 #include <utility>
 
-#include "plan/pipeline.h"
+#include "plan/passes/pipeline.h"
 #include "plan/recompute/recompute_search.h"
 #include "plimsoll/error.h"
 #include "trace/same_trace.h"

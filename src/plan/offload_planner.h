@@ -10,7 +10,7 @@
 
 #include "plan/offload/offload_variants.h"
 #include "plan/schedule_builder.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

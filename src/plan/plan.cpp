@@ -1,4 +1,4 @@
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include "plan/offload/offload_variants.h"
 #include "plan/offload_planner.h"
 #include "plan/passes/group_updates.h"
+#include "plan/passes/pipeline.h"
 #include "plan/passes/update_in_backward.h"
-#include "plan/pipeline.h"
 #include "plan/recompute/recompute_search.h"
 #include "plan/schedule_builder.h"
 #include "plan/search_count.h"
@@ -86,7 +86,7 @@ struct Planner::Impl {
     if (!search) return;
     const bool disk = options.budget.disk > 0 && options.cost.disk_link > 0;
     if ((options.budget.host > 0 || disk) && options.cost.host_link > 0)
-      variants.emplace(builder.trace(), *search, options, apply_choices);
+      variants.emplace(builder.trace(), *search, options);
     if (options.gradient_checkpointing != Choice::automatic) {
       fixed_strategy(options.gradient_checkpointing);
       return;
@@ -112,7 +112,6 @@ struct Planner::Impl {
     plan.budget = options.budget;
     plan.budget.device = budget;
     plan.update_in_backward = updates_in_backward;
-    if (plan.minimum_budget_bytes == 0) plan.minimum_budget_bytes = plan.peak_bytes;
     if (plan.fits) plan = builder.with_overlap(std::move(plan), budget);
     if (updates_in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
     if (plan.fused_ops > 0) plan.reasons.push_back(fusion_reason(options, plan));
@@ -209,7 +208,6 @@ struct Planner::Impl {
       best = strategy.plan(budget);
       best.reasons.insert(best.reasons.begin(), fixed_reason(options, strategy.without_offload()));
     }
-    best.minimum_budget_bytes = minimum_budget();
     return best;
   }
 
@@ -360,19 +358,22 @@ Planner::Planner(const Trace& trace, const PlanOptions& options) {
 Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;
 
-Plan Planner::plan(std::optional<int64_t> memory_budget) const {
-  Plan plan = impl_->plan(memory_budget);
-  if (!impl_in_backward_) return plan;
-  const int64_t minimum = std::min(plan.minimum_budget_bytes, impl_in_backward_->minimum_budget());
-  if (!plan.fits || (impl_->options.minimize_step_time &&
-                     impl_in_backward_->step_seconds_lower_bound() < impl_->step_seconds(plan))) {
-    Plan other = impl_in_backward_->plan(memory_budget);
+Plan Planner::plan() const {
+  return plan(impl_->options.budget.device);
+}
+
+Plan Planner::plan(std::optional<int64_t> bytes) const {
+  Plan plan = impl_->plan(bytes);
+  if (impl_in_backward_ &&
+      (!plan.fits || (impl_->options.minimize_step_time &&
+                      impl_in_backward_->step_seconds_lower_bound() < impl_->step_seconds(plan)))) {
+    Plan other = impl_in_backward_->plan(bytes);
     const bool better = plan.fits != other.fits ? other.fits
                         : plan.fits             ? impl_in_backward_->step_seconds(other) < impl_->step_seconds(plan)
-                                                : other.minimum_budget_bytes < plan.minimum_budget_bytes;
+                                                : impl_in_backward_->minimum_budget() < impl_->minimum_budget();
     if (better) plan = std::move(other);
   }
-  plan.minimum_budget_bytes = minimum;
+  plan.minimum_budget_bytes = minimum_budget();
   return plan;
 }
 
@@ -392,7 +393,7 @@ int64_t Planner::minimum_budget() const {
 
 Plan make_plan(const Trace& trace, const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  Plan plan = Planner(trace, options).plan(options.budget.device);
+  Plan plan = Planner(trace, options).plan();
   plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }

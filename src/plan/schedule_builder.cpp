@@ -7,7 +7,7 @@
 
 #include "plan/explain/explain.h"
 #include "plan/passes/overlap_exchanges.h"
-#include "plan/pipeline.h"
+#include "plan/passes/pipeline.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

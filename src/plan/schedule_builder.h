@@ -7,9 +7,9 @@
 
 #include "plan/offload/offload_search.h"
 #include "plan/offload/offload_variants.h"
-#include "plan/pipeline.h"
+#include "plan/passes/pipeline.h"
 #include "plan/recompute/recompute_search.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

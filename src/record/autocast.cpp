@@ -156,7 +156,7 @@ void call_with_dtype(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void autocast_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKey::AutocastPrivateUse1);
+  const c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKey::AutocastIPU);
   const c10::FunctionSchema& schema = op.schema();
   const std::string name =
       schema.name().substr(6) + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
@@ -182,11 +182,11 @@ void autocast_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.callBoxed(stack);
 }
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
+TORCH_LIBRARY_IMPL(_, AutocastIPU, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }
 
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+TORCH_LIBRARY_IMPL(aten, AutocastIPU, m) {
   std::vector<std::string> names;
   for (const auto target : {AutocastTarget::cpu, AutocastTarget::cuda})
     for (const auto& [name, policy] : table_of(target))

@@ -1,7 +1,9 @@
 // Implements the plan device's boxed fallback: every operator call below autograd gets its output shapes here and is
 // recorded.
+#include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
 #include "plimsoll/error.h"
@@ -61,8 +63,8 @@ std::vector<c10::IValue> infer_outputs(const OpSignature& signature, const std::
                     "Write the step without it, or add a rule in src/record/shape_rules.cpp",
                     signature.name, place));
   } catch (const c10::Error& error) {
-    throw UserError(
-        fmt::format("operator {}{}: {}", signature.name, place, first_line(error.what_without_backtrace())));
+    throw UserError(fmt::format("operator {}{}: {}", signature.name, place,
+                                first_line(plan_device_named(error.what_without_backtrace()))));
   }
 }
 
@@ -159,11 +161,11 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   return target;
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+TORCH_LIBRARY_IMPL(_, IPU, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&record_call>());
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+TORCH_LIBRARY_IMPL(aten, IPU, m) {
   m.impl("_copy_from", copy_from);
   // Record these as single ops: libtorch would split them into ops that need more memory, or fail.
   for (const char* name :
@@ -175,6 +177,23 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   // Real devices have kernels for these. A device without one gets a formula instead, with more buffers and other bits.
   for (const char* name : {"silu_backward", "mish_backward"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
+}
+
+// libtorch has one op for the dropout of its known accelerators, and a draw and products for others.
+at::Tensor one_dropout(const at::Tensor& input, double p, bool train) {
+  TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (p == 0 || !train || input.numel() == 0) return input;
+  if (p == 1) return input.mul(at::zeros({}, input.options()));
+  return std::get<0>(at::native_dropout(input, p, train));
+}
+
+// libtorch registers this for the devices that it lists.
+TORCH_LIBRARY_IMPL(_, AutogradIPU, m) {
+  m.fallback(torch::autograd::basicAutogradNotImplementedFallback());
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradIPU, m) {
+  m.impl("dropout", one_dropout);
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #include "record/plan_device.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
-#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
 #include <torch/library.h>
@@ -33,30 +31,7 @@ struct PlanGuard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
 };
 
-// Hooks that the autograd engine calls before it starts its thread for the device.
-struct PlanHooks final : at::PrivateUse1HooksInterface {
-  bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return true; }
-  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
-    static const at::Generator generator = at::detail::createCPUGenerator();
-    return generator;
-  }
-  c10::DeviceIndex deviceCount() const override { return 1; }
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
-  void setCurrentDevice(c10::DeviceIndex) const override {}
-  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
-};
-
-C10_REGISTER_GUARD_IMPL(PrivateUse1, PlanGuard)
-
-PlanHooks plan_hooks;
-const bool registered = [] {
-  c10::register_privateuse1_backend("plan");
-  at::RegisterPrivateUse1HooksInterface(&plan_hooks);
-  return true;
-}();
+C10_REGISTER_GUARD_IMPL(IPU, PlanGuard)
 
 // An allocator of addresses without memory. libtorch compares addresses to find overlap, and never reads from them.
 struct PlanAllocator final : c10::Allocator {
@@ -102,20 +77,26 @@ at::Tensor empty_memory_format(c10::IntArrayRef sizes, std::optional<at::ScalarT
   return make_plan_tensor(meta.sizes(), meta.strides(), type);
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+TORCH_LIBRARY_IMPL(aten, IPU, m) {
   m.impl("empty.memory_format", empty_memory_format);
   m.impl("empty_strided", empty_strided);
 }
 
 }  // namespace
 
+std::string plan_device_named(std::string message) {
+  constexpr std::string_view kName = "ipu:0";
+  for (size_t at = 0; (at = message.find(kName, at)) != std::string::npos;) message.replace(at, kName.size(), "plan");
+  return message;
+}
+
 at::Tensor make_plan_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype) {
   const auto bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
   PlanAllocator& allocator = PlanAllocator::get();
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
                                                        allocator.allocate(bytes), &allocator, /*resizable=*/true);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(dtype));
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::IPU),
+                                                         c10::scalarTypeToTypeMeta(dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return tensor;
 }

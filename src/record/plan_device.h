@@ -1,15 +1,20 @@
-// Declares the plan device: libtorch's private backend, renamed `plan`.
+// Declares the plan device, in libtorch's slot IPU, which nothing else uses.
 //
 // Its tensors have shape, strides, dtype and a buffer id, and no memory. Linking libplimsoll registers it.
+//
+// Not the slot of private backends (PrivateUse1): a program that loads the library would have it as its accelerator,
+// which torch.accelerator and what reads it take for a GPU, and another backend could not be in the same process.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+
+#include <string>
 
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
 
-constexpr c10::DeviceType kPlanDevice = c10::DeviceType::PrivateUse1;
+constexpr c10::DeviceType kPlanDevice = c10::DeviceType::IPU;
 
 inline bool is_plan(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == kPlanDevice;
@@ -21,6 +26,9 @@ at::Tensor make_plan_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c1
 /// Returns a plan tensor over the storage of `base`.
 at::Tensor make_plan_view(const at::Tensor& base, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset,
                           c10::ScalarType dtype);
+
+/// Returns a message of libtorch with the plan device called "plan".
+std::string plan_device_named(std::string message);
 
 /// Returns the buffer of a plan tensor. Throws UserError for a tensor of another recording than the active one.
 BufferId buffer_of(const at::Tensor& tensor);

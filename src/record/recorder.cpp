@@ -44,6 +44,7 @@ void Recorder::begin_segment(SegmentKind kind) {
   end_update_piece();
   trace_.segments.push_back({kind, here, here});
   module_ = 0;
+  module_is_stated_ = false;
   read_.clear();
   module_of_node_.clear();
 }
@@ -85,6 +86,11 @@ void Recorder::replace_state(const std::string& name, const at::Tensor& tensor, 
   check(entry != trace_.state.end(), "no state '" + name + "'");
   entry->view = view_of(tensor);
   entry->whole_sizes = std::move(whole_sizes);
+}
+
+void Recorder::enter_module(const std::string& module) {
+  module_ = module_index(module);
+  module_is_stated_ = true;
 }
 
 bool Recorder::is_changed(const at::Tensor& tensor) const {
@@ -172,7 +178,8 @@ int32_t Recorder::current_module(const Op& op) {
     }
     return owner >= 0 ? owner : module_;
   }
-  if (owner >= 0) read_.insert(module_ = owner);
+  if (owner >= 0) read_.insert(owner);
+  if (owner >= 0 && !module_is_stated_) module_ = owner;
   return module_;
 }
 

@@ -44,6 +44,8 @@ class Recorder {
   void begin_update_piece(UpdatePiece piece);
   /// Sets the module that the parameter or buffer `tensor` belongs to. Ops that read it get the module's path.
   void set_owner(const at::Tensor& tensor, const std::string& module);
+  /// States the module whose forward runs. Forward ops belong to it until the next call or the end of the segment.
+  void enter_module(const std::string& module);
 
   /// Returns whether an op of forward or backward has written to the buffer of `tensor` so far.
   bool is_changed(const at::Tensor& tensor) const;
@@ -96,6 +98,7 @@ class Recorder {
   Phase phase_ = Phase::initialize;
   int64_t next_random_id_ = 0;
   int32_t module_ = 0;
+  bool module_is_stated_ = false;
   std::unordered_map<std::string, int32_t> module_indices_;
   std::unordered_map<BufferId, int32_t> owners_;
   std::unordered_set<int32_t> read_;  // modules whose parameters the segment has read

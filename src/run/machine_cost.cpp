@@ -159,6 +159,8 @@ CostModel machine_cost_model(int threads) {
     rates->device = model.device;
     model = std::move(*rates);
   }
+  model.bfloat16_matmul_speed = ops::relative_matmul_speed(DType::bfloat16);
+  model.float16_matmul_speed = ops::relative_matmul_speed(DType::float16);
   const auto times = std::make_shared<OpTimes>(threads);
   times->load(file);
   if (times->size() == 0) return model;

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "device/backend.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

@@ -26,7 +26,7 @@
 namespace plimsoll {
 
 int threads_of(const TrainingOptions& options) {
-  if (options.threads > 0) return options.threads;
+  if (options.threads > 0) return static_cast<int>(options.threads);
   // Read as libtorch does. "4,2" is for nested teams; the first number is ours.
   if (const char* text = std::getenv("OMP_NUM_THREADS")) {
     int said = 0;
@@ -53,19 +53,22 @@ std::shared_ptr<const FusionRules> fusion_rules_of(const TrainingOptions& option
   return std::make_shared<const FusionRules>(std::move(fusion_rules));
 }
 
+// Returns the bytes of the device's memory that exchanges between ranks hold. Until CPU ranks have connected, they
+// count as ranks of one host.
+int64_t exchange_bytes(const TrainingOptions& options) {
+  const int64_t ranks = options.ranks.count;
+  if (options.device == "cuda") return nccl_bytes(ranks);
+  if (options.device != "cpu" || ranks < 2) return 0;
+  return options.exchange ? options.exchange->held_bytes() : SharedBlock::bytes(static_cast<int>(ranks)) / ranks;
+}
+
 }  // namespace
 
 PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
                             std::shared_ptr<MeasureAllowance> allowance) {
   PlanOptions result;
   result.budget = options.budget;
-  // Exchanges between CPU ranks hold memory of the device. Until the ranks have connected, they count as ranks of one
-  // host.
-  if (options.device == "cpu" && options.ranks.count > 1)
-    result.budget.library += options.exchange
-                                 ? options.exchange->held_bytes()
-                                 : SharedBlock::bytes(static_cast<int>(options.ranks.count)) / options.ranks.count;
-  if (options.device == "cuda") result.budget.library += nccl_bytes(options.ranks.count);
+  result.budget.library += exchange_bytes(options);
   result.micro_batches = options.micro_batches;
   result.gradient_checkpointing = options.gradient_checkpointing;
   result.checkpointed_module = options.checkpointed_module;

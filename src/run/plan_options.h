@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {

@@ -60,7 +60,7 @@ class StepRecorder {
     try {
       return record();
     } catch (const c10::Error& error) {  // libtorch's own refusals, such as mismatched shapes
-      const std::string what = error.what_without_backtrace();
+      const std::string what = plan_device_named(error.what_without_backtrace());
       throw UserError(
           fmt::format("the step cannot be recorded{}: {}", recorder_.place(), what.substr(0, what.find('\n'))));
     }
@@ -395,7 +395,13 @@ int64_t recordings_made() {
   return recordings;
 }
 
+void set_recorded_module(const std::string& path) {
+  if (Recorder* const recorder = Recorder::active()) recorder->enter_module(path);
+}
+
 Trace record_step(const Step& step, const TrainingOptions& options) {
+  if (options.precision == Precision::automatic)
+    throw UserError("TrainingOptions::precision is open (automatic): plan_training() chooses it");
   ++recordings;
   return StepRecorder(step, options).run();
 }

@@ -30,7 +30,7 @@ namespace plimsoll {
 
 struct Training::Impl {
   Impl(const Step& step, const TrainingOptions& training_options, PlannedStep planned)
-      : options(training_options),
+      : options(with_batch(training_options)),
         backend(find_backend(options.device)),  // must come before the first use of libtorch's list of devices
         recorded(std::move(planned.recorded)),
         inputs(step, options),

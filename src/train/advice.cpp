@@ -11,6 +11,7 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "train/advice_steps.h"
+#include "train/plan_once.h"
 #include "train/stopped_search.h"
 
 namespace plimsoll {
@@ -61,12 +62,7 @@ class Finder {
  public:
   Finder(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
          const PlannedJob& base_plan, const AdviceOptions& options)
-      : file_(file), overrides_(overrides), target_(target), base_plan_(base_plan), options_(options) {
-    target_.minimize_step_time = false;  // the question is only whether a job fits
-    // Stale op times are not measured again, and no plan is made only to compare precisions (slow_matmul_note).
-    target_.may_have_stale_op_times = false;
-    target_.bfloat16_matmul_speed = target_.float16_matmul_speed = 0;
-  }
+      : file_(file), overrides_(overrides), target_(target), base_plan_(base_plan), options_(options) {}
 
   AdviceSearch run() {
     const Job job = read_job(file_, overrides_);
@@ -149,12 +145,13 @@ class Finder {
     with.budget.host = job.budget.host;
     progress_.schedules = 0;
     require_continue();
+    SearchOptions search{.minimize_step_time = false, .on_fit = on_fit};  // the question is only whether a job fits
+    search.on_schedule = [&] {
+      ++progress_.schedules;
+      require_continue();
+    };
     try {
-      const auto on_schedule = [&] {
-        ++progress_.schedules;
-        require_continue();
-      };
-      return plan_job(job, with, on_schedule, on_fit);
+      return plan_once(job, with, search);
     } catch (const UserError& error) {
       // The change contradicts the rest of the job, or a layer cannot be quantized in blocks.
       if (error.kind() != UserError::Kind::usage) throw;
@@ -167,7 +164,7 @@ class Finder {
   static Job with_micro_batch(Job job, int64_t micro_batch) {
     if (job.micro_batch_size) return job;
     int64_t size = std::min(micro_batch, *job.batch_size);
-    if (job.devices > 1)  // all micro batches must have the same size
+    if (job.ranks.count > 1)  // all micro batches must have the same size
       while (*job.batch_size % size != 0) --size;
     job.micro_batch_size = size;
     job.gradient_accumulation_steps = AccumulationSchedule{{0, (*job.batch_size + size - 1) / size}};
@@ -190,12 +187,12 @@ class Finder {
     const std::vector<std::string> change = trial.overrides();
     progress_.change = override_text({change});
     const std::optional<Job> job = changed(change);
-    const bool mixed = job && job->precision && is_mixed(*job->precision);
+    const bool mixed = job && is_mixed(job->precision);
     const bool useless =
         !mixed && std::ranges::any_of(trial.steps, [](const AdviceStep* step) { return step->mixed_only; });
     std::optional<PlannedJob> planned;
     if (job && !useless) {
-      const int64_t micro_batch = trial.opens_choices ? 1 : base_plan_.settings.micro_batch_size;
+      const int64_t micro_batch = trial.opens_choices ? 1 : base_plan_.settings.micro_batch();
       std::optional<int64_t> sufficient;  // bytes that suffice; known before the plan is complete
       try {
         planned = plan_of(with_micro_batch(*job, micro_batch), target_, [&](int64_t bytes) { sufficient = bytes; });

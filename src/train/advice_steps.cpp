@@ -43,21 +43,21 @@ class Steps {
 
   void precision() {
     ++family_;
-    if (!job_.precision || job_.precision == Precision::bf16_true)
+    if (job_.precision == Precision::automatic || job_.precision == Precision::bf16_true)
       return;  // the planner has tried every precision, or the job has the smallest
-    const bool typed = job_.model.dtype.has_value();
+    const bool typed = job_.dtype.has_value();
     if (job_.precision == Precision::fp32_true) {
       const Effect mixed = [=](PeakMemoryModel& memory) {
         memory.activations *= 0.55;  // values that need precision stay in 32 bits
         // fine_tune() holds frozen linear weights in 16 bits then, unless the job sets their dtype.
         if (!typed) memory.halve(&PeakMemoryModel::frozen_linear_wide, &PeakMemoryModel::frozen_linear_half);
       };
-      if (target_.bfloat16)
+      if (target_.cost.bfloat16)
         add({"precision=bf16-mixed"}, "arithmetic in bfloat16, sums and weights in float32", 0.6, mixed);
       else
         add({"precision=16-mixed"}, "arithmetic in float16, with loss scaling", 0.8, mixed);
     }
-    if (!target_.bfloat16) return;
+    if (!target_.cost.bfloat16) return;
     const bool wide = job_.precision == Precision::fp32_true;
     add({"precision=bf16-true"}, "weights, gradients and optimizer state in bfloat16 as well", 2.5,
         [=](PeakMemoryModel& memory) {
@@ -73,7 +73,7 @@ class Steps {
   // Sets the dtype of the weights. Without mixed precision the arithmetic has the same dtype.
   void weights() {
     ++family_;
-    if (!target_.bfloat16 || memory_.parameters() <= 0) return;
+    if (!target_.cost.bfloat16 || memory_.parameters() <= 0) return;
     const auto half = [](PeakMemoryModel& memory) {
       memory.halve(&PeakMemoryModel::frozen_linear_wide, &PeakMemoryModel::frozen_linear_half);
       memory.halve(&PeakMemoryModel::frozen_other_wide, &PeakMemoryModel::frozen_other_half);
@@ -81,12 +81,12 @@ class Steps {
     const bool wide = memory_.frozen_linear_wide + memory_.frozen_other_wide + memory_.trained_wide > 0;
     if (!wide) return;
     if (const auto& part = job::model_kind(job_.model.type).part_dtype;
-        part && part->value(job_) != DType::bfloat16 && !job_.model.dtype) {
+        part && part->value(job_) != DType::bfloat16 && !job_.dtype) {
       add({fmt::format("{}=bfloat16", part->key)}, fmt::format("{} in bfloat16", part->meaning),
           memory_.trains_linear ? 1.5 : 0.4, half);
       steps_.back().mixed_only = true;
     }
-    if (job_.model.dtype == DType::bfloat16) return;
+    if (job_.dtype == DType::bfloat16) return;
     const bool trained = memory_.trained_wide > 0,
                split = trained && job_.optimizer.weight_update != WeightUpdate::split;
     std::vector<std::string> overrides = {"model.dtype=bfloat16"};
@@ -293,7 +293,7 @@ std::vector<AdviceStep> open_choice_steps(const Job& job) {
   if (!job.micro_batch_size || *job.batch_size <= 1) return steps;
   const AccumulationSchedule& accumulation = *job.gradient_accumulation_steps;
   // In a job file with micro_batch_size, batch_size is that of all devices together. Job::batch_size is per device.
-  const std::string batch = fmt::format("batch_size={}", *job.batch_size * job.devices);
+  const std::string batch = fmt::format("batch_size={}", *job.batch_size * job.ranks.count);
   if (accumulation.size() == 1) {
     leave_open({batch, "micro_batch_size=auto", "gradient_accumulation_steps=auto"},
                "the same batch in micro batches that fit");

@@ -128,8 +128,7 @@ HotOps hot_ops(const PlannedJob& planned, const std::string& segment) {
   Groups groups(planned);
   if (segment.empty()) {
     // A step of the first epoch, as Training::step makes it.
-    const AccumulationSchedule& accumulation = planned.settings.accumulation;
-    const int64_t count = accumulation.empty() ? 1 : accumulation.begin()->second;
+    const int64_t count = planned.settings.first_accumulation();
     for (const Segment& each : trace.segments)
       if (const int64_t runs = runs_in_step(trace, each.kind, count, planned.settings.last_micro_batch > 0); runs > 0)
         groups.add(each, runs);
@@ -147,7 +146,7 @@ HotOps hot_ops(const PlannedJob& planned, const std::string& segment) {
 }
 
 PlannedJob plan_by_timed_ops(const Job& job, double seconds) {
-  inspect_machine(threads_of(options_of(job)));  // the lower bounds use measured rates
+  inspect_machine(threads_of(job));  // the lower bounds use measured rates
   // Stored times may be from a time when the machine was busy.
   if (seconds > 0) measure_machine(job, seconds, unix_seconds_now());
   return plan_job(job);

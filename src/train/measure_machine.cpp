@@ -10,12 +10,13 @@
 #include "run/machine_cost.h"
 #include "run/op_times.h"
 #include "run/plan_options.h"
+#include "train/plan_once.h"
 
 namespace plimsoll {
 
 int measure_machine(const Job& job, double seconds, int64_t since) {
-  if (job.device != "cpu") return 0;  // other devices use the catalogue's rates
-  if (!job.precision) {               // the planner chooses between these two, so both need measured times
+  if (job.device != "cpu") return 0;            // other devices use the catalogue's rates
+  if (job.precision == Precision::automatic) {  // the planner chooses between these two, so both need measured times
     int count = 0;
     for (Precision precision : {Precision::fp32_true, Precision::bf16_mixed}) {
       Job each = job;
@@ -24,7 +25,7 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
     }
     return count;
   }
-  const int threads = threads_of(options_of(job));
+  const int threads = threads_of(job);
   const std::filesystem::path file = op_times_file(threads);
   const double end = measuring_machine().now() + seconds;
   int count = 0;
@@ -32,8 +33,8 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
   for (double left = seconds; left > 0; left = end - measuring_machine().now()) {
     PlanTarget target = target_of(job);
     target.measuring = nullptr;  // the caller requested measurements
-    const PlannedJob planned = plan_job(job, target);
-    const int64_t micro_batch = planned.settings.micro_batch_size;
+    const PlannedJob planned = plan_once(job, target);
+    const int64_t micro_batch = planned.settings.micro_batch();
     if (std::ranges::find(micro_batches, micro_batch) != micro_batches.end()) break;
     micro_batches.push_back(micro_batch);
     OpTimes times(threads);

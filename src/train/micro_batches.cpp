@@ -34,7 +34,7 @@ BatchField* targets_of(Batch& batch) {
 int64_t evaluated_samples(const Job& job, int64_t micro_batch) {
   if (!job.eval_batches) return kEvaluatedSamples;
   if (*job.eval_batches == kAllBatches) return kAllBatches;
-  const __int128 all = static_cast<__int128>(*job.eval_batches) * job.devices *
+  const __int128 all = static_cast<__int128>(*job.eval_batches) * job.ranks.count *
                        std::max(job.batch_size.value_or(micro_batch), micro_batch);
   return static_cast<int64_t>(std::min<__int128>(all, kAllBatches));
 }
@@ -55,21 +55,6 @@ std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& input
     if (input.name != kSampleMask)
       fields.push_back({input.name, dtype_of(input.dtype), {input.sizes.begin() + 1, input.sizes.end()}, input.values});
   return fields;
-}
-
-int64_t prefetched_batch_bytes(const DataConfig& data, const std::vector<InputSpec>& inputs) {
-  int64_t bytes = 0;
-  for (const InputSpec& input : inputs) {
-    int64_t numbers = 1;
-    for (const int64_t size : input.sizes) numbers *= size;
-    bytes += numbers * element_bytes(dtype_of(input.dtype));
-  }
-  return (data.prefetch + 1) * bytes;  // one batch is the step's
-}
-
-int64_t minus_prefetched_batches(int64_t host_memory_budget, const DataConfig& data,
-                                 const std::vector<InputSpec>& inputs) {
-  return std::max<int64_t>(0, host_memory_budget - prefetched_batch_bytes(data, inputs));
 }
 
 bool uses_sample_mask(const std::vector<InputSpec>& inputs) {

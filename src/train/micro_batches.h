@@ -27,13 +27,6 @@ MicroBatch tensors_over(Batch& batch);
 /// Returns the inputs of a step as fields of synthetic data.
 std::vector<SyntheticField> synthetic_fields(const std::vector<InputSpec>& inputs);
 
-/// Returns the bytes of host memory of micro batches that are prepared ahead, being prepared, or being read.
-int64_t prefetched_batch_bytes(const DataConfig& data, const std::vector<InputSpec>& inputs);
-
-/// Returns a budget of host memory without the bytes of prefetched_batch_bytes(); 0 if there is no budget.
-int64_t minus_prefetched_batches(int64_t host_memory_budget, const DataConfig& data,
-                                 const std::vector<InputSpec>& inputs);
-
 /// Returns true if the step has the input kSampleMask, the mask of samples that count.
 bool uses_sample_mask(const std::vector<InputSpec>& inputs);
 

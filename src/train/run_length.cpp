@@ -85,8 +85,8 @@ int64_t sequences_of_step(const Job& job, int64_t epoch) {
   const auto& counts = job.gradient_accumulation_steps;
   // Only with a schedule does the effective batch differ from epoch to epoch.
   if (counts && counts->size() > 1 && job.micro_batch_size)
-    return std::prev(counts->upper_bound(epoch))->second * *job.micro_batch_size * job.devices;
-  return job.batch_size.value() * job.devices;
+    return std::prev(counts->upper_bound(epoch))->second * *job.micro_batch_size * job.ranks.count;
+  return job.batch_size.value() * job.ranks.count;
 }
 
 std::optional<RunLength> run_length_of(const Job& job, std::optional<int64_t> samples) {

@@ -6,6 +6,7 @@
 #include "job/keys/model_kind.h"
 #include "plimsoll/error.h"
 #include "plimsoll/plan_job.h"
+#include "train/plan_once.h"
 #include "train/stopped_search.h"
 
 namespace plimsoll {
@@ -61,6 +62,10 @@ ModelVariants model_variants(const std::filesystem::path& file, const std::vecto
   const auto require_continue = [&] {
     if (should_continue && !should_continue(progress)) throw SearchStopped();
   };
+  const SearchOptions search{.on_schedule = [&] {
+    ++progress.schedules;
+    require_continue();
+  }};
   std::vector<std::optional<ModelVariant>> planned(all.size());
   size_t tried = 0;
   try {
@@ -72,12 +77,7 @@ ModelVariants model_variants(const std::filesystem::path& file, const std::vecto
       std::vector<std::string> with = overrides;
       with.push_back(change.change);
       try {
-        planned[order[tried]] = result_of(plan_job(read_job(file, with), target,
-                                                   [&] {
-                                                     ++progress.schedules;
-                                                     require_continue();
-                                                   }),
-                                          change);
+        planned[order[tried]] = result_of(plan_once(read_job(file, with), target, search), change);
       } catch (const UserError& error) {
         // A number that contradicts others: half of the heads' width, say.
         if (error.kind() != UserError::Kind::usage) throw;

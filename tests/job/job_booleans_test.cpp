@@ -19,7 +19,7 @@ using ::testing::StartsWith;
 
 std::string precision(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   const Job job = parsed(yaml, overrides);
-  return job.precision ? std::string(name_of(*job.precision)) : "auto";
+  return std::string(name_of(job.precision));
 }
 
 std::string usage_error(const std::string& yaml, const std::vector<std::string>& overrides = {}) {

@@ -19,9 +19,10 @@ using ::testing::Not;
 /// Returns "2048 = 64 x 4 x 8": the effective batch of one device and of the devices; "256 = 32 x 8" if the micro batch
 /// is open.
 std::string effective(const Job& job) {
-  const std::string all = fmt::format("{} = ", *job.batch_size * job.devices);
-  if (!job.micro_batch_size) return all + fmt::format("{} x {}", *job.batch_size, job.devices);
-  return all + fmt::format("{} x {} x {}", *job.micro_batch_size, job.gradient_accumulation_steps->at(0), job.devices);
+  const std::string all = fmt::format("{} = ", *job.batch_size * job.ranks.count);
+  if (!job.micro_batch_size) return all + fmt::format("{} x {}", *job.batch_size, job.ranks.count);
+  return all +
+         fmt::format("{} x {} x {}", *job.micro_batch_size, job.gradient_accumulation_steps->at(0), job.ranks.count);
 }
 
 TEST(JobDevicesBatch, IsThatOfEachDevice) {
@@ -109,7 +110,7 @@ TEST(JobDevicesBatch, WhatIsProposedKeepsTheBatch) {
           proposed.erase(0, cut + with.size());
         }
         const Job job = parsed(yaml, overrides);
-        EXPECT_EQ(*job.batch_size * job.devices, batch * steps) << yaml << note;
+        EXPECT_EQ(*job.batch_size * job.ranks.count, batch * steps) << yaml << note;
       }
 }
 

@@ -157,7 +157,7 @@ seed: 18446744073709551615
 TEST(Job, ReadsEveryPrecisionByItsName) {
   for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
     EXPECT_EQ(parse("precision: " + std::string(name_of(each))).precision, each);
-  EXPECT_EQ(parse("precision: auto").precision, std::nullopt);
+  EXPECT_EQ(parse("precision: auto").precision, Precision::automatic);
   EXPECT_THROW(name_of(static_cast<Precision>(99)), InternalError);
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <random>
 
-#include "plan/pipeline.h"
+#include "plan/passes/pipeline.h"
 #include "plan/random_trace.h"
 #include "rounds.h"
 
@@ -34,7 +34,7 @@ class RandomStep {
     options_.budget.host = size.host_bytes;
     options_.on_schedule = [this] { ++schedules_; };
     builder_.emplace(trace_, options_, /*updates_in_backward=*/false);
-    variants_.emplace(builder_->trace(), *builder_->search(), options_, apply_choices);
+    variants_.emplace(builder_->trace(), *builder_->search(), options_);
     schedules_ = 0;
     planner_.emplace(*builder_, *variants_, nullptr);
     schedules_at_first_ = schedules_;

@@ -13,7 +13,7 @@
 #include "plan/random_trace.h"
 #include "plimsoll/error.h"
 #include "plimsoll/placement.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 namespace {

@@ -20,7 +20,7 @@ class BaselineCounter : public TrainObserver {
 TEST(BaselinesOfRanks, AreComputedByTheFirstRank) {
   const TempFolder folder;
   Job job = tiny_job(folder, /*windows=*/8, /*validation=*/4);
-  job.devices = 2;
+  job.ranks.count = 2;
   job.max_steps = 2;
   const std::vector<std::string> ranks =
       testing::run_ranks(2, folder.path(), [&](int, const std::shared_ptr<Exchange>& exchange) {

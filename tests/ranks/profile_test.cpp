@@ -26,7 +26,7 @@ TEST(ProfileOfRanks, HasTheStepsAndExchangesOfBoth) {
     const TempFolder folder;
     const std::filesystem::path file = folder / "profile.json";
     Job job = tiny_job(folder);
-    job.devices = 2;
+    job.ranks.count = 2;
     job.max_steps = max_steps;
     const std::vector<std::string> ranks =
         testing::run_ranks(2, folder.path(), [&](int, const std::shared_ptr<Exchange>& exchange) {

@@ -36,7 +36,7 @@ TEST(StopOfRanks, BeforeTheFirstStepStopsAllRanks) {
       SCOPED_TRACE(fmt::format("rank {}, {}", stopped, when == When::before ? "before planning" : "after planning"));
       const TempFolder folder;
       Job job = tiny_job(folder);
-      job.devices = 2;
+      job.ranks.count = 2;
       const std::vector<std::string> ranks =
           testing::run_ranks(2, folder.path(), [&](int rank, const std::shared_ptr<Exchange>& exchange) {
             if (rank == stopped && when == When::before) request_stop();
@@ -65,7 +65,7 @@ class LostWhilePlanning : public TrainObserver {
 TEST(StopOfRanks, ARankThatIsLostEndsAnotherThatDoesNotWaitForIt) {
   const TempFolder folder;
   Job job = tiny_job(folder);
-  job.devices = 2;
+  job.ranks.count = 2;
   const auto block = shared_block(2);
   const std::vector<std::string> ranks = run_processes(
       2,

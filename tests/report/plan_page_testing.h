@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "plan/trace_text.h"
-#include "plimsoll/plan.h"
 #include "plimsoll/plan_page.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll::testing {
 

@@ -7,8 +7,8 @@
 
 #include <limits>
 
+#include "plimsoll/options.h"
 #include "plimsoll/training.h"
-#include "run/optimizer/schedule.h"
 #include "run/reference.h"
 
 namespace plimsoll {

@@ -67,7 +67,7 @@ TEST_F(AdaptTest, PlansAgainForWhatThereIsWhenAnotherProgramCameFirst) {
   EXPECT_EQ(watcher_.replans[0].second, budget);
   EXPECT_EQ(report.job.plan.budget.device_bytes(), budget);
   EXPECT_LE(report.measured_peak_bytes, budget);
-  EXPECT_LT(report.job.settings.micro_batch_size, 8);
+  EXPECT_LT(report.job.settings.micro_batch(), 8);
   job_.budget.device = budget;
   EXPECT_EQ(report.losses, train(job_).losses);
 }
@@ -121,7 +121,7 @@ TEST_F(AdaptTest, HostMemoryCountsToo) {
 
 // Even if another plan would be faster by now.
 TEST_F(AdaptTest, AResumedRunKeepsThePrecisionThatWasChosen) {
-  job_.precision.reset();
+  job_.precision = Precision::automatic;
   job_.checkpoint.directory = folder_ / "run";
   job_.max_steps = 2;
   const Precision first = run(in_turn({GiB})).job.settings.precision;
@@ -129,7 +129,7 @@ TEST_F(AdaptTest, AResumedRunKeepsThePrecisionThatWasChosen) {
   job_.checkpoint.directory = folder_ / "other";
   job_.precision = other;
   EXPECT_EQ(run(in_turn({GiB})).steps, 2);
-  job_.precision.reset();
+  job_.precision = Precision::automatic;
   job_.max_steps = 4;
   const TrainReport resumed = run(in_turn({GiB}));
   EXPECT_EQ(resumed.resumed_step, 2);

@@ -32,7 +32,7 @@ TEST(EarlyVerdict, NeverContradictsTheAnswer) {
     for (const int64_t budget : {least - 1, least, least + least / 50, 2 * least}) {
       target.budget.device = budget;
       std::vector<int64_t> enough;
-      const PlannedJob planned = plan_job(job, target, {}, [&](int64_t bytes) { enough.push_back(bytes); });
+      const PlannedJob planned = plan_job(job, target, {.on_fit = [&](int64_t bytes) { enough.push_back(bytes); }});
       ASSERT_EQ(enough.size(), planned.plan.fits ? 1u : 0u) << budget;
       for (const int64_t bytes : enough) {
         EXPECT_LE(bytes, budget);
@@ -51,7 +51,7 @@ TEST(EarlyVerdict, IsNotGivenWithoutABudget) {
   PlanTarget target = target_of(require_device("rtx4090"));
   target.budget.device.reset();
   bool told = false;
-  plan_job(parse_job(jobs.text("batch_size: 4\n"), "random", "."), target, {}, [&](int64_t) { told = true; });
+  plan_job(parse_job(jobs.text("batch_size: 4\n"), "random", "."), target, {.on_fit = [&](int64_t) { told = true; }});
   EXPECT_FALSE(told);
 }
 

@@ -80,7 +80,7 @@ TEST(Examples, TheLargestAutoencoderFitsOneCard) {
   EXPECT_LE(planned.plan.peak_bytes, *target.budget.device);
   EXPECT_EQ(planned.plan.host_bytes, 0);
   EXPECT_EQ(planned.plan.disk_bytes, 0);
-  EXPECT_GE(planned.settings.micro_batch_size, 4);
+  EXPECT_GE(planned.settings.micro_batch(), 4);
   EXPECT_EQ(planned.settings.parameters, 8'499'653'234);
 }
 

@@ -481,7 +481,7 @@ TEST_F(FineTuningJob, TheJobFileSaysItAll) {
   EXPECT_EQ(read.fine_tuning.lora.alpha, 32);
   EXPECT_EQ(read.fine_tuning.quantize.format, "int8");
   EXPECT_TRUE(read.fine_tuning.quantize.double_scales);
-  EXPECT_EQ(read.model.dtype, DType::bfloat16);
+  EXPECT_EQ(read.dtype, DType::bfloat16);
   EXPECT_EQ(read.model.weights, folder_ / "w.safetensors");
   const TrainingOptions options = options_of(read);
   EXPECT_EQ(options.fine_tuning.lora.dropout, 0.1);

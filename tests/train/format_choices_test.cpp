@@ -1,5 +1,5 @@
 // Tests formats that a job leaves to the planner: the most exact ones that fit.
-#include "train/format_choices.h"
+#include "run/search/format_choices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,14 +32,19 @@ class FormatChoices : public ::testing::Test {
 // Other accumulators are rounded at random, and refused for several devices.
 TEST_F(FormatChoices, SeveralDevicesSumInFloat32) {
   Job job = open_job();
-  job.batch_size = 8;
+  job.batch_size = 4;
   job.micro_batch_size = 2;
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
-  job.devices = 2;
+  job.ranks.count = 2;
   EXPECT_THAT(format_choices(job),
               ::testing::Each(::testing::Field(&FormatChoice::accumulator_dtype, AccumulatorDtype::float32)));
   job.budget.device = 1;
   EXPECT_FALSE(plan_job(job).plan.fits);  // all choices were planned
+}
+
+Job in_formats(Job job, const FormatChoice& choice) {
+  static_cast<TrainingOptions&>(job) = with_formats(job, choice);
+  return job;
 }
 
 TEST_F(FormatChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
@@ -48,8 +53,8 @@ TEST_F(FormatChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
   ASSERT_GT(all.size(), 4u);
   std::vector<int64_t> least;
   for (const FormatChoice& each : all) {
-    Job chosen = with_formats(job, each);
-    EXPECT_FALSE(has_open_formats(chosen));
+    Job chosen = in_formats(job, each);
+    EXPECT_EQ(format_choices(chosen).size(), 1);
     chosen.budget.device = 1;
     least.push_back(plan_job(chosen).plan.minimum_budget_bytes);
   }
@@ -61,7 +66,7 @@ TEST_F(FormatChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
   job.optimizer.weight_update = WeightUpdate::kahan;
   job.accumulator_dtype = AccumulatorDtype::as_gradients;
   EXPECT_EQ(format_choices(job).size(), 1u);
-  job.model.dtype = DType::float16;
+  job.dtype = DType::float16;
   job.optimizer.weight_update = WeightUpdate::automatic;
   EXPECT_EQ(format_choices(job)[0].weight_update, WeightUpdate::kahan);
 
@@ -82,14 +87,14 @@ TEST_F(FormatChoices, TheMostExactThatFitsIsTaken) {
   EXPECT_FALSE(nothing.plan.fits);
   const int64_t least = nothing.plan.minimum_budget_bytes;
   for (size_t i = 0; i < choices.size(); ++i) {
-    Job alone = with_formats(job, choices[i]);
+    Job alone = in_formats(job, choices[i]);
     alone.budget.device = 1;
     tight.budget.device = plan_job(alone).plan.minimum_budget_bytes;
     const PlannedJob planned = plan_job(tight);
     EXPECT_TRUE(planned.plan.fits);
     EXPECT_EQ(planned.plan.minimum_budget_bytes, least);
-    EXPECT_EQ(planned.settings.state_dtype, choices[i].state_dtype);
-    EXPECT_EQ(planned.settings.weight_update, choices[i].weight_update);
+    EXPECT_EQ(planned.settings.optimizer.state_dtype, choices[i].state_dtype);
+    EXPECT_EQ(planned.settings.optimizer.weight_update, choices[i].weight_update);
     EXPECT_EQ(planned.settings.accumulator_dtype, choices[i].accumulator_dtype);
     EXPECT_THAT(planned.plan.reasons, Contains(Field(&Reason::decision, HasSubstr("state_dtype"))));
   }
@@ -99,7 +104,7 @@ TEST_F(FormatChoices, TheMostExactThatFitsIsTaken) {
 
 TEST_F(FormatChoices, AResumedRunKeepsWhatWasChosen) {
   Job job = open_job();
-  Job alone = with_formats(job, format_choices(job).back());
+  Job alone = in_formats(job, format_choices(job).back());
   alone.budget.device = 1;
   job.budget.device = plan_job(alone).plan.minimum_budget_bytes;
   job.scheduler.name = "constant";  // its course does not depend on max_steps
@@ -108,18 +113,18 @@ TEST_F(FormatChoices, AResumedRunKeepsWhatWasChosen) {
   Watcher watcher;
   const TrainReport first = train_job(job, watcher);
   EXPECT_TRUE(first.fits);
-  EXPECT_EQ(first.job.settings.state_dtype, StateDtype::bits4);
+  EXPECT_EQ(first.job.settings.optimizer.state_dtype, StateDtype::bits4);
   job.max_steps = 6;
   job.budget.device = int64_t{1} << 30;
   const TrainReport second = train_job(job, watcher);
-  EXPECT_EQ(second.job.settings.state_dtype, StateDtype::bits4);
-  EXPECT_EQ(second.job.settings.weight_update, first.job.settings.weight_update);
+  EXPECT_EQ(second.job.settings.optimizer.state_dtype, StateDtype::bits4);
+  EXPECT_EQ(second.job.settings.optimizer.weight_update, first.job.settings.optimizer.weight_update);
   EXPECT_EQ(second.job.settings.accumulator_dtype, first.job.settings.accumulator_dtype);
   EXPECT_THAT(watcher.resumed_from, ::testing::SizeIs(1));
 
   // Never stopped, the same losses.
   job.checkpoint.directory.clear();
-  Job resolved = resolved_job(job, first.job.settings);
+  Job resolved = resolved_job(job, first.job);
   resolved.budget.device = job.budget.device;
   const TrainReport whole = train_job(resolved, watcher);
   EXPECT_EQ(whole.losses.back(), second.losses.back());

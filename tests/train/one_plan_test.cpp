@@ -42,8 +42,8 @@ TEST(OnePlan, OfAnOpenMicroBatchEachSizeIsRecordedAndSearchedAtMostOnce) {
 TEST(OnePlan, ATrainingRunsWhatWasPlannedForIt) {
   const TempFolder folder;
   const PlannedJob planned = plan_job(tiny_job(folder));
-  const Job job = resolved_job(tiny_job(folder), planned.settings);
-  const Step step = step_of(job, planned.settings.micro_batch_size);
+  const Job job = resolved_job(tiny_job(folder), planned);
+  const Step step = step_of(job, planned.settings.micro_batch());
   const Counts before;
   Training training(step, options_of(job), {planned.recorded, planned.plan, planned.workspace});
   training.start();

@@ -45,7 +45,7 @@ class PlanJobTest : public ::testing::Test {
 
 TEST_F(PlanJobTest, FillsInTheVocabularyAndCountsWhatIsLearned) {
   const PlannedJob planned = plan_job(tiny_job(folder_));
-  EXPECT_EQ(planned.settings.vocab_size, 320);  // 257, rounded up
+  EXPECT_EQ(planned.vocab_size, 320);  // 257, rounded up
   // The embedding; in each layer qkv, out, up (two halves of 128), down and two norms; the last norm.
   EXPECT_EQ(planned.settings.parameters, 320 * 32 + 2 * (32 * 96 + 32 * 32 + 32 * 256 + 128 * 32 + 2 * 32) + 32);
   EXPECT_TRUE(planned.plan.fits);
@@ -73,7 +73,7 @@ TEST_F(PlanJobTest, LeavesWhatIsPinnedAsItIs) {
   job.batch_size = 6;
   const ResolvedSettings settings = plan_job(job).settings;
   EXPECT_EQ(settings.micro_batch_size, 3);
-  EXPECT_EQ(settings.accumulation, *job.gradient_accumulation_steps);
+  EXPECT_EQ(settings.gradient_accumulation_steps, *job.gradient_accumulation_steps);
 }
 
 TEST_F(PlanJobTest, PicksTheLargestDivisorThatFits) {
@@ -89,7 +89,7 @@ TEST_F(PlanJobTest, PicksTheLargestDivisorThatFits) {
     const PlannedJob planned = plan_job(job);
     EXPECT_TRUE(planned.plan.fits);
     EXPECT_EQ(planned.settings.micro_batch_size, expected);
-    EXPECT_EQ(planned.settings.accumulation, (AccumulationSchedule{{0, 12 / expected}}));
+    EXPECT_EQ(planned.settings.gradient_accumulation_steps, (AccumulationSchedule{{0, 12 / expected}}));
     EXPECT_LE(planned.plan.peak_bytes, peak);
     EXPECT_THAT(planned.plan.reasons,
                 Contains(Field(&Reason::decision, "micro_batch_size: " + std::to_string(expected))));
@@ -144,9 +144,9 @@ TEST_F(PlanJobTest, APrimeBatchIsCutWithASmallerLastMicroBatch) {
   ASSERT_TRUE(planned.plan.fits);
   EXPECT_EQ(planned.settings.micro_batch_size, 4);
   EXPECT_EQ(planned.settings.last_micro_batch, 3);
-  EXPECT_EQ(planned.settings.accumulation, (AccumulationSchedule{{0, 2}}));
+  EXPECT_EQ(planned.settings.gradient_accumulation_steps, (AccumulationSchedule{{0, 2}}));
   EXPECT_EQ(describe_micro_batches(planned.settings), "4 x 1 + 3");
-  EXPECT_EQ(resolved_job(job, planned.settings).batch_size, 7);
+  EXPECT_EQ(resolved_job(job, planned).batch_size, 7);
   EXPECT_EQ(planned.step_seconds, planned.plan.time.step(2, true));
   EXPECT_LT(planned.step_seconds, planned.plan.time.step(2));
   EXPECT_DOUBLE_EQ(planned.tokens_per_second, 7 * 16 / planned.step_seconds);
@@ -183,7 +183,7 @@ std::string reason_of(const PlannedJob& planned, const std::string& decision) {
 
 TEST_F(PlanJobTest, AnOpenPrecisionIsTheFasterOfFullAndMixed) {
   Job job = open_job(4);
-  job.precision.reset();
+  job.precision = Precision::automatic;
   const auto seconds = [&](Precision precision, const PlanTarget& target) {
     Job fixed = job;
     fixed.precision = precision;
@@ -200,18 +200,18 @@ TEST_F(PlanJobTest, AnOpenPrecisionIsTheFasterOfFullAndMixed) {
   EXPECT_EQ(full.step_seconds, seconds(Precision::fp32_true, slow));
   EXPECT_THAT(reason_of(full, "precision: 32-true"), HasSubstr("times as fast as bf16-mixed"));
   EXPECT_EQ(mixed.plan.minimum_budget_bytes, full.plan.minimum_budget_bytes);  // over every open choice
-  EXPECT_EQ(resolved_job(job, mixed.settings).precision, Precision::bf16_mixed);
+  EXPECT_EQ(resolved_job(job, mixed).precision, Precision::bf16_mixed);
   EXPECT_EQ(mixed.settings.micro_batch_size, 4);
 }
 
 TEST_F(PlanJobTest, MixedIsInFloat16WhereTheDeviceHasNoBfloat16) {
   Job job = tiny_job(folder_);
-  job.precision.reset();
+  job.precision = Precision::automatic;
   PlanTarget target = target_with(100, 100, GiB);
-  target.bfloat16 = false;
+  target.cost.bfloat16 = false;
   EXPECT_EQ(plan_job(job, target).settings.precision, Precision::fp16_mixed);
-  EXPECT_FALSE(target_of(require_device("v100-sxm2-16gb")).bfloat16);
-  EXPECT_TRUE(target_of(require_device("a6000")).bfloat16);
+  EXPECT_FALSE(target_of(require_device("v100-sxm2-16gb")).cost.bfloat16);
+  EXPECT_TRUE(target_of(require_device("a6000")).cost.bfloat16);
 }
 
 TEST_F(PlanJobTest, AnOpenPrecisionFollowsTheBudgetDownToTheOneThatChangesTheResult) {
@@ -224,7 +224,7 @@ TEST_F(PlanJobTest, AnOpenPrecisionFollowsTheBudgetDownToTheOneThatChangesTheRes
   const auto [lower, higher] = std::minmax(least[Precision::fp32_true], least[Precision::bf16_mixed]);
   ASSERT_LT(least[Precision::bf16_true], lower);
   ASSERT_LT(lower, higher);
-  job.precision.reset();
+  job.precision = Precision::automatic;
   for (double speed : {0.1, 100.0}) {  // either is the faster one
     const auto planned = [&](int64_t budget) { return plan_job(job, target_with(speed, 1, budget)); };
     const bool full_is_lower = lower == least[Precision::fp32_true];
@@ -289,7 +289,7 @@ TEST_F(PlanJobTest, NeedsTheTokenizersFileOnlyForAnOpenVocabulary) {
   job.data.tokenizer_file = folder_ / "missing.tiktoken";
   EXPECT_THAT(user_error_of([&] { plan_job(job); }), HasSubstr("missing.tiktoken"));
   job.model.decoder.vocab_size = 1000;
-  EXPECT_EQ(plan_job(job).settings.vocab_size, 1000);
+  EXPECT_EQ(plan_job(job).vocab_size, 1000);
 }
 
 TEST_F(PlanJobTest, RefusesFewerRowsThanTheTokenizerHasTokens) {
@@ -302,11 +302,11 @@ TEST_F(PlanJobTest, RefusesFewerRowsThanTheTokenizerHasTokens) {
 TEST_F(PlanJobTest, ThePinnedJobPlansTheSame) {
   const Job job = open_job(4);
   const PlannedJob planned = plan_job(job);
-  const Job fixed = resolved_job(job, planned.settings);
+  const Job fixed = resolved_job(job, planned);
   EXPECT_EQ(fixed.micro_batch_size, planned.settings.micro_batch_size);
   EXPECT_EQ(fixed.model.decoder.vocab_size, 320);
   EXPECT_EQ(plan_job(fixed).plan.peak_bytes, planned.plan.peak_bytes);
-  Training training(step_of(fixed, planned.settings.micro_batch_size), options_of(fixed));
+  Training training(step_of(fixed, planned.settings.micro_batch()), options_of(fixed));
   EXPECT_EQ(training.plan().peak_bytes, planned.plan.peak_bytes);
 }
 

@@ -14,15 +14,15 @@ using ::testing::HasSubstr;
 
 TEST(RankTarget, HasTheLinkOfItsDevice) {
   const PlanTarget target = with_ranks(target_of(require_device("h100-sxm")), {.ranks = 8});
-  EXPECT_EQ(target.devices, 8);
-  EXPECT_THAT(target.link, HasSubstr("NVLink 4"));
+  EXPECT_EQ(target.ranks.count, 8);
+  EXPECT_THAT(target.ranks.link, HasSubstr("NVLink 4"));
   EXPECT_DOUBLE_EQ(target.cost.peer_link, require_link("nvlink4").bytes_per_second * require_link("nvlink4").reach);
   EXPECT_EQ(target.budget.device, target_of(require_device("h100-sxm")).budget.device);
 }
 
 TEST(RankTarget, OfOneRankHasNoLink) {
   const PlanTarget target = with_ranks(target_of(require_device("h100-sxm")), {});
-  EXPECT_EQ(target.link, "");
+  EXPECT_EQ(target.ranks.link, "");
   EXPECT_EQ(target.cost.peer_link, 0);
 }
 
@@ -32,11 +32,11 @@ TEST(RankTarget, OnTheCpuSharesTheMemoryThatNoJobStates) {
   Job job = tiny_job(folder);
   job.budget.device.reset();
   const int64_t alone = *target_of(job).budget.device;
-  job.devices = 4;
+  job.ranks.count = 4;
   const PlanTarget four = target_of(job);
   EXPECT_EQ(four.budget.device, alone / 4);
   EXPECT_THAT(four.budget_reason, HasSubstr("1/4"));
-  EXPECT_EQ(four.link, "shared memory of one host");
+  EXPECT_EQ(four.ranks.link, "shared memory of one host");
   job.budget.device = GiB;
   EXPECT_EQ(target_of(job).budget.device, GiB);  // budget of each rank
 }
@@ -45,15 +45,15 @@ TEST(RankTarget, SetsTheRanksOfThePlan) {
   const TempFolder folder;
   const Job job = tiny_job(folder);
   const PlannedJob planned = plan_job(job, with_ranks(target_of(require_device("a6000")), {.ranks = 2}));
-  EXPECT_EQ(planned.settings.devices, 2);
+  EXPECT_EQ(planned.settings.ranks.count, 2);
   EXPECT_EQ(planned.settings.link, "PCI Express 4.0 x16");
-  EXPECT_EQ(plan_job(job).settings.devices, 1);
+  EXPECT_EQ(plan_job(job).settings.ranks.count, 1);
 }
 
 TEST(RankTarget, OptionsHaveTheRanksOfTheJob) {
   Job job;
-  job.devices = 4;
-  job.strategy = Strategy::zero2;
+  job.ranks.count = 4;
+  job.ranks.strategy = Strategy::zero2;
   EXPECT_EQ(options_of(job).ranks, (RankOptions{4, 0, Strategy::zero2}));
 }
 

@@ -10,7 +10,7 @@
 
 #include "data/text/text_dataset.h"
 #include "plimsoll/error.h"
-#include "run/optimizer/schedule.h"
+#include "plimsoll/options.h"
 #include "tiny_job.h"
 
 namespace plimsoll {
@@ -67,7 +67,7 @@ TEST(RunLength, IsOpenUntilTheSamplesAreKnown) {
 
 TEST(RunLength, DevicesReadTogether) {
   Job job = job_of({}, 2);
-  job.devices = 5;
+  job.ranks.count = 5;
   EXPECT_EQ(run_length_of(job, 100)->steps, 10);
 }
 
@@ -88,10 +88,10 @@ TEST(RunLength, AgreesWithCountingStepByStep) {
     for (int64_t more = draw(0, 3); more > 0; --more) counts[draw(1, 8)] = draw(1, 9);
     job.gradient_accumulation_steps = counts;
     job.batch_size = *job.micro_batch_size * counts.at(0);
-    job.devices = draw(1, 3);
+    job.ranks.count = draw(1, 3);
     int64_t position = 0, steps = 0;
     for (; position / samples < *job.max_epochs; ++steps)
-      position += std::prev(counts.upper_bound(position / samples))->second * *job.micro_batch_size * job.devices;
+      position += std::prev(counts.upper_bound(position / samples))->second * *job.micro_batch_size * job.ranks.count;
     EXPECT_EQ(run_length_of(job, samples)->steps, steps) << "trial " << trial;
   }
 }

@@ -1,5 +1,5 @@
 // Tests that a fixed choice of 16 bits that costs time is reported, and that an open choice gets the faster type.
-#include "train/slow_matmul.h"
+#include "run/search/slow_matmul.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 PlanTarget fake(double speed) {
   PlanTarget target;
   target.budget.device = int64_t{1} << 30;
-  target.bfloat16_matmul_speed = target.float16_matmul_speed = speed;
+  target.cost.bfloat16_matmul_speed = target.cost.float16_matmul_speed = speed;
   for (auto& kind : target.cost.rates) kind.fill({0, 1e12});
   for (const OpKind kind : {OpKind::product, OpKind::loss_head, OpKind::attention}) {
     target.cost.rate(kind, DType::float32).flops = 1e9;
@@ -57,7 +57,7 @@ TEST_F(SlowMatmul, WhereTheyAreFastNothingIsSaid) {
   job_.precision = Precision::bf16_mixed;
   EXPECT_EQ(plan_job(job_, fake(2)).settings.slow_matmul_note, "");
   PlanTarget unknown = fake(0.1);
-  unknown.bfloat16_matmul_speed = 0;
+  unknown.cost.bfloat16_matmul_speed = 0;
   EXPECT_EQ(plan_job(job_, unknown).settings.slow_matmul_note, "");
 }
 
@@ -84,7 +84,7 @@ TEST_F(SlowMatmul, WhoPinsBfloat16WhereThereIsNoneIsTold) {
                       HasSubstr(fmt::format("16-mixed {:.3g} s", half.step_seconds)), HasSubstr("precision: auto")));
     EXPECT_EQ(slow.plan.reasons.back().why, slow.settings.reasons.back().why);
   }
-  job_.precision.reset();
+  job_.precision = Precision::automatic;
   EXPECT_EQ(plan_job(job_, target).settings.precision, Precision::fp16_mixed);
   // A device with the faster type reports nothing.
   job_.precision = Precision::bf16_mixed;
@@ -92,7 +92,7 @@ TEST_F(SlowMatmul, WhoPinsBfloat16WhereThereIsNoneIsTold) {
 }
 
 TEST_F(SlowMatmul, AutoTakesTheFaster) {
-  job_.precision.reset();
+  job_.precision = Precision::automatic;
   EXPECT_EQ(plan_job(job_, fake(0.1)).settings.precision, Precision::fp32_true);
   EXPECT_EQ(plan_job(job_, fake(2)).settings.precision, Precision::bf16_mixed);
   EXPECT_EQ(plan_job(job_, fake(0.1)).settings.slow_matmul_note, "");

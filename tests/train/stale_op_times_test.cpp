@@ -1,5 +1,5 @@
 // Tests that times of ops that a run contradicts are measured again, and that the plan reports it.
-#include "train/stale_op_times.h"
+#include "run/search/stale_op_times.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "plan/search_count.h"
 #include "run/machine_cost.h"
 #include "run/op_times.h"
+#include "train/plan_once.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {
@@ -85,10 +86,8 @@ TEST_F(StaleOpTimes, APlanTimesAgainWithinItsAllowance) {
   ASSERT_NE(invalidate_op_times(poisoned, 1, poisoned.step_seconds, poisoned.step_seconds / 3), "");
   PlanTarget target = target_of(job_);
   target.measuring = std::make_shared<MeasureAllowance>(MeasureLimits{.seconds = 0});
-  PlanTarget unaware = target;
-  unaware.may_have_stale_op_times = false;
   int64_t searches = searches_made();
-  plan_job(job_, unaware);
+  plan_once(job_, target);
   const int64_t once = searches_made() - searches;
   searches = searches_made();
   EXPECT_THAT(reasons_of(plan_job(job_, target)),

@@ -128,7 +128,7 @@ TEST_F(TrainJobTest, ASmallerLastMicroBatchDoesNotChangeTheLosses) {
 
 TEST_F(TrainJobTest, AnOpenPrecisionIsTrainedAsItWasChosen) {
   Job job = tiny_job(folder_);
-  job.precision.reset();
+  job.precision = Precision::automatic;
   job.checkpoint.directory = folder_ / "run";
   job.max_steps = 3;
   const TrainReport open = train(job);
@@ -269,11 +269,10 @@ TEST_F(TrainJobTest, ARequestToStopEndsThePlanning) {
   EXPECT_EQ(watcher.plans, 0);
   int schedules = 0;
   struct Enough {};
-  EXPECT_THROW(plan_job(job, target_of(job),
-                        [&] {
-                          if (++schedules == 2) throw Enough();
-                        }),
-               Enough);
+  const SearchOptions search{.on_schedule = [&] {
+    if (++schedules == 2) throw Enough();
+  }};
+  EXPECT_THROW(plan_job(job, target_of(job), search), Enough);
 }
 
 // An observer of the baselines, and of the address space that the process has before and after the training is

@@ -62,10 +62,10 @@ Json json_of_rows(const std::vector<CompareRow>& rows, int64_t steps) {
 
 int run_compare(const CompareArguments& arguments) {
   const Job job = arguments.job.read();
-  if (job.devices > 1)
+  if (job.ranks.count > 1)
     throw UserError(fmt::format(
         "compare trains on one device, but the job has devices: {}; add devices=1 to compare on one of them",
-        job.devices));
+        job.ranks.count));
   arguments.job.require_outputs_apart(job);
   arguments.job.output.require_writable();
   require_device_of(job);

@@ -81,12 +81,12 @@ struct PlanArguments {
 };
 
 int64_t devices_of(const PlanArguments& arguments, const Job& job) {
-  return arguments.ranks.counts.empty() ? job.devices : arguments.ranks.counts.front();
+  return arguments.ranks.counts.empty() ? job.ranks.count : arguments.ranks.counts.front();
 }
 
 PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std::string& gpu, int64_t devices) {
   Job of_one = job;
-  of_one.devices = 1;
+  of_one.ranks.count = 1;
   PlanTarget target = gpu.empty() ? target_of(of_one) : target_of(require_device(gpu));
   target = arguments.ranks.target_for(std::move(target), devices);
   target.budget.host = job.budget.host;
@@ -100,7 +100,7 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
     if (*target.budget.device < 1)
       throw UserError("--memory is 0; allowed: an amount of at least 1 byte, for example 12GiB");
     target.budget_reason = "set by --memory";
-    target.budget_note.clear();  // of the job's budget
+    std::erase_if(target.notes, [](const Reason& note) { return note.decision == kBudgetNote; });
   } else if (!gpu.empty() && job.budget.device && *job.budget.device < *target.budget.device) {
     target.budget.device = job.budget.device;
     target.budget_reason = "set in the job; the device has more";
@@ -205,20 +205,19 @@ int run_plan(const PlanArguments& arguments) {
     waiting.emplace("searching for the fastest plan");
     enough.reset();
   };
-  const PlannedJob planned = plan_job(
-      job, target,
-      [&, schedules = 0]() mutable {
-        print_early();
-        if (++schedules > 1) waiting->say(fmt::format("schedule {}", schedules));
-      },
-      [&](int64_t bytes) {
-        enough = bytes;
-        print_early();
-      });
+  SearchOptions search;
+  search.on_schedule = [&, schedules = 0]() mutable {
+    print_early();
+    if (++schedules > 1) waiting->say(fmt::format("schedule {}", schedules));
+  };
+  search.on_fit = [&](int64_t bytes) {
+    enough = bytes;
+    print_early();
+  };
+  const PlannedJob planned = plan_job(job, target, search);
   waiting.reset();
   // Operators may have been timed again: all further plans use the new times.
   target.cost = planned.settings.cost;
-  target.may_have_stale_op_times = false;
   Json json = plan_json(job, planned);
   const std::optional<RunLength> length = run_length_of(job, known_training_samples(job));
   json["run_length"] = run_length_json(job, length);

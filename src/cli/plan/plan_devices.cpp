@@ -48,8 +48,8 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
     table.add_row(row);
     // The effective batch is the same on all devices; micro batches may differ, and are in the table.
     batch = fmt::format("effective batch {}", effective_batch_of(planned.settings));
-    if (planned.settings.devices > 1)
-      batch += fmt::format("; figures are those of one of {} devices", planned.settings.devices);
+    if (planned.settings.ranks.count > 1)
+      batch += fmt::format("; figures are those of one of {} devices", planned.settings.ranks.count);
     if (!planned.settings.slow_matmul_note.empty())
       remarks += fold(fmt::format("{}: {}", device.name, planned.settings.slow_matmul_note), screen.columns, 2);
     Json json = plan_json(job, planned);

@@ -15,28 +15,28 @@ namespace plimsoll::cli {
 
 StepExchanges exchanges_of(const PlannedJob& planned) {
   const ResolvedSettings& settings = planned.settings;
-  return exchanges_of_step(settings.cost, planned.plan.trace, first_accumulation(settings),
+  return exchanges_of_step(settings.cost, planned.plan.trace, settings.first_accumulation(),
                            settings.last_micro_batch > 0);
 }
 
 std::string strategy_of(const Job& job, const PlannedJob& planned) {
-  if (planned.settings.devices < 2) return "";
+  if (planned.settings.ranks.count < 2) return "";
   constexpr std::string_view kDecision = "strategy: ";
   for (const Reason& reason : planned.plan.reasons)
     if (reason.decision.starts_with(kDecision)) return reason.decision.substr(kDecision.size());
-  return std::string(name_of(job.strategy));
+  return std::string(name_of(job.ranks.strategy));
 }
 
 double units_per_second_of_all(const PlannedJob& planned) {
-  return planned.tokens_per_second * static_cast<double>(planned.settings.devices);
+  return planned.tokens_per_second * static_cast<double>(planned.settings.ranks.count);
 }
 
 std::vector<std::pair<std::string, std::string>> rank_rows(const Job& job, const PlannedJob& planned) {
   const ResolvedSettings& settings = planned.settings;
-  if (settings.devices < 2) return {};
+  if (settings.ranks.count < 2) return {};
   const StepExchanges exchanges = exchanges_of(planned);
   std::vector<std::pair<std::string, std::string>> rows{
-      {"devices", fmt::format("{}; the plan is that of one of them", settings.devices)},
+      {"devices", fmt::format("{}; the plan is that of one of them", settings.ranks.count)},
       {"link", fmt::format("{}; {:.1f} GB/s per device, {} latency", settings.link, settings.cost.peer_link / 1e9,
                            short_seconds(settings.cost.peer_latency))},
       {"strategy", strategy_of(job, planned)}};
@@ -58,9 +58,9 @@ std::vector<std::pair<std::string, std::string>> rank_rows(const Job& job, const
 
 void add_ranks(Json& json, const Job& job, const PlannedJob& planned) {
   const ResolvedSettings& settings = planned.settings;
-  const bool several = settings.devices > 1;
+  const bool several = settings.ranks.count > 1;
   const StepExchanges exchanges = exchanges_of(planned);
-  json["devices"] = settings.devices;
+  json["devices"] = settings.ranks.count;
   json["strategy"] = several ? Json(strategy_of(job, planned)) : Json();
   json["link"] = several ? Json(settings.link) : Json();
   const bool known = !several || exchanges.count > 0;

@@ -56,11 +56,10 @@ std::string recomputation_of(const Plan& plan) {
 // Returns "adamw, state 8bit, weights stochastic, sums of gradients 8bit".
 std::string optimizer_of(const Job& job, const ResolvedSettings& settings) {
   std::string text = job.optimizer.name;
-  if (settings.state_dtype != StateDtype::as_parameters)
-    text += fmt::format(", state {}", name_of(settings.state_dtype));
-  const bool low =
-      settings.precision == Precision::bf16_true || (job.model.dtype && *job.model.dtype != DType::float32);
-  if (low) text += fmt::format(", weights {}", name_of(settings.weight_update));
+  if (settings.optimizer.state_dtype != StateDtype::as_parameters)
+    text += fmt::format(", state {}", name_of(settings.optimizer.state_dtype));
+  const bool low = settings.precision == Precision::bf16_true || (job.dtype && *job.dtype != DType::float32);
+  if (low) text += fmt::format(", weights {}", name_of(settings.optimizer.weight_update));
   if (settings.accumulator_dtype != AccumulatorDtype::as_gradients)
     text += fmt::format(", gradient accumulators {}", name_of(settings.accumulator_dtype));
   return text;
@@ -115,13 +114,13 @@ std::string parameters_offloaded(const Plan& plan) {
 
 std::string step_table(const Job& job, const PlannedJob& planned, const std::string& run_length, const Screen& screen) {
   const ResolvedSettings& settings = planned.settings;
-  const int64_t accumulation = first_accumulation(settings);
+  const int64_t accumulation = settings.first_accumulation();
   Table table({{""}, {.fit = Fit::fold, .min_width = 20}}, "The step");
   table.add_row({job.fine_tuning.any() ? "trainable parameters" : "parameters", describe_parameters(planned.settings)});
   table.add_row({"precision", std::string(name_of(planned.settings.precision))});
   table.add_row({"optimizer", optimizer_of(job, settings)});
   table.add_row({job.fine_tuning.any() ? "model memory" : "bytes per parameter", bytes_of_model(job, planned)});
-  table.add_row({"micro batch", describe_samples(job, settings.micro_batch_size)});
+  table.add_row({"micro batch", describe_samples(job, settings.micro_batch())});
   table.add_row({"gradient accumulation", std::to_string(accumulation)});
   if (settings.last_micro_batch > 0)
     table.add_row({"last micro batch", describe_samples(job, settings.last_micro_batch)});
@@ -134,7 +133,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, const std::str
   if (runs) {
     table.add_row({"predicted step", short_seconds(planned.step_seconds)});
     table.add_row({"predicted throughput", fmt::format("{} {}/s{}", short_count(planned.tokens_per_second),
-                                                       unit_of(job), settings.devices > 1 ? " per device" : "")});
+                                                       unit_of(job), settings.ranks.count > 1 ? " per device" : "")});
     table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
   }
   for (const auto& [name, text] : rank_rows(job, planned)) table.add_row({name, text});
@@ -177,10 +176,10 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
     }
   }
   page.frontier = frontier;
-  page.facts = {{"micro batch", describe_samples(job, planned.settings.micro_batch_size)},
+  page.facts = {{"micro batch", describe_samples(job, planned.settings.micro_batch())},
                 {"gradient accumulation", planned.settings.last_micro_batch > 0
                                               ? describe_micro_batches(planned.settings)
-                                              : std::to_string(first_accumulation(planned.settings))}};
+                                              : std::to_string(planned.settings.first_accumulation())}};
   if (planned.plan.fits) {
     page.facts.emplace_back("predicted step", short_seconds(planned.step_seconds));
     page.facts.emplace_back("predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s");

@@ -21,7 +21,6 @@ void print_changes_within(const std::string& budget, const JobArguments& argumen
   if (planned.plan.fits) return;
   // All further plans use the times of this one.
   target.cost = planned.settings.cost;
-  target.may_have_stale_op_times = false;
   std::vector<std::string> overrides = arguments.all_overrides();
   overrides.push_back(lower);
   FoundAdvice found = advice_within({}, 0, arguments.file, overrides, target, planned, {});

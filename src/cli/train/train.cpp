@@ -250,26 +250,26 @@ int64_t cores() {
 /// The job of this process: a launcher's number of processes is its number of devices.
 Job job_of(const JobArguments& arguments, const std::optional<Rendezvous>& rendezvous) {
   Job job = arguments.read_silently();
-  if (!rendezvous || job.devices == rendezvous->size) return job;
-  if (job.devices != 1)
+  if (!rendezvous || job.ranks.count == rendezvous->size) return job;
+  if (job.ranks.count != 1)
     throw UserError(
         fmt::format("a launcher has started {} processes of this command ({}), but the job has devices: {}; remove "
                     "devices from the "
                     "job, or start {} processes",
-                    rendezvous->size, launcher_said(variable), job.devices, job.devices));
+                    rendezvous->size, launcher_said(variable), job.ranks.count, job.ranks.count));
   return arguments.read_silently({fmt::format("devices={}", rendezvous->size)});
 }
 
 /// Starts a process for each device and waits for them.
 int run_ranks(const TrainArguments& all, const Job& job) {
   all.job.output.require_writable();
-  require_devices(job.device, static_cast<int>(job.devices));
+  require_devices(job.device, static_cast<int>(job.ranks.count));
   if (!lists_devices(job.device)) require_device_of(job);  // reported once, not by every rank
-  if (job.device == "cpu" && job.devices > cores())
-    print_status(fmt::format("{} ranks share {} core{}: a step takes longer than with fewer ranks\n", job.devices,
+  if (job.device == "cpu" && job.ranks.count > cores())
+    print_status(fmt::format("{} ranks share {} core{}: a step takes longer than with fewer ranks\n", job.ranks.count,
                              cores(), cores() == 1 ? "" : "s"));
   RankProcesses processes;
-  processes.count = static_cast<int>(job.devices);
+  processes.count = static_cast<int>(job.ranks.count);
   return run_rank_processes(processes);
 }
 
@@ -317,7 +317,7 @@ int train_or_report(const TrainArguments& all) {
   const bool silent = rendezvous && rendezvous->rank > 0;
   if (!silent) {
     arguments.require_outputs_apart(job, {{"--profile", all.profile.file}, {"log.metrics_file", job.log.metrics_file}});
-    if (!rendezvous && job.devices > 1) return run_ranks(all, job);
+    if (!rendezvous && job.ranks.count > 1) return run_ranks(all, job);
     JobArguments::say_notes(job);
     arguments.output.require_writable();
   }

@@ -21,6 +21,12 @@ namespace plimsoll::job {
 inline Job& part(Job& job, Job*) {
   return job;
 }
+inline TrainingOptions& part(Job& job, TrainingOptions*) {
+  return job;
+}
+inline RankOptions& part(Job& job, RankOptions*) {
+  return job.ranks;
+}
 inline LoraConfig& part(Job& job, LoraConfig*) {
   return job.fine_tuning.lora;
 }

@@ -44,14 +44,12 @@ Key precision() {
   std::vector<std::string> names = {"auto"};
   for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
     names.emplace_back(name_of(each));
-  return {{"precision", joined(names, " | "), std::string(name_of(*Job{}.precision)),
+  return {{"precision", joined(names, " | "), std::string(name_of(Job{}.precision)),
            "number formats; mixed: half the memory for activations; bf16-true: also half for parameters, gradients and "
            "optimizer state; auto: the fastest of 32-true and mixed that fits, bf16-true if neither fits"},
           [=](const Value& value, Job& job) {
-            const std::string name = read_word(value, names);
-            job.precision.reset();
-            if (name != "auto")
-              job.precision = static_cast<Precision>(std::ranges::find(names, name) - names.begin() - 1);
+            const auto at = std::ranges::find(names, read_word(value, names)) - names.begin();
+            job.precision = at == 0 ? Precision::automatic : static_cast<Precision>(at - 1);
           }};
 }
 
@@ -88,7 +86,7 @@ Key gradient_accumulation_steps() {
           }};
 }
 
-Key choice_key(const char* name, const char* meaning, Choice Job::*field) {
+Key choice_key(const char* name, const char* meaning, Choice TrainingOptions::*field) {
   return {{name, "auto | true | false", "auto", meaning}, [field](const Value& value, Job& job) {
             if (value.is("auto"))
               job.*field = Choice::automatic;
@@ -139,13 +137,13 @@ Key strategy() {
   std::vector<std::string> words = {"auto"};
   for (const Strategy each : {Strategy::ddp, Strategy::zero1, Strategy::zero2, Strategy::zero3})
     words.emplace_back(name_of(each));
-  return {{"strategy", joined(words, " | "), std::string(name_of(Job{}.strategy)),
+  return {{"strategy", joined(words, " | "), std::string(name_of(Job{}.ranks.strategy)),
            "what each of several devices stores: ddp: everything; zero1: a slice of the optimizer state; zero2: also a "
            "slice of the gradients; zero3: also a slice of the parameters; auto: the fastest that fits. No effect on "
            "one device"},
           [=](const Value& value, Job& job) {
             const auto at = std::ranges::find(words, read_word(value, words)) - words.begin();
-            job.strategy = at == 0 ? Strategy::automatic : static_cast<Strategy>(at - 1);
+            job.ranks.strategy = at == 0 ? Strategy::automatic : static_cast<Strategy>(at - 1);
           }};
 }
 
@@ -300,7 +298,7 @@ std::vector<Key> model_keys() {
   return {
       word("model.type", &ModelConfig::type, types_of(model_kinds()), meanings_of(model_kinds())),
       weight_dtype(
-          "model.dtype", [](Job & job) -> auto& { return job.model.dtype; }),
+          "model.dtype", [](Job & job) -> auto& { return job.dtype; }),
       path("model.weights", &ModelConfig::weights, "(none)",
            "weights to start from: a safetensors file of plimsoll export; for decoder and mamba also a folder with "
            "config.json and safetensors; for decoder also a GGUF file. Weights are quantized and cast while they are "
@@ -349,7 +347,7 @@ std::vector<Key> training_keys() {
       eval_batches(),
       word("device", &Job::device, {"cpu", "cuda", "rocm", "mps"},
            "device to train on; a job can be planned for each of them on any machine"),
-      integer("devices", &Job::devices, {1, kMaxDevices},
+      integer("devices", &RankOptions::count, {1, kMaxDevices},
               "devices that train together, one process each: plimsoll train starts that many on this machine; a "
               "launcher such as torchrun sets it. The effective batch is that of one device times devices, unless "
               "micro_batch_size is set"),

@@ -119,9 +119,9 @@ void check_llm_dtype(const Job& job, const KeyLocations& locations) {
   const auto no = [&](const std::string& why) {
     refuse(locations.of({"model.llm.dtype"}), fmt::format("model.llm.dtype is {}{}", name_of(dtype), why));
   };
-  if (job.model.dtype && *job.model.dtype != dtype)
-    no(fmt::format(", and model.dtype, of the whole model, {}; leave one of them out", name_of(*job.model.dtype)));
-  if (!job.precision)
+  if (job.dtype && *job.dtype != dtype)
+    no(fmt::format(", and model.dtype, of the whole model, {}; leave one of them out", name_of(*job.dtype)));
+  if (job.precision == Precision::automatic)
     no(fmt::format(", and precision is auto, which chooses the weights' type too; set precision: {}",
                    dtype == DType::float32 ? "32-true" : "bf16-true"));
   if (dtype == DType::float16 && job.precision != Precision::fp16_mixed)

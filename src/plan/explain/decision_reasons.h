@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "plan/passes/group_updates.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "plimsoll/cost_model.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

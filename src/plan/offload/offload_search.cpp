@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "plan/passes/pipeline.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
@@ -79,11 +80,10 @@ CostModel skeleton_cost(CostModel cost) {
 }  // namespace
 
 OffloadSearch::OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost,
-                             ApplyChoices apply, const OffloadParameters& parameters)
+                             const OffloadParameters& parameters)
     : trace_(trace),
       search_(search),
       cost_(cost),
-      apply_(std::move(apply)),
       parameters_(parameters),
       skeleton_(skeleton(trace, search, cost)),
       skeleton_cost_(skeleton_cost(cost)),
@@ -96,7 +96,7 @@ OffloadSolution OffloadSearch::evaluate(const KeptValues& kept, std::vector<char
   choices.offload = true;
   choices.offloaded = offloaded;
   choices.copy_limit_bytes = limit;
-  const Trace trace = apply_(skeleton_, choices, search_.graphs(), skeleton_cost_);
+  const Trace trace = apply_choices(skeleton_, choices, search_.graphs(), skeleton_cost_);
   OffloadSolution solution;
   const std::vector<int64_t> live = transient_bytes_by_op(trace, lifetimes_of(trace));
   for (const TrainingGraph& graph : search_.graphs()) {

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "plan/offload/apply_choices.h"
 #include "plan/recompute/recompute_search.h"
 
 namespace plimsoll {
@@ -33,7 +32,7 @@ struct OffloadSolution {
 class OffloadSearch {
  public:
   /// Keeps references to `trace`, `search` and `cost`.
-  OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost, ApplyChoices apply,
+  OffloadSearch(const Trace& trace, const RecomputeSearch& search, const CostModel& cost,
                 const OffloadParameters& parameters = {});
 
   /// Returns the choice with the least time among those tried, with at most `limit` live bytes on the device and
@@ -59,7 +58,6 @@ class OffloadSearch {
   const Trace& trace_;
   const RecomputeSearch& search_;
   const CostModel& cost_;
-  ApplyChoices apply_;
   const OffloadParameters parameters_;
   Trace skeleton_;           // reduced copy of the trace for evaluate(), which copies it often
   CostModel skeleton_cost_;  // cost model for the ops of skeleton_

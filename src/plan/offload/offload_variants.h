@@ -9,7 +9,7 @@
 #include "plan/offload/offload_candidates.h"
 #include "plan/offload/offload_search.h"
 #include "plan/recompute/recompute_search.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 
@@ -29,7 +29,7 @@ struct OffloadVariant {
 class OffloadVariants {
  public:
   /// Keeps references to `trace`, `search` and `options`.
-  OffloadVariants(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options, ApplyChoices apply);
+  OffloadVariants(const Trace& trace, const RecomputeSearch& search, const PlanOptions& options);
 
   const OffloadCandidates& candidates() const { return candidates_; }
 
@@ -41,7 +41,6 @@ class OffloadVariants {
   const Trace& trace_;
   const RecomputeSearch& search_;
   const PlanOptions& options_;
-  ApplyChoices apply_;
   OffloadCandidates candidates_;
   OffloadSearch offload_search_;
   mutable std::map<std::vector<Memory>, std::unique_ptr<OffloadVariant>> made_;

@@ -3,7 +3,7 @@
 // It runs first: every later pass and all searches count scratch among the live bytes.
 #pragma once
 
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 // is merged here has less traffic than in a chain, unless the chain makes the value that it adds.
 #pragma once
 
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "trace/pointwise.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "plimsoll/cost_model.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 #include "trace/pointwise.h"
 

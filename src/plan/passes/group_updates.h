@@ -5,7 +5,7 @@
 // thread only.
 #pragma once
 
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 #include "trace/update_group.h"
 

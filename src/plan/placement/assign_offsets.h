@@ -3,7 +3,7 @@
 // There is one arena on the device and, if buffers are offloaded there, one in host memory and one on disk.
 #pragma once
 
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

@@ -20,7 +20,7 @@
 
 #include "plan/placement/placement_first_fit.h"
 #include "plan/placement/placement_kernel.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll::placing {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "plan/graph/training_graph.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

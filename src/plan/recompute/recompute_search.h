@@ -22,7 +22,7 @@
 
 #include "plan/recompute/choice_bytes.h"
 #include "plan/recompute/recompute_regions.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 

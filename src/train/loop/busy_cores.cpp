@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/measurement.h"
-#include "train/stale_op_times.h"
+#include "run/search/stale_op_times.h"
 
 namespace plimsoll {
 namespace {

@@ -143,7 +143,7 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     row.planned_disk_bytes = planned.plan.disk_bytes;
     row.predicted_step_seconds = planned.step_seconds;
     if (row.fits) {
-      Job resolved = resolved_job(rung.job, planned.settings);
+      Job resolved = resolved_job(rung.job, planned);
       resolved.budget.device = rung.job.budget.device;  // if it is open: the memory that is available when the row
                                                         // begins
       const TrainReport report = trained(resolved, planned);

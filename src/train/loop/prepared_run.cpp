@@ -28,25 +28,26 @@ void PreparedRun::stop_together(const Work& work) const {
 
 void PreparedRun::plan(PlanTarget target) {
   target.measuring = nullptr;  // the run allocates the memory next
-  target.rank = agreement_.rank();
-  target.exchange = exchange_;
+  target.ranks.rank = agreement_.rank();
+  target.ranks.exchange = exchange_;
   if (exchange_ && exchange_->runs_beside_operators()) {
     // CPU ranks of several hosts; devices have the link of the catalogue.
     if (asked_.device == "cpu")
-      target.link = set_peer_link(target.cost, nullptr, {.ranks = agreement_.ranks(), .link = "ethernet-10"}, true);
+      target.ranks.link =
+          set_peer_link(target.cost, nullptr, {.ranks = agreement_.ranks(), .link = "ethernet-10"}, true);
     target.cost.exchanges_overlap = true;
   }
   agreement_.agree_on_min_budget(target, asked_.budget.device.has_value());
-  const auto stopped = [] {
+  const SearchOptions search{.on_schedule = [] {
     if (is_stop_requested()) throw StoppedEarly();
-  };
-  stop_together([&] { report_.job = plan_job(asked_, target, stopped); });
+  }};
+  stop_together([&] { report_.job = plan_job(asked_, target, search); });
   // Measurements may differ from rank to rank, and choices with them: those of the first rank are used.
   if (!agreement_.same_choices(report_.job)) {
     const Job chosen = agreement_.first_rank_choices(asked_, report_.job);
-    stop_together([&] { report_.job = plan_job(chosen, target, stopped); });
+    stop_together([&] { report_.job = plan_job(chosen, target, search); });
   }
-  job_ = resolved_job(asked_, settings());
+  job_ = resolved_job(asked_, report_.job);
   report_.fits = report_.job.plan.fits;
   report_.planned_peak_bytes = report_.job.plan.peak_bytes;
   report_.planned = report_.job.plan.breakdown;
@@ -54,14 +55,11 @@ void PreparedRun::plan(PlanTarget target) {
 
 void PreparedRun::take_memory() {
   while (true) {
-    TrainingOptions options = options_of(job_);
-    options.cost = settings().cost;
-    options.budget = settings().budget;
-    options.ranks.rank = agreement_.rank();
+    TrainingOptions options = settings();
     options.exchange = exchange_;
-    const Step step = step_of(job_, settings().micro_batch_size);
+    const Step step = step_of(job_, settings().micro_batch());
     metrics_of_ = step.metrics;
-    training_.emplace(step, options, PlannedStep{report_.job.recorded, report_.job.plan, report_.job.workspace});
+    training_.emplace(step, options, report_.job);
     plan_change_.clear();
     try {
       training_->start();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <sstream>
+#include <type_traits>
 
 #include "collectives/rank_fault.h"
 #include "job/shared_keys.h"
@@ -25,11 +26,11 @@ constexpr size_t kPiece = 2048;
 std::string choices_text(const PlannedJob& planned) {
   const ResolvedSettings& settings = planned.settings;
   std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(settings.strategy), settings.whole_part,
-                  static_cast<int>(settings.precision), static_cast<int>(settings.state_dtype),
-                  static_cast<int>(settings.weight_update), static_cast<int>(settings.accumulator_dtype),
-                  settings.micro_batch_size, planned.plan.update_in_backward ? 1 : 0, settings.accumulation.size());
-  for (const auto& [epoch, count] : settings.accumulation) text += fmt::format(" {} {}", epoch, count);
+      fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(settings.ranks.strategy), settings.ranks.whole_part,
+                  static_cast<int>(settings.precision), static_cast<int>(settings.optimizer.state_dtype),
+                  static_cast<int>(settings.optimizer.weight_update), static_cast<int>(settings.accumulator_dtype),
+                  settings.micro_batch(), planned.plan.update_in_backward ? 1 : 0, settings.accumulation().size());
+  for (const auto& [epoch, count] : settings.accumulation()) text += fmt::format(" {} {}", epoch, count);
   return text;
 }
 
@@ -40,24 +41,25 @@ std::vector<std::string> RankAgreement::gather(std::string_view text) const {
   return exchange_->gather_text(text);
 }
 
+template <typename Values>
+std::vector<Values> RankAgreement::gather_values(const Values& own) const {
+  static_assert(std::is_trivially_copyable_v<Values> && sizeof own <= kPiece);
+  std::vector<Values> all;
+  for (const std::string& bytes : gather({reinterpret_cast<const char*>(&own), sizeof own})) {
+    check(bytes.size() == sizeof own, "the values of a rank are damaged");
+    std::memcpy(&all.emplace_back(), bytes.data(), sizeof own);
+  }
+  return all;
+}
+
 void RankAgreement::require_same_job(const Job& job) const {
   if (exchange_) job::require_same_keys(gather(job::shared_keys_text(job)));
 }
 
 void RankAgreement::agree_on_min_budget(PlanTarget& target, bool stated) const {
   if (!exchange_) return;
-  std::vector<Budget> budgets;
-  for (const std::string& text :
-       gather(fmt::format("{} {} {}", target.budget.device.value_or(-1), target.budget.host, target.budget.disk))) {
-    std::istringstream words(text);
-    int64_t device = 0;
-    Budget& budget = budgets.emplace_back();
-    words >> device >> budget.host >> budget.disk;
-    check(!words.fail(), "a rank's budget is damaged");
-    if (device >= 0) budget.device = device;
-  }
   int64_t most = 0;
-  for (const Budget& budget : budgets) {
+  for (const Budget& budget : gather_values(target.budget)) {
     if (budget.device && target.budget.device) {
       target.budget.device = std::min(*target.budget.device, *budget.device);
       most = std::max(most, *budget.device);
@@ -82,8 +84,8 @@ Job RankAgreement::first_rank_choices(const Job& job, const PlannedJob& planned)
   size_t epochs = 0;
   Job chosen = job;
   chosen.micro_batch_size.emplace();
-  words >> strategy >> chosen.whole_part >> precision >> state >> update >> accumulator >> *chosen.micro_batch_size >>
-      in_backward >> epochs;
+  words >> strategy >> chosen.ranks.whole_part >> precision >> state >> update >> accumulator >>
+      *chosen.micro_batch_size >> in_backward >> epochs;
   AccumulationSchedule accumulation;
   for (size_t i = 0; i < epochs && words; ++i) {
     int64_t epoch = 0, count = 0;
@@ -91,7 +93,7 @@ Job RankAgreement::first_rank_choices(const Job& job, const PlannedJob& planned)
     accumulation[epoch] = count;
   }
   check(!words.fail() && !accumulation.empty(), "the choices of the first rank are damaged");
-  chosen.strategy = static_cast<Strategy>(strategy);
+  chosen.ranks.strategy = static_cast<Strategy>(strategy);
   chosen.precision = static_cast<Precision>(precision);
   chosen.optimizer.state_dtype = static_cast<StateDtype>(state);
   chosen.optimizer.weight_update = static_cast<WeightUpdate>(update);

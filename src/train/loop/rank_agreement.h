@@ -66,6 +66,9 @@ class RankAgreement {
 
  private:
   std::vector<std::string> gather(std::string_view text) const;
+  // Returns `own` of each rank; Values has no pointers.
+  template <typename Values>
+  std::vector<Values> gather_values(const Values& own) const;
 
   Exchange* exchange_;
 };

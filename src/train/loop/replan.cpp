@@ -8,7 +8,7 @@
 #include "device/backend.h"
 #include "device/host_memory.h"
 #include "plimsoll/bytes.h"
-#include "train/plan_target.h"
+#include "run/search/plan_target.h"
 
 namespace plimsoll {
 namespace {

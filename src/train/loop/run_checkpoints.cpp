@@ -47,7 +47,7 @@ void keep_formats_of(const std::filesystem::path& checkpoint, Job& asked) {
       return "";
     }
   };
-  if (!asked.precision)
+  if (asked.precision == Precision::automatic)
     for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
       if (origin("precision") == name_of(each)) asked.precision = each;
   const auto keep_choice = [&](auto& choice, auto automatic, const char* key) {

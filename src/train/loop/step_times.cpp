@@ -9,7 +9,7 @@
 
 #include "plimsoll/job.h"
 #include "run/plan_options.h"
-#include "train/stale_op_times.h"
+#include "run/search/stale_op_times.h"
 
 namespace plimsoll {
 namespace {
@@ -94,7 +94,7 @@ double StepTimes::tokens_per_second() const {
 }
 
 std::string prediction_notes(const Job& job, const PlannedJob& planned, const StepTimes& times) {
-  const int threads = threads_of(options_of(job));
+  const int threads = threads_of(job);
   const double predicted_seconds = times.median_predicted_seconds();
   const double measured_seconds = times.median_compute_seconds();
   std::string note = invalidate_op_times(planned, threads, predicted_seconds, measured_seconds);
@@ -115,8 +115,8 @@ std::string data_note(const Job& job, const StepTimes& times) {
   std::string note = fmt::format("steps waited for data for {:.0f} % of their time; raise data.num_workers (now {})",
                                  100 * share, job.data.num_workers);
   if (job.data.num_workers >= job.data.prefetch) note += fmt::format(" and data.prefetch (now {})", job.data.prefetch);
-  const int64_t threads = threads_of(options_of(job)), cores = cores_of_machine();
-  if (job.device == "cpu" && threads > 1 && job.devices * (threads + workers_of(job)) > cores)
+  const int64_t threads = threads_of(job), cores = cores_of_machine();
+  if (job.device == "cpu" && threads > 1 && job.ranks.count * (threads + workers_of(job)) > cores)
     note += fmt::format(", and lower threads (now {}) if that does not help: both use the {} core{}", threads, cores,
                         cores == 1 ? "" : "s");
   return note;

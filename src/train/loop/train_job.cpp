@@ -15,9 +15,9 @@
 #include "job/keys/data_kind.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
+#include "plimsoll/options.h"
 #include "plimsoll/run_length.h"
 #include "run/measured.h"
-#include "run/optimizer/schedule.h"
 #include "run/plan_options.h"
 #include "train/job_data.h"
 #include "train/loop/busy_cores.h"
@@ -192,7 +192,7 @@ class Run {
     began_at_ = seconds_now();
     exchange_seconds_before_ = exchange_seconds();
     // Ranks of one machine share its processors by intention.
-    if (job().device == "cpu" && !exchange_) busy_cores_.emplace(threads_of(options_of(job())));
+    if (job().device == "cpu" && !exchange_) busy_cores_.emplace(threads_of(job()));
     while (!done()) {
       note(fmt::format("step {}", training().steps_done() + 1));
       auto between = agreement_.between_steps(is_stop_requested(), own_progress());
@@ -259,7 +259,7 @@ class Run {
 
   // Returns the number of micro batches of the step, by the epoch of its first window.
   int64_t micro_batches() const {
-    return std::prev(settings().accumulation.upper_bound(data().epoch(position_)))->second;
+    return std::prev(settings().accumulation().upper_bound(data().epoch(position_)))->second;
   }
 
   void step() {

@@ -15,9 +15,9 @@ using ::testing::Not;
 // carries 1 GB/s after 1 ms.
 PlannedJob exchanging() {
   PlannedJob planned;
-  planned.settings.devices = 4;
+  planned.settings.ranks.count = 4;
   planned.settings.link = "a link";
-  planned.settings.accumulation = {{0, 2}};
+  planned.settings.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
   planned.settings.cost.peer_link = 1e9;
   planned.settings.cost.peer_latency = 1e-3;
   planned.step_seconds = 0.1;
@@ -60,7 +60,7 @@ TEST(PlanRanks, OfWhatDoesNotFitHasNoTimes) {
 
 TEST(PlanRanks, OfOneDeviceHasNone) {
   PlannedJob planned = exchanging();
-  planned.settings.devices = 1;
+  planned.settings.ranks.count = 1;
   EXPECT_EQ(text_of_rows(planned), "");
   EXPECT_EQ(cli::strategy_of(Job(), planned), "");
 }
@@ -69,7 +69,7 @@ TEST(PlanRanks, TakeTheStrategyOfThePlanner) {
   PlannedJob planned = exchanging();
   Job job;
   EXPECT_EQ(cli::strategy_of(job, planned), "auto");
-  job.strategy = Strategy::zero3;
+  job.ranks.strategy = Strategy::zero3;
   EXPECT_EQ(cli::strategy_of(job, planned), "zero3");
   planned.plan.reasons = {{"precision: 32-true", "set"}, {"strategy: zero2", "the fastest that fits"}};
   EXPECT_EQ(cli::strategy_of(job, planned), "zero2");

@@ -34,12 +34,12 @@ TEST(ManyDevices, CountsAreDevices) {
                                                                     {"training: {devices: 3}", 3},
                                                                     {"training: {num_gpus: 8}", 8},
                                                                     {"num_processes: 4\nworld_size: 4", 4}})
-    EXPECT_EQ(parsed(yaml).devices, devices) << yaml;
+    EXPECT_EQ(parsed(yaml).ranks.count, devices) << yaml;
   EXPECT_THAT(parsed("num_gpus: 1").notes, ElementsAre("job.yaml:2: num_gpus (DeepSpeed's name) is devices: 1 here"));
   EXPECT_THAT(parsed("devices: auto").notes, ElementsAre("job.yaml:2: devices: auto is devices: 1 here"));
   EXPECT_THAT(parsed("devices: 1").notes, IsEmpty());
-  EXPECT_EQ(parsed("devices: 4", {"num_gpus=2"}).devices, 2);
-  EXPECT_EQ(parsed("").devices, 1);
+  EXPECT_EQ(parsed("devices: 4", {"num_gpus=2"}).ranks.count, 2);
+  EXPECT_EQ(parsed("").ranks.count, 1);
   EXPECT_THAT(refusal("devices: 0"), HasSubstr("it must be at least 1; to train on the CPU set device: cpu"));
   for (const char* wrong : {"devices: 99999999999999999999", "world_size: many", "devices: 1.5", "devices: {a: 1}"})
     EXPECT_THAT(refusal(wrong), HasSubstr("allowed: integer from 1 to 65536")) << wrong;
@@ -48,7 +48,7 @@ TEST(ManyDevices, CountsAreDevices) {
 
 TEST(ManyDevices, WordsOfOtherProgramsAreStrategies) {
   const auto all_of = [](Strategy strategy, std::initializer_list<const char*> words) {
-    for (const char* yaml : words) EXPECT_EQ(parsed(yaml).strategy, strategy) << yaml;
+    for (const char* yaml : words) EXPECT_EQ(parsed(yaml).ranks.strategy, strategy) << yaml;
   };
   all_of(Strategy::ddp, {"strategy: ddp", "strategy: ddp_find_unused_parameters_true", "trainer.strategy: ddp",
                          "trainer: {strategy: ddp_spawn}", "fsdp: no_shard", "zero_optimization.stage: 0",
@@ -63,7 +63,7 @@ TEST(ManyDevices, WordsOfOtherProgramsAreStrategies) {
           "fsdp_config: {sharding_strategy: FULL_SHARD}", "training: {strategy: zero3}"});
   all_of(Strategy::automatic, {"", "strategy: auto", "strategy: none", "trainer.strategy: auto", "fsdp: ''",
                                "distributed_type: DEEPSPEED", "distributed_type: 'NO'"});
-  EXPECT_EQ(parsed("distributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: SHARD_GRAD_OP}").strategy,
+  EXPECT_EQ(parsed("distributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: SHARD_GRAD_OP}").ranks.strategy,
             Strategy::zero2);
   EXPECT_THAT(parsed("strategy: fsdp").notes, ElementsAre("job.yaml:2: strategy: fsdp is strategy: zero3 here"));
   EXPECT_THAT(parsed("", {"fsdp=full_shard"}).notes, ElementsAre(HasSubstr("is strategy: zero3 here")));

@@ -1,4 +1,4 @@
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/pipeline.h"
+#include "plan/passes/pipeline.h"
 #include "plan/recorded_ops.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include "plan/passes/fuse_pointwise.h"
 #include "plan/recorded_ops.h"
 #include "plan/validate/validator.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

@@ -9,7 +9,7 @@
 #include "plan/placement/assign_offsets.h"
 #include "plan/recorded_ops.h"
 #include "plan/validate/validator.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 
 namespace plimsoll {
 namespace {

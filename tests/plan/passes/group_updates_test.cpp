@@ -8,7 +8,7 @@
 #include "cost/operators.h"
 #include "plan/placement/assign_offsets.h"
 #include "plan/validate/validator.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 #include "trace/pointwise.h"
 

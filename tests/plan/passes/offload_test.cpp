@@ -8,10 +8,10 @@
 #include <random>
 
 #include "plan/offload/offload_search.h"
-#include "plan/pipeline.h"
+#include "plan/passes/pipeline.h"
 #include "plan/random_trace.h"
 #include "plan/validate/validator.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 #include "rounds.h"
 
@@ -301,7 +301,7 @@ TEST(OffloadSearch, TheBoundHoldsForWhatIsFound) {
     const size_t values = search.graphs().front().values.size();
     if (values < 3 || values > 7) continue;
     ++graphs;
-    const OffloadSearch moving(trace, search, cost, apply_choices);
+    const OffloadSearch moving(trace, search, cost);
     for (int64_t host : {int64_t{0}, int64_t{1024}, int64_t{1} << 20}) {
       const int64_t least = moving.min_memory_solution(host).peak, most = search.keep_all_solution().peak;
       for (int part = 0; part <= 4; ++part) {
@@ -328,7 +328,7 @@ TEST(OffloadSearch, SeesGradientsLeave) {
   text.trace.buffers[text["g"]].memory = Memory::host;
   const CostModel cost = test_cost(1);
   const RecomputeSearch search(text.trace, cost);
-  const OffloadSearch moving(text.trace, search, cost, apply_choices);
+  const OffloadSearch moving(text.trace, search, cost);
   const auto found = moving.cheapest(1 << 20, 0);
   ASSERT_TRUE(found);
   PlanChoices choices;

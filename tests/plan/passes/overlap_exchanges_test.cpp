@@ -10,7 +10,7 @@
 #include <random>
 
 #include "plan/trace_text.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

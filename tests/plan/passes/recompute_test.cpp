@@ -7,12 +7,12 @@
 #include <random>
 #include <set>
 
-#include "plan/pipeline.h"
+#include "plan/passes/pipeline.h"
 #include "plan/random_trace.h"
 #include "plan/recompute/recompute_search.h"
 #include "plan/validate/validator.h"
 #include "plimsoll/error.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 #include "rounds.h"
 

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "plan/pipeline.h"
+#include "plan/passes/pipeline.h"
 #include "plan/random_trace.h"
 #include "plan/recompute/choice_bytes.h"
 #include "plan/recompute/recompute_search.h"

@@ -1,4 +1,4 @@
-#include "run/optimizer/schedule.h"
+#include "plimsoll/options.h"
 
 #include <gtest/gtest.h>
 

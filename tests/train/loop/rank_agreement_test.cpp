@@ -50,7 +50,10 @@ TEST(RankAgreement, OneRankAgreesWithItself) {
   alone.agree_on_min_budget(target, true);
   EXPECT_EQ(target.budget, budget_target(GiB, 5, 6).budget);
   EXPECT_EQ(target.budget_reason, "of this device");
-  EXPECT_TRUE(alone.same_choices({}));
+  PlannedJob planned;
+  planned.settings.micro_batch_size = 1;
+  planned.settings.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
+  EXPECT_TRUE(alone.same_choices(planned));
   EXPECT_TRUE(alone.any(true));
   EXPECT_FALSE(alone.any(false));
   EXPECT_TRUE(alone.between_steps(true, {}).stop);
@@ -83,7 +86,7 @@ TEST(RankAgreement, JobsThatDifferAreNamedByTheirKey) {
       {"optimizer.learning_rate is 0.5 on rank 1", [](Job& o) { o.optimizer.learning_rate = 0.5; }},
       {"model.hidden_size is 96 on rank 1", [](Job& o) { o.model.decoder.hidden_size = 96; }},
       {"data.files is other.txt on rank 1 and text.txt on rank 0", [](Job& o) { o.data.files = {"a/other.txt"}; }},
-      {"precision is auto on rank 1 and 32-true on rank 0", [](Job& o) { o.precision.reset(); }},
+      {"precision is auto on rank 1 and 32-true on rank 0", [](Job& o) { o.precision = Precision::automatic; }},
       {"lora.rank is 8 on rank 1 and not set", [](Job& o) { o.fine_tuning.lora.modules = {"*.qkv"}; }},
       {"checkpoint.directory is runs on rank 1 and none on rank 0", [](Job& o) { o.checkpoint.directory = "runs"; }},
   };
@@ -142,13 +145,13 @@ TEST(RankAgreement, BudgetsThatAreAlikeAndNoLimitStay) {
 // With one exchange of `elements` elements in segment micro.
 PlannedJob planned_with(int64_t elements) {
   PlannedJob planned;
-  planned.settings.strategy = Strategy::zero3;
+  planned.settings.ranks.strategy = Strategy::zero3;
   planned.settings.precision = Precision::bf16_true;
-  planned.settings.state_dtype = StateDtype::bits8;
-  planned.settings.weight_update = WeightUpdate::split;
+  planned.settings.optimizer.state_dtype = StateDtype::bits8;
+  planned.settings.optimizer.weight_update = WeightUpdate::split;
   planned.settings.accumulator_dtype = AccumulatorDtype::float32;
   planned.settings.micro_batch_size = 6;
-  planned.settings.accumulation = {{0, 2}, {3, 8}};
+  planned.settings.gradient_accumulation_steps = AccumulationSchedule{{0, 2}, {3, 8}};
   planned.plan.update_in_backward = true;
   Op op;
   op.name = "plimsoll::all_gather_";
@@ -171,13 +174,13 @@ std::vector<int> same_if(const std::function<void(PlannedJob&)>& change) {
 TEST(RankAgreement, EveryChoiceThatDecidesWhatIsExchangedMustBeTheSame) {
   EXPECT_THAT(same_if([](PlannedJob&) {}), ElementsAre(1, 1, 1));
   const std::vector<std::function<void(PlannedJob&)>> changes = {
-      [](PlannedJob& job) { job.settings.strategy = Strategy::zero2; },
+      [](PlannedJob& job) { job.settings.ranks.strategy = Strategy::zero2; },
       [](PlannedJob& job) { job.settings.precision = Precision::fp32_true; },
-      [](PlannedJob& job) { job.settings.state_dtype = StateDtype::bits4; },
-      [](PlannedJob& job) { job.settings.weight_update = WeightUpdate::master; },
+      [](PlannedJob& job) { job.settings.optimizer.state_dtype = StateDtype::bits4; },
+      [](PlannedJob& job) { job.settings.optimizer.weight_update = WeightUpdate::master; },
       [](PlannedJob& job) { job.settings.accumulator_dtype = AccumulatorDtype::as_gradients; },
       [](PlannedJob& job) { job.settings.micro_batch_size = 3; },
-      [](PlannedJob& job) { job.settings.accumulation[3] = 4; },
+      [](PlannedJob& job) { (*job.settings.gradient_accumulation_steps)[3] = 4; },
       [](PlannedJob& job) { job.plan.update_in_backward = false; },
       [](PlannedJob& job) { job.plan.trace = planned_with(65).plan.trace; },
       [](PlannedJob& job) { job.plan.trace.segments[0].kind = SegmentKind::evaluate; },
@@ -201,13 +204,13 @@ TEST(RankAgreement, OtherChoicesMayDiffer) {
 TEST(RankAgreement, AllTakeTheChoicesOfTheFirst) {
   for (const Job& job : on_ranks<Job>(2, [](const RankAgreement&agreement, int64_t rank) {
          PlannedJob planned;
-         planned.settings.accumulation = {{0, 1}};
+         planned.settings.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
          planned.settings.micro_batch_size = 1;
          Job asked;
          asked.max_steps = 77;
          return agreement.first_rank_choices(asked, rank == 0 ? planned_with(64) : planned);
        })) {
-    EXPECT_EQ(job.strategy, Strategy::zero3);
+    EXPECT_EQ(job.ranks.strategy, Strategy::zero3);
     EXPECT_EQ(job.precision, Precision::bf16_true);
     EXPECT_EQ(job.optimizer.state_dtype, StateDtype::bits8);
     EXPECT_EQ(job.optimizer.weight_update, WeightUpdate::split);

@@ -26,7 +26,7 @@ std::string refusal(const std::string& yaml, int64_t steps, int64_t position) {
   const Job job = parse_job("data.files: a.txt\n" + yaml, "job.yaml", "");
   ResolvedSettings settings;
   settings.micro_batch_size = job.micro_batch_size.value_or(1);
-  settings.accumulation = job.gradient_accumulation_steps.value_or(AccumulationSchedule{{0, 1}});
+  settings.gradient_accumulation_steps = job.gradient_accumulation_steps.value_or(AccumulationSchedule{{0, 1}});
   return refusal_of([&] { require_same_batch_meaning(job, settings, steps, position, epoch_of, "step-7.safetensors"); },
                     UserError::Kind::usage);
 }

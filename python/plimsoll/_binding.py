@@ -1,0 +1,244 @@
+"""Loads the libraries when they are first needed, and passes calls between Python and the recorder.
+
+The library records a model on a device of its own, in a slot of torch that nothing else uses (IPU). torch.accelerator,
+torch.compile and others go on as before: outside of `recording()` nothing of torch is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import re
+import sys
+import threading
+import traceback
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from plimsoll import errors
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
+MAKE_MODEL, COMPUTE_LOSS, TRAINING_MODE, EVALUATION_MODE, SCHEDULE = range(5)
+# How the recorder refuses a call.
+_REFUSAL = re.compile(r"cannot be recorded|^operator aten::|was made on the plan device|while it is recorded")
+DEVICE = "ipu"  # torch's name of the slot
+
+_lock = threading.Lock()
+_loaded = False
+
+
+def load() -> Any:
+    """Imports torch and loads the libraries; returns torch. Raises UserError if this process cannot have them."""
+    global _loaded
+    import torch
+
+    with _lock:
+        if _loaded:
+            return torch
+        _require_version(torch)
+        try:
+            torch.classes.load_library(str(_library()))
+        except OSError as error:
+            raise errors.UserError(f"plimsoll's library cannot be loaded: {error.__cause__ or error}") from None
+        _loaded = True
+        return torch
+
+
+def _library() -> pathlib.Path:
+    from plimsoll import library_path
+    return pathlib.Path(library_path()) / "libplimsoll_python.so"
+
+
+def _require_version(torch: Any) -> None:
+    from plimsoll._build import TORCH
+
+    found = torch.__version__.split("+")[0]
+    if found.split(".")[:2] != TORCH.split(".")[:2]:
+        raise errors.UserError(
+            f"this build of plimsoll is for torch {TORCH}, and torch {found} is installed: "
+            f"pip install 'torch=={TORCH}.*'"
+        )
+
+
+@contextlib.contextmanager
+def recording(torch: Any) -> Iterator[None]:
+    """Makes tensors of factory functions plan tensors, and lets libraries see that the model is being traced."""
+    module: Any = types.ModuleType(f"torch.{DEVICE}")
+    module.is_available = lambda: True
+    module.device_count = lambda: 1
+    module.current_device = lambda: 0
+    module._lazy_init = lambda: None
+    module._is_in_bad_fork = lambda: False
+    module.manual_seed_all = lambda seed: None
+    module.get_rng_state = lambda *args: torch.zeros(1, dtype=torch.uint8)
+    module.set_rng_state = lambda *args: None
+    name = f"torch.{DEVICE}"
+    nested = hasattr(torch, DEVICE)
+    compiling = torch.compiler._is_compiling_flag
+    if not nested:
+        setattr(torch, DEVICE, module)
+        sys.modules[name] = module
+    torch.compiler._is_compiling_flag = True
+    try:
+        with torch.device(DEVICE):
+            yield
+    finally:
+        torch.compiler._is_compiling_flag = compiling
+        if not nested:
+            delattr(torch, DEVICE)
+            sys.modules.pop(name, None)
+
+
+def _answer_of(reference: weakref.ref[Session], request: int) -> int:
+    session = reference()
+    return session._answer(request) if session is not None else 1
+
+
+class Session:
+    """One training of the library, and the Python functions that it calls.
+
+    `make` returns a module; `compute` takes the module and a function from an input's name to its tensor, and returns
+    the loss. Both run while the step is recorded, on plan tensors.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        compute: Callable[[Any, Callable[[str], Any]], Any],
+        options: str,
+        inputs: list[tuple[str, list[int], int]],
+        device: str,
+        evaluates: bool,
+        on_schedule: Callable[[], None] | None = None,
+    ) -> None:
+        self._torch = load()
+        self._make, self._compute, self._on_schedule = make, compute, on_schedule
+        self._model: Any = None
+        self._error: BaseException | None = None
+        me = weakref.ref(self)  # a cycle would keep the memory of a dropped trainer
+        self._callback = _CALLBACK(lambda request: _answer_of(me, request))
+        address = ctypes.cast(self._callback, ctypes.c_void_p).value
+        self._one_at_a_time = threading.RLock()
+        self._modes: dict[Any, bool] = {}
+        self._session: Any = None
+        self._session = self._checked(
+            self._torch.classes.plimsoll_python.Session, address, options, inputs, device, evaluates
+        )
+
+    def call(self, name: str, *args: Any) -> Any:
+        """Calls a method of the library's session, and raises the user's or plimsoll's own exception."""
+        with self._one_at_a_time:  # a step of one thread and a close() of another
+            return self._checked(getattr(self._session, name), *args)
+
+    def _checked(self, function: Callable[..., Any], *args: Any) -> Any:
+        self._error = None
+        try:
+            return function(*args)
+        except RuntimeError as error:
+            if self._error is not None:
+                raised, self._error = self._error, None
+                raise named_at_its_line(raised)  # noqa: B904  (its own cause stays)
+            raise error_of(self._torch, error) from None
+        finally:
+            self._model, self._modes = None, {}
+
+    def _answer(self, request: int) -> int:
+        try:
+            if request == SCHEDULE:
+                if self._on_schedule:
+                    self._on_schedule()
+            elif request == MAKE_MODEL:
+                self._make_model()
+            elif request == COMPUTE_LOSS:
+                with recording(self._torch):
+                    self._session.set_loss(self._compute(self._model, self._session.input))
+            else:
+                self._model.train(request == TRAINING_MODE)
+                if request == TRAINING_MODE:  # parts that the model function set to evaluation stay in it
+                    for part, training in self._modes.items():
+                        part.training = training
+            return 0
+        except BaseException as error:  # raised again where the library was called
+            self._error = error
+            return 1
+
+    def _make_model(self) -> None:
+        torch = self._torch
+        with recording(torch):
+            self._model = self._make()
+        if not isinstance(self._model, torch.nn.Module):
+            raise errors.UserError(f"the model function returned {type(self._model).__name__}, not a torch.nn.Module")
+        self._modes = {part: part.training for part in self._model.modules()} if self._model.training else {}
+        for members, is_parameter in (
+            (self._model.named_parameters(remove_duplicate=False), True),
+            (self._model.named_buffers(remove_duplicate=False), False),
+        ):
+            for name, tensor in members:
+                if tensor.device.type != DEVICE:
+                    raise errors.UserError(
+                        f"{name} is on {tensor.device}: make the model inside the model function, and leave out the "
+                        "device; weights are loaded with Trainer.load_state_dict()"
+                    )
+                self._session.add(name, tensor, is_parameter)
+        _name_modules(torch, self._model)
+
+
+def _name_modules(torch: Any, model: Any) -> None:
+    """Lets the recorder know whose forward runs: an op belongs to that module."""
+    running = [""]
+
+    def enter(name: str) -> Callable[..., None]:
+        def hook(module: Any, *args: Any) -> None:
+            running.append(name)
+            torch.ops.plimsoll_python.set_module(name)
+
+        return hook
+
+    def leave(module: Any, *args: Any) -> None:
+        running.pop()
+        torch.ops.plimsoll_python.set_module(running[-1])
+
+    for name, module in model.named_modules():
+        module.register_forward_pre_hook(enter(name))
+        module.register_forward_hook(leave, always_call=True)
+
+
+def named_at_its_line(error: BaseException) -> BaseException:
+    """Returns a refusal of the recorder as UserError with the user's line; other exceptions as they are."""
+    text = str(error).split("\nException raised from")[0]
+    if f"no module of '{DEVICE}'" in text or f"no module of `{DEVICE}`" in text:
+        return errors.UserError(
+            "torch.utils.checkpoint inside the model cannot be recorded: leave it out (gradient_checkpointing_enable() too); "
+            'the budget decides what is recomputed, or gradient_checkpointing="on"'
+        )
+    if type(error) is not RuntimeError or not _REFUSAL.search(text):
+        return error
+    ours, torchs = str(pathlib.Path(__file__).parent), f"{os.sep}torch{os.sep}"
+    lines = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(ours) and torchs not in frame.filename
+    ]
+    place = f"\n  {lines[-1].filename}:{lines[-1].lineno}: {lines[-1].line}" if lines else ""
+    return errors.UserError(text + place).with_traceback(error.__traceback__)
+
+
+def error_of(torch: Any, error: RuntimeError) -> Exception:
+    """Returns plimsoll's exception for an error of the library."""
+    text = torch.ops.plimsoll_python.last_error()
+    if not text:
+        named = named_at_its_line(error)
+        return named if isinstance(named, Exception) else error
+    found = json.loads(text)
+    message = re.sub(r"options(:\d+)*: ", "", found["text"]).strip()
+    kinds: dict[str, type[Exception]] = {
+        "usage": errors.UserError,
+        "failure": errors.RunError,
+        "does_not_fit": errors.PlanDoesNotFit,
+    }
+    return kinds.get(found["kind"], errors.InternalError)(message)

@@ -1,0 +1,34 @@
+"""Exceptions of plimsoll. An exception of the user's own model or loss is raised as it is."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from plimsoll.planning import Plan
+
+
+
+class UserError(ValueError):
+    """Something in the call is wrong: an option, the model, the batch, a file. The text says what to do."""
+
+
+class PlanDoesNotFit(UserError):
+    """The budget is too small.
+
+    Attributes:
+        minimum: bytes of the smallest budget that fits, over every choice that was left open.
+        plan: the plan with that need; `plan.advice()` plans changes that fit.
+    """
+
+    def __init__(self, text: str, minimum: int | None = None, plan: Plan | None = None) -> None:
+        super().__init__(text)
+        self.minimum = minimum
+        self.plan = plan
+
+
+class RunError(RuntimeError):
+    """A training could not go on: a file, a disk, memory that another program took."""
+
+
+class InternalError(RuntimeError):
+    """A bug of plimsoll."""

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Tests the Python package of a build: types, style, training beside eager PyTorch, errors, the rest of the process.
+#
+#     scripts/test-python.sh [BUILD]     BUILD: build (default). PLIMSOLL_TEST_SEED draws which architectures are trained.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$(realpath "${1:-build}")
+python=$PWD/.venv-python/bin
+export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1 XDG_CACHE_HOME=$build/python/cache OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1
+"$python/ruff" check --config python/pyproject.toml python
+(cd python && "$python/mypy" plimsoll)
+cd python/tests
+for part in training errors citizen architectures; do
+  echo "==> python: $part"
+  "$python/python" -m unittest "test_$part"
+done
+echo "==> python: all tests passed"

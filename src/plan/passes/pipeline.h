@@ -1,0 +1,52 @@
+// Declares the pipeline: the passes in order, from the recorded trace to the validated plan.
+//
+// run_passes() is the only caller of passes. The search runs the first stage once, and the stages after
+// it once for each set of choices that it tries.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "plan/graph/training_graph.h"
+#include "plimsoll/planner.h"
+
+namespace plimsoll {
+
+/// A part of the pipeline, in order.
+enum class Stage : uint8_t {
+  prepare,     ///< computes the trace that the searches work on
+  choices,     ///< applies recomputation and offload
+  merging,     ///< merges several ops into one
+  overlap,     ///< overlaps exchanges between ranks with other ops
+  placement,   ///< assigns offsets in the arenas
+  validation,  ///< throws InternalError if the plan is unsound
+};
+
+/// A set of inputs of the passes in addition to the trace.
+struct PassInputs {
+  const PlanOptions& options;
+  const PlanChoices& choices;
+  const CostModel& cost;  ///< predicts the seconds of the ops of this trace
+  /// Training graphs of the prepared trace, for Stage::choices; null: none.
+  const std::vector<TrainingGraph>* graphs = nullptr;
+  const PassObserver* observer = nullptr;  ///< receives every pass; null: none, and no trace is copied for it
+};
+
+/// Runs the passes of stages `first` to `last` on `plan.trace` and returns the plan. It has offsets from
+/// Stage::placement on.
+Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& inputs);
+
+/// Returns the report of a pass that changed the trace to `after`.
+PassReport report_of(std::string_view pass, const Trace& after);
+
+/// Returns the recorded trace after Stage::prepare.
+Trace prepare_trace(Trace trace, bool update_in_backward = false, const PlanOptions& options = {});
+
+/// Returns a prepared trace with `choices` applied and without merged ops: the trace after Stage::choices. `graphs` are
+/// the training graphs of the prepared trace; choices by value refer to them. `cost` predicts the seconds of ops and
+/// copies.
+Trace apply_choices(Trace trace, const PlanChoices& choices, const std::vector<TrainingGraph>& graphs,
+                    const CostModel& cost);
+
+}  // namespace plimsoll

@@ -1,0 +1,276 @@
+#include "python/session.h"
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "plimsoll/bytes.h"
+#include "plimsoll/devices.h"
+#include "plimsoll/error.h"
+#include "plimsoll/plan_page.h"
+
+namespace plimsoll::python {
+namespace {
+
+using MicroBatchMap = std::map<std::string, at::Tensor>;
+
+thread_local std::string last_error_text;
+
+void keep_error(const char* kind, const std::string& text) {
+  last_error_text =
+      nlohmann::json{{"kind", kind}, {"text", text}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+const char* name_of(UserError::Kind kind) {
+  switch (kind) {
+    case UserError::Kind::usage:
+      return "usage";
+    case UserError::Kind::failure:
+      return "failure";
+    case UserError::Kind::does_not_fit:
+      return "does_not_fit";
+  }
+  return "internal";
+}
+
+// Runs `work`; keeps an error of Plimsoll for last_error().
+template <typename Work>
+auto guarded(const Work& work) {
+  last_error_text.clear();
+  try {
+    return work();
+  } catch (const UserError& error) {
+    keep_error(name_of(error.kind()), error.what());
+    throw std::runtime_error(error.what());
+  } catch (const InternalError& error) {
+    keep_error("internal", error.what());
+    throw std::runtime_error(error.what());
+  }
+}
+
+// Name of the options in messages; Python removes it.
+constexpr const char* kOptions = "options";
+
+Job job_of(const std::string& options) {
+  return parse_job(options, kOptions, std::filesystem::current_path());
+}
+
+MicroBatchMap tensors_of(const Session::Batch& batch) {
+  MicroBatchMap tensors;
+  for (const auto& entry : batch) tensors[entry.key()] = entry.value();
+  return tensors;
+}
+
+nlohmann::json json_of(const Breakdown& of) {
+  return {{"parameters", of.parameters},
+          {"gradients", of.gradients},
+          {"optimizer_state", of.optimizer_state},
+          {"activations", of.activations},
+          {"inputs", of.inputs},
+          {"workspace", of.workspace},
+          {"context", of.context},
+          {"fragmentation", of.fragmentation}};
+}
+
+nlohmann::json json_of(const std::vector<Reason>& reasons) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Reason& reason : reasons) list.push_back({{"decision", reason.decision}, {"why", reason.why}});
+  return list;
+}
+
+}  // namespace
+
+std::string last_error() {
+  return last_error_text;
+}
+
+std::string devices() {
+  nlohmann::json list = nlohmann::json::array();
+  for (const DeviceSpec& each : device_catalogue())
+    list.push_back(
+        {{"id", each.id}, {"name", each.name}, {"vendor", each.vendor}, {"memory_bytes", each.memory_bytes}});
+  return list.dump();
+}
+
+double learning_rate(const std::string& options, int64_t step, int64_t steps) {
+  return guarded([&] {
+    const Job job = job_of(options);
+    return learning_rate_at(job.scheduler, job.optimizer.learning_rate, step, steps);
+  });
+}
+
+Session::Session(int64_t callback, const std::string& options,
+                 const std::vector<std::tuple<std::string, std::vector<int64_t>, int64_t>>& inputs,
+                 const std::string& device, bool evaluates)
+    : callback_(reinterpret_cast<Callback>(callback)) {  // NOLINT: an address that ctypes made
+  guarded([&] {
+    for (const auto& [name, sizes, dtype] : inputs)
+      inputs_.push_back({name, sizes, static_cast<c10::ScalarType>(dtype)});
+    job_ = job_of(options);
+    job_.evaluate = evaluates;
+    if (device.empty()) {
+      target_ = target_of(job_);
+      return;
+    }
+    target_ = target_of(require_device(device));
+    if (job_.ranks.count > 1) target_ = with_ranks(std::move(target_), {.ranks = job_.ranks.count});
+    target_.budget.host = job_.budget.host;
+    target_.budget.disk = job_.budget.disk;
+    if (!job_.budget.device) return;
+    target_.budget.device = job_.budget.device;
+    target_.budget_reason = "set by memory";
+  });
+}
+
+at::Tensor Session::input(const std::string& name) {
+  return tensors_.inputs.at(name);
+}
+
+void Session::add(const std::string& name, const at::Tensor& tensor, bool is_parameter) {
+  tensors_.members.push_back({name, tensor, is_parameter});
+}
+
+void Session::set_loss(const at::Tensor& loss) {
+  tensors_.loss = loss;
+}
+
+void Session::plan() {
+  guarded([&] {
+    const SearchOptions search{.on_schedule = [this] { call(callback_, Request::schedule); }};
+    planned_ = plan_training([this](int64_t samples) { return step_of(samples); }, job_, target_, search);
+  });
+}
+
+std::string Session::report() {
+  const ResolvedSettings& settings = planned_.settings;
+  const Plan& plan = training_ ? training_->plan() : planned_.plan;
+  nlohmann::json json = {
+      {"fits", plan.fits},
+      {"peak_bytes", plan.peak_bytes},
+      {"minimum_budget_bytes", planned_.plan.minimum_budget_bytes},
+      {"host_bytes", plan.host_bytes},
+      {"disk_bytes", plan.disk_bytes},
+      {"breakdown", json_of(plan.breakdown)},
+      {"reasons", json_of(planned_.plan.reasons)},
+      {"step_seconds", planned_.step_seconds},
+      {"samples_per_second", planned_.samples_per_second},
+      {"recompute_seconds", plan.time.recompute},
+      {"offload_seconds", plan.time.offload},
+      {"record_seconds", planned_.record_seconds},
+      {"plan_seconds", planned_.plan_seconds},
+      {"device", settings.cost.device},
+      {"rates", settings.cost.source},
+      {"devices", settings.ranks.count},
+      {"micro_batch", settings.micro_batch()},
+      {"accumulate", settings.first_accumulation()},
+      {"last_micro_batch", settings.last_micro_batch},
+      {"precision", plimsoll::name_of(settings.precision)},
+      {"optimizer", settings.optimizer.name},
+      {"state_dtype", plimsoll::name_of(settings.optimizer.state_dtype)},
+      {"weight_update", plimsoll::name_of(settings.optimizer.weight_update)},
+      {"accumulator_dtype", plimsoll::name_of(settings.accumulator_dtype)},
+      {"recomputes", plan.checkpointed},
+      {"update_in_backward", plan.update_in_backward},
+      {"parameters", settings.parameters},
+      {"model_parameters", settings.model_parameters},
+      {"operators", planned_.recorded.ops.size()},
+      {"plan_hash", plan_hash(plan)},
+      {"change", training_ ? training_->plan_change() : std::string()},
+  };
+  json["budget_bytes"] = settings.budget.device ? nlohmann::json(*settings.budget.device) : nlohmann::json();
+  nlohmann::json modules = nlohmann::json::object();
+  for (const ModuleBytes& each : bytes_by_module(plan)) modules[each.module] = json_of(each.bytes);
+  json["modules"] = modules;
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string Session::page(const std::string& title, const std::string& subtitle) {
+  return guarded([&] {
+    PlanPage page;
+    page.title = title;
+    page.subtitle = subtitle;
+    page.plan = &planned_.plan;
+    for (const Op& op : planned_.plan.trace.ops) page.op_seconds.push_back(seconds_of(planned_.settings.cost, op));
+    return to_html(page);
+  });
+}
+
+std::vector<std::tuple<int64_t, double>> Session::frontier(int64_t points) {
+  return guarded([&] {
+    std::vector<std::tuple<int64_t, double>> found;
+    for (const FrontierPoint& point :
+         frontier_of([this](int64_t samples) { return step_of(samples); }, job_, target_, static_cast<int>(points)))
+      if (point.fits) found.emplace_back(point.budget_bytes, point.step_seconds);
+    return found;
+  });
+}
+
+void Session::start() {
+  guarded([&] {
+    if (!target_.is_local)
+      throw UserError("this plan is for a device that is not here: " + target_.cost.device +
+                      "; plan with device=\"cpu\" or \"cuda\" to train");
+    if (!planned_.plan.fits)
+      throw UserError("the plan does not fit: it needs at least " + format_bytes(planned_.plan.minimum_budget_bytes),
+                      UserError::Kind::does_not_fit);
+    training_ = std::make_unique<Training>(step_of(planned_.settings.micro_batch()), planned_.settings, planned_);
+    try {
+      training_->start();
+    } catch (...) {
+      training_.reset();
+      throw;
+    }
+  });
+}
+
+Training& Session::training() {
+  if (!training_) throw UserError("the trainer is closed");
+  return *training_;
+}
+
+std::tuple<double, double, bool> Session::step(const std::vector<Batch>& micro_batches, double learning_rate) {
+  return guarded([&]() -> std::tuple<double, double, bool> {
+    std::vector<MicroBatchMap> batches;
+    for (const Batch& each : micro_batches) batches.push_back(tensors_of(each));
+    const StepResult result = training().step(batches, learning_rate);
+    return {result.loss, result.gradient_norm, result.skipped};
+  });
+}
+
+double Session::evaluate(const Batch& micro_batch) {
+  return guarded([&] { return training().evaluate(tensors_of(micro_batch)); });
+}
+
+std::vector<std::tuple<std::string, at::Tensor>> Session::state() {
+  return guarded([&] {
+    std::vector<std::tuple<std::string, at::Tensor>> all;
+    for (const auto& [name, tensor] : training().state()) all.emplace_back(name, tensor);
+    return all;
+  });
+}
+
+void Session::save(const std::string& file) {
+  guarded([&] { save_training(training(), file); });
+}
+
+void Session::load(const std::string& file) {
+  guarded([&] { load_training(training(), file); });
+}
+
+int64_t Session::used_bytes() {
+  return guarded([&] { return training().peak_bytes_used(); });
+}
+
+int64_t Session::steps() {
+  return guarded([&] { return training().steps_done(); });
+}
+
+void Session::close() {
+  training_.reset();
+}
+
+}  // namespace plimsoll::python

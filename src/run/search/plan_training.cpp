@@ -1,0 +1,267 @@
+#include "plimsoll/plan_training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes_up.h"
+#include "base/clock.h"
+#include "base/measurement.h"
+#include "device/cpu_workspace.h"
+#include "plimsoll/bytes.h"
+#include "plimsoll/error.h"
+#include "run/plan_options.h"
+#include "run/search/format_choices.h"
+#include "run/search/micro_batch_search.h"
+#include "run/search/strategies.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<Precision> precisions_of(const TrainingOptions& options, const PlanTarget& target) {
+  if (options.precision != Precision::automatic) return {options.precision};
+  if (!target.cost.bfloat16) return {Precision::fp32_true, Precision::fp16_mixed};
+  return {Precision::fp32_true, Precision::bf16_mixed, Precision::bf16_true};
+}
+
+std::string compared(const Found& best, const Found& other) {
+  const std::string_view name = name_of(other.planned.settings.precision);
+  if (!other.fits())
+    return fmt::format("{} does not fit: it needs at least {}", name, format_bytes_up(other.minimum_budget));
+  const double ratio = other.planned.step_seconds / best.planned.step_seconds;
+  return fmt::format("predicted {:.{}f} times as fast as {}", ratio, ratio < 1.1 ? 2 : 1, name);
+}
+
+// The search over formats, precision and micro batch, for one strategy. Each combination is recorded once, and planned
+// under any budget.
+class ChoiceSearch {
+ public:
+  ChoiceSearch(const StepOfSize& step, const TrainingOptions& options, const PlanTarget& target,
+               const SearchOptions& search)
+      : options_(options), minimize_step_time_(search.minimize_step_time) {
+    for (const FormatChoice& choice : format_choices(options)) {
+      TrainingOptions chosen = with_formats(options, choice);
+      Formats& formats = formats_.emplace_back();
+      formats.words = describe_formats(options, choice);
+      for (const Precision precision : precisions_of(options, target)) {
+        chosen.precision = precision;
+        formats.precisions.emplace_back(step, chosen, target, search);
+      }
+    }
+  }
+
+  // Chooses everything that is open: the most exact formats with which a plan fits.
+  Found choose(std::optional<int64_t> budget) {
+    Found best = choose_precision(formats_[0], budget);
+    if (formats_.size() == 1) return best;
+    const int64_t first_minimum = best.minimum_budget;
+    int64_t least = first_minimum;
+    for (size_t i = 1; i < formats_.size() && !best.fits(); ++i) {
+      Found next = choose_precision(formats_[i], budget);
+      least = std::min(least, next.minimum_budget);
+      if (next.is_better_than(best)) best = std::move(next);
+    }
+    // The minimum budget is that of the formats with the fewest bytes, even if they are not used.
+    if (best.fits() && minimize_step_time_)
+      least = std::min(least, choose_precision(formats_.back(), 1).minimum_budget);
+    const std::string words = formats_words(best.planned);
+    std::string why = "the most exact formats fit";
+    if (!best.fits())
+      why = "no formats fit; these need the least memory";
+    else if (words != formats_[0].words)
+      why = fmt::format("the most exact formats that fit; {} needs at least {}", formats_[0].words,
+                        format_bytes_up(first_minimum));
+    best.minimum_budget = least;
+    best.planned.settings.reasons.push_back({words, why});
+    return best;
+  }
+
+  std::vector<FrontierPoint> frontier(int points) {
+    check(points >= 2, "a frontier has two points at least");
+    const int64_t least = choose(1).minimum_budget,
+                  most = std::max(least, choose(std::nullopt).planned.plan.peak_bytes);
+    std::vector<FrontierPoint> frontier;
+    bool lossy_before = false;  // 16-bit parameters, which an open precision uses only if nothing else fits
+    for (int i = 0; i < points; ++i) {
+      const int64_t budget = least + static_cast<int64_t>(static_cast<double>(most - least) * i / (points - 1));
+      const PlannedTraining planned = choose(budget).planned;
+      FrontierPoint point{budget, planned.plan.peak_bytes, planned.step_seconds, choices_of(planned),
+                          planned.plan.fits};
+      const bool lossy =
+          options_.precision == Precision::automatic && planned.settings.precision == Precision::bf16_true;
+      // A plan for a smaller budget fits this one too; but more exact formats may take more time.
+      if (formats_.size() == 1 && lossy == lossy_before && !frontier.empty() && frontier.back().fits &&
+          frontier.back().step_seconds < point.step_seconds) {
+        point = frontier.back();
+        point.budget_bytes = budget;
+      }
+      lossy_before = lossy;
+      frontier.push_back(std::move(point));
+    }
+    return frontier;
+  }
+
+ private:
+  // Formats of state, weight updates and accumulators, in each precision.
+  struct Formats {
+    std::string words;  // the formats that were open, as text
+    std::vector<MicroBatchSearch> precisions;
+  };
+
+  std::string formats_words(const PlannedTraining& planned) const {
+    return describe_formats(options_, formats_of(planned.settings));
+  }
+
+  std::string choices_of(const PlannedTraining& planned) const {
+    std::string text;
+    if (options_.precision == Precision::automatic) text = fmt::format("{}, ", name_of(planned.settings.precision));
+    if (const std::string formats = formats_words(planned); !formats.empty()) text += formats + ", ";
+    text += "micro batch " + describe_micro_batches(planned.settings);
+    if (planned.plan.checkpointed)
+      text += fmt::format(", {:.1f} % recomputed", 100 * planned.plan.time.recompute_share());
+    if (planned.plan.update_in_backward) text += ", updates in backward";
+    if (planned.plan.host_bytes > 0) text += fmt::format(", {} in host memory", format_bytes(planned.plan.host_bytes));
+    if (planned.plan.disk_bytes > 0) text += fmt::format(", {} on disk", format_bytes(planned.plan.disk_bytes));
+    return text;
+  }
+
+  static Found choose_precision(Formats& formats, std::optional<int64_t> budget) {
+    std::vector<MicroBatchSearch>& precisions = formats.precisions;
+    if (precisions.size() == 1) return precisions[0].choose(budget);
+    Found full = precisions[0].choose(budget), mixed = precisions[1].choose(budget);
+    int64_t least = std::min(full.minimum_budget, mixed.minimum_budget);
+    const bool third = precisions.size() > 2;
+    if (third) least = std::min(least, precisions[2].minimum_budget());
+    Found best;
+    std::string why;
+    if (full.fits() || mixed.fits()) {
+      const bool faster = mixed.is_better_than(full);
+      why = faster ? compared(mixed, full) : compared(full, mixed);
+      best = std::move(faster ? mixed : full);
+    } else {
+      best = third ? precisions[2].choose(budget) : full;
+      least = std::min(least, best.minimum_budget);
+      if (best.fits()) {
+        why = fmt::format(
+            "neither {} nor {} fits: they need at least {} and {}; bf16-true changes the result: parameters and "
+            "gradients have 8 significant bits",
+            name_of(full.planned.settings.precision), name_of(mixed.planned.settings.precision),
+            format_bytes(full.minimum_budget), format_bytes(mixed.minimum_budget));
+      } else {
+        why = third ? "no precision fits; this one needs the least memory"
+                    : "neither precision fits, and the device has no bfloat16; this one needs the least memory";
+        for (Found* other : {&full, &mixed})
+          if (other->is_better_than(best)) best = std::move(*other);
+      }
+    }
+    best.minimum_budget = least;
+    best.planned.settings.reasons.push_back(
+        {fmt::format("precision: {}", name_of(best.planned.settings.precision)), why});
+    return best;
+  }
+
+  const TrainingOptions options_;
+  const bool minimize_step_time_;
+  std::vector<Formats> formats_;  // by exactness, the most exact first
+};
+
+void require_batch(const TrainingOptions& options) {
+  const auto& counts = options.gradient_accumulation_steps;
+  if (options.batch_size.value_or(options.micro_batch_size.value_or(0)) < 1)
+    throw UserError("plan_training() needs TrainingOptions::batch_size or micro_batch_size, at least 1");
+  if (options.micro_batch_size.value_or(1) < 1) throw UserError("TrainingOptions::micro_batch_size is at least 1");
+  if (!counts) return;
+  if (!options.micro_batch_size)
+    throw UserError(
+        "TrainingOptions::gradient_accumulation_steps needs micro_batch_size; leave both empty for the planner");
+  if (!counts->contains(0) || std::ranges::any_of(*counts, [](const auto& entry) { return entry.second < 1; }))
+    throw UserError("TrainingOptions::gradient_accumulation_steps begins with epoch 0, and each number is at least 1");
+  const int64_t whole = *options.micro_batch_size * counts->at(0);
+  if (options.batch_size.value_or(whole) != whole && last_micro_batch_of(options) == 0)
+    throw UserError(
+        fmt::format("TrainingOptions::batch_size is {}, and {} micro batches of {} samples are {}: leave one of the "
+                    "three empty",
+                    *options.batch_size, counts->at(0), *options.micro_batch_size, whole));
+}
+
+// Returns the options with the target's number of ranks.
+TrainingOptions of_ranks(TrainingOptions options, const PlanTarget& target) {
+  require_batch(options);
+  options.ranks.count = target.ranks.count.value_or(options.ranks.count);
+  if (!options.batch_size && !options.gradient_accumulation_steps)
+    options.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
+  return with_batch(std::move(options));
+}
+
+void add_estimates(const PlannedTraining& planned, const PlanTarget& target, std::vector<Reason>& reasons) {
+  if (target.device != "cpu") return;
+  const MeasureAllowance* const allowance = target.measuring.get();
+  const EstimatedScratch estimated = estimated_scratch(planned.plan.trace, threads_of(planned.settings), allowance);
+  if (estimated.matmuls == 0) return;
+  const bool one = estimated.matmuls == 1;
+  const std::string which = fmt::format("scratch of {} matmul{} is an estimate ({} planned): ", estimated.matmuls,
+                                        one ? "" : "s", format_bytes(estimated.bytes));
+  const std::string why =
+      allowance ? fmt::format(
+                      "planning measures matmuls of at most {}, and for at most {:g} s; train measures {} before "
+                      "its first step",
+                      format_bytes(allowance->limits().bytes), allowance->limits().seconds, one ? "it" : "them")
+                : "the machine does not have the memory to measure more now";
+  reasons.push_back({"not measured", which + why});
+}
+
+// Returns the reasons that follow from the target.
+std::vector<Reason> reasons_of(const PlannedTraining& planned, const PlanTarget& target) {
+  std::vector<Reason> reasons;
+  if (!target.budget_reason.empty())
+    reasons.push_back(
+        {target.budget.device ? "memory_budget: " + format_bytes(*target.budget.device) : "memory_budget: none",
+         target.budget_reason});
+  reasons.insert(reasons.end(), target.notes.begin(), target.notes.end());
+  add_estimates(planned, target, reasons);
+  return reasons;
+}
+
+}  // namespace
+
+std::string describe_micro_batches(const ResolvedSettings& settings) {
+  const int64_t count = settings.first_accumulation();
+  if (settings.last_micro_batch == 0) return fmt::format("{} x {}", settings.micro_batch(), count);
+  return fmt::format("{} x {} + {}", settings.micro_batch(), count - 1, settings.last_micro_batch);
+}
+
+PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& options, const PlanTarget& target,
+                              const SearchOptions& search) {
+  const double start = seconds_now();
+  SearchOptions once = search;
+  if (search.on_fit)
+    once.on_fit = [&search, told = false](int64_t bytes) mutable {
+      if (!std::exchange(told, true)) search.on_fit(bytes);
+    };
+  Found found = choose_strategy(
+      of_ranks(options, target), target.budget, search.minimize_step_time, [&](const TrainingOptions& one) {
+        Found best = ChoiceSearch(step, one, target, once).choose(target.budget.device);
+        const std::vector<Reason> more = reasons_of(best.planned, target);
+        best.planned.settings.reasons.insert(best.planned.settings.reasons.end(), more.begin(), more.end());
+        return best;
+      });
+  PlannedTraining& planned = found.planned;
+  planned.plan.minimum_budget_bytes = found.minimum_budget;
+  planned.plan.reasons.insert(planned.plan.reasons.end(), planned.settings.reasons.begin(),
+                              planned.settings.reasons.end());
+  planned.plan_seconds = seconds_now() - start;
+  return std::move(planned);
+}
+
+PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& options) {
+  return plan_training(step, options, target_of(options));
+}
+
+std::vector<FrontierPoint> frontier_of(const StepOfSize& step, const TrainingOptions& options, const PlanTarget& target,
+                                       int points) {
+  const SearchOptions search;
+  return ChoiceSearch(step, of_ranks(options, target), target, search).frontier(points);
+}
+
+}  // namespace plimsoll
