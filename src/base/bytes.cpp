@@ -48,6 +48,12 @@ std::optional<int64_t> bytes_of_unit(std::string_view unit) {
 /// Returns "; did you mean 8GiB?" for 8G and 8gig, which may mean 1000 or 1024; for a share, returns the remedy.
 std::string meant_by(std::string_view text) {
   if (text.ends_with('%')) return "; a share is not taken: state the amount";
+  if (text.starts_with("\xe2\x80\x9c") || text.starts_with("\xe2\x80\x98")) return "; leave out the typographic quotes";
+  if (const size_t comma = text.find(','); comma != std::string_view::npos && comma > 0 && comma + 1 < text.size())
+    if (std::string dotted(text); text.find(',', comma + 1) == std::string_view::npos) {
+      dotted[comma] = '.';
+      return fmt::format("; did you mean {}?", dotted);
+    }
   std::string_view rest = text;
   const std::string_view digits = take_digits(rest);
   if (digits.empty() || digits.size() > 9 || rest.empty()) return "";

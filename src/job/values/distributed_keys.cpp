@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <initializer_list>
 
 #include "job/values/lower_case.h"
 #include "plimsoll/error.h"
@@ -147,8 +148,17 @@ DistributedKeyReply of_strategy(std::string_view text) {
     for (const char* stage : {"1", "2", "3"})
       if (plain == std::string(prefix) + stage) return meant("strategy", std::string("zero") + stage);
   if (plain == "deepspeed") return meant("strategy", "zero2");  // Lightning's default stage
-  if (plain == "dp" || plain.starts_with("ddp")) return meant("strategy", "ddp");
-  if (plain.starts_with("fsdp") || plain == "fullysharded") return meant("strategy", "zero3");
+  const auto is_variant_of = [&](std::string_view name, std::initializer_list<std::string_view> variants) {
+    if (!plain.starts_with(name)) return false;
+    std::string_view rest = std::string_view(plain).substr(name.size());
+    for (const std::string_view variant : variants)
+      if (rest.starts_with(variant)) rest.remove_prefix(variant.size());
+    return rest.empty();
+  };
+  if (plain == "dp" ||
+      is_variant_of("ddp", {"sharded", "spawn", "fork", "notebook", "cpu", "findunusedparameters", "true", "false"}))
+    return meant("strategy", "ddp");
+  if (plain == "fullysharded" || is_variant_of("fsdp", {"native", "2"})) return meant("strategy", "zero3");
   if (says(text, "shard")) return of_shards(text);
   return meant("strategy", text);
 }

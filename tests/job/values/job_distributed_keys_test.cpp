@@ -69,6 +69,9 @@ TEST(ManyDevices, WordsOfOtherProgramsAreStrategies) {
   EXPECT_THAT(parsed("", {"fsdp=full_shard"}).notes, ElementsAre(HasSubstr("is strategy: zero3 here")));
   EXPECT_THAT(refusal("strategy: horovod"), HasSubstr("allowed: auto, ddp, zero1, zero2, zero3"));
   EXPECT_THAT(refusal("zero_optimization.stage: 4"), HasSubstr("allowed: 0, 1, 2, 3"));
+  for (const char* typed : {"fsdp9", "fsdpx", "ddp7", "ddpp"})
+    EXPECT_THAT(refusal(std::string("strategy: ") + typed), HasSubstr("allowed: auto, ddp")) << typed;
+  EXPECT_EQ(parsed("strategy: ddp_fork_find_unused_parameters_false").ranks.strategy, Strategy::ddp);
   EXPECT_THAT(refusal("fsdp: full_shard\nzero_stage: 2"), HasSubstr("strategy is given twice"));
 }
 
