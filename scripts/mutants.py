@@ -25,7 +25,7 @@ FOLDERS = {
 # the order of src/rooms.txt (ranks_tests has tests of run and train, and runs before train_tests).
 PROGRAMS = {
     "trace": ["trace_tests", "plan_tests", "record_tests", "run_tests", "train_tests"],
-    "cost": ["cost_tests", "plan_tests", "run_tests", "catalogue_tests", "train_tests", "cli_tests"],
+    "cost": ["cost_tests", "catalogue_tests", "plan_tests", "run_tests", "train_tests", "cli_tests"],
     "plan": ["plan_tests", "run_tests", "train_tests", "cli_tests"],
     "ops": ["ops_tests", "record_tests", "fine_tuning_tests", "run_tests", "train_tests", "cli_tests"],
     "record": ["record_tests", "run_tests", "train_tests", "cli_tests"],

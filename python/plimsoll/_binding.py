@@ -51,7 +51,7 @@ def load() -> Any:
 
 def _library() -> pathlib.Path:
     from plimsoll import library_path
-    return pathlib.Path(library_path()) / "libplimsoll_python.so"
+    return pathlib.Path(library_path()) / "libplimsoll_python.so.0"
 
 
 def _require_version(torch: Any) -> None:
