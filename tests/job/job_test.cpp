@@ -314,5 +314,14 @@ TEST(JobFile, IsReadFromDiskWithPathsBesideIt) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(JobNotes, KeysOfAnotherOptimizerAreNamed) {
+  EXPECT_THAT(parse("optimizer: {name: sgd, betas: [0.9, 0.99]}").notes,
+              ::testing::Contains(HasSubstr("optimizer.betas has no effect with optimizer.name sgd; remove it")));
+  EXPECT_THAT(parse("optimizer: {name: adamw, momentum: 0.5}").notes,
+              ::testing::Contains(HasSubstr("optimizer.momentum has no effect")));
+  for (const char* used : {"optimizer: {name: lion, betas: [0.9, 0.99]}", "optimizer: {name: muon, momentum: 0.9}"})
+    EXPECT_THAT(parse(used).notes, ::testing::Not(::testing::Contains(HasSubstr("has no effect")))) << used;
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -99,6 +99,10 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
     }
     if (*target.budget.device < 1)
       throw UserError("--memory is 0; allowed: an amount of at least 1 byte, for example 12GiB");
+    // 9999 bytes train nothing.
+    if (arguments.memory.size() <= 4 && arguments.memory.find_first_not_of("0123456789") == std::string::npos)
+      throw UserError(
+          fmt::format("--memory {0} is {0} bytes; write the unit, for example --memory {0}GiB", arguments.memory));
     target.budget_reason = "set by --memory";
     std::erase_if(target.notes, [](const Reason& note) { return note.decision == kBudgetNote; });
   } else if (!gpu.empty() && job.budget.device && *job.budget.device < *target.budget.device) {

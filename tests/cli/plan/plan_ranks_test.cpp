@@ -18,6 +18,7 @@ PlannedJob exchanging() {
   planned.settings.ranks.count = 4;
   planned.settings.link = "a link";
   planned.settings.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
+  planned.settings.cost = {};  // an op has no overhead
   planned.settings.cost.peer_link = 1e9;
   planned.settings.cost.peer_latency = 1e-3;
   planned.step_seconds = 0.1;
