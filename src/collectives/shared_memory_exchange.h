@@ -84,7 +84,7 @@ class SharedMemoryExchange final : public Exchange {
   std::mutex mutex_;
   std::condition_variable ending_changed_;
   bool ending_ = false;
-  // Of watch_others(), for the thread that gives the signs of life; guarded by mutex_.
+  // mutex_ guards these members. watch_others() sets them for the thread that gives the signs of life.
   std::function<void()> on_loss_;
   std::vector<Watched> observed_;
   std::string loss_;

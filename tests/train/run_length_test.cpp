@@ -204,7 +204,7 @@ TEST(RunLength, AResumedRunNamesAnotherScheduleAndFollowsIt) {
   EXPECT_EQ(longer.steps.back().learning_rate, learning_rate_at(job.scheduler, 3e-4, 6, 6));
 }
 
-// What the line about another schedule advises has the rates of the first run, and is no change.
+// A run that follows the advice in the line about another schedule has the rates of the first run.
 TEST(RunLength, AResumedRunMayKeepItsSchedule) {
   const TempFolder folder;
   Job job = tiny_job(folder);

@@ -87,7 +87,7 @@ TEST_F(RankProcessesTest, OneThatIsKilledIsNamed) {
   EXPECT_THAT(outcome.err, HasSubstr("rank 1 of 3 was ended by signal 9 (Killed)"));
 }
 
-// As rank 0 does for the others: where it was is said by a rank that waited for it.
+// A rank that waited for rank 0 says where rank 0 was, as rank 0 does for the others.
 TEST_F(RankProcessesTest, WhereTheFirstWasWhenItWasKilledIsSaid) {
   const Outcome outcome = run_script(
       3,
