@@ -68,6 +68,13 @@ class ErrorsTest(unittest.TestCase):
         self.assertIn("if loss.item() > 0", str(error))  # the user's line
         self.assertNotIn("Exception raised from", str(error))
 
+    def test_embedding_bags_are_refused(self):
+        def make():
+            return torch.nn.EmbeddingBag(50, 4)
+
+        tokens = {"tokens": torch.zeros(8, 6, dtype=torch.int64)}
+        self.refused("_embedding_bag cannot be recorded", make=make, loss=lambda m, b: m(b["tokens"]).mean(), batch=tokens)
+
     def test_a_model_from_outside_is_refused(self):
         model = models.Net()
         self.refused("inside the model function", make=lambda: model)

@@ -123,4 +123,17 @@ void check_keys_together(const Job& job, const KeyLocations& locations) {
   check_checkpoint(job, locations);
 }
 
+void note_unused_optimizer_keys(Job& job, const KeyLocations& locations) {
+  const std::string& name = job.optimizer.name;
+  const bool uses_betas = name == "adamw" || name == "lion" || name == "muon";
+  const bool uses_momentum = name == "sgd" || name == "muon";
+  const auto note = [&](const std::string& key, bool used) {
+    if (locations.given(key) && !used)
+      job.notes.push_back(
+          fmt::format("{}: {} has no effect with optimizer.name {}; remove it", locations.of({key}), key, name));
+  };
+  note("optimizer.betas", uses_betas);
+  note("optimizer.momentum", uses_momentum);
+}
+
 }  // namespace plimsoll::job

@@ -16,4 +16,7 @@ void resolve_optimizer_name(Job& job, const KeyLocations& locations);
 /// size.
 void check_keys_together(const Job& job, const KeyLocations& locations);
 
+/// Adds a note for each given key of another optimizer than the job's: a run would ignore it.
+void note_unused_optimizer_keys(Job& job, const KeyLocations& locations);
+
 }  // namespace plimsoll::job

@@ -329,20 +329,6 @@ std::string read_text_file(const std::filesystem::path& file) {
   return text;
 }
 
-// Names keys of other optimizers: a run would ignore them.
-static void note_unused_optimizer_keys(Job& job, const KeyLocations& locations) {
-  const std::string& name = job.optimizer.name;
-  const bool uses_betas = name == "adamw" || name == "lion" || name == "muon";
-  const bool uses_momentum = name == "sgd" || name == "muon";
-  const auto note = [&](const std::string& key, bool used) {
-    if (locations.given(key) && !used)
-      job.notes.push_back(
-          fmt::format("{}: {} has no effect with optimizer.name {}; remove it", locations.of({key}), key, name));
-  };
-  note("optimizer.betas", uses_betas);
-  note("optimizer.momentum", uses_momentum);
-}
-
 /// Implements parse_job(), whose errors may contain any text of the file.
 Job job_of(const std::string& yaml, const std::string& name, const std::filesystem::path& directory,
            const std::vector<std::string>& overrides) {

@@ -385,13 +385,16 @@ const std::string* find_refusal(const std::string& name) {
   static const std::string lazy =
       "conjugates and negatives that are only noted are not recorded; call resolve_conj() or resolve_neg() on a tensor "
       "of your own, or write the step in real numbers";
+  static const std::string bag =
+      "the sizes of its further results depend on the kernel that runs; use an embedding, and its sum or mean over a "
+      "bag";
   static const std::string storage = "it gives a tensor another's storage; use a view or a copy";
   static const std::unordered_map<std::string, const std::string*> table = {
       {"aten::_conj", &lazy},    {"aten::_neg_view", &lazy},          {"aten::set_", &storage},
       {"aten::nonzero", &mask},  {"aten::masked_select", &mask},      {"aten::unique_dim", &mask},
       {"aten::_unique2", &mask}, {"aten::unique_consecutive", &mask}, {"aten::nonzero_static", &mask},
       {"aten::bincount", &mask}, {"aten::repeat_interleave", &mask},  {"aten::_local_scalar_dense", &value},
-      {"aten::equal", &equal},
+      {"aten::equal", &equal},   {"aten::_embedding_bag", &bag},
   };
   const auto found = table.find(name);
   return found == table.end() ? nullptr : found->second;
