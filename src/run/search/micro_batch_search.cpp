@@ -69,7 +69,7 @@ int64_t MicroBatchSearch::minimum_budget() {
 Found MicroBatchSearch::choose(std::optional<int64_t> budget) {
   enum class Fit : uint8_t { unknown, no, with_extra_time, whole };
   std::vector<Fit> fits(open_.size(), Fit::unknown);
-  std::optional<PlannedTraining> best;
+  std::optional<Found> best;
   int64_t minimum = std::numeric_limits<int64_t>::max();
   size_t evaluated = 0;
   std::vector<bool> counted(fits.size(), false);  // true: included in the minimum
@@ -77,25 +77,22 @@ Found MicroBatchSearch::choose(std::optional<int64_t> budget) {
     StepCandidate& tried = candidate(i);
     evaluated += fits[i] == Fit::unknown;
     // It fits, and is not the fastest: searching its own fastest plan is useless.
-    if (!exact && search_.minimize_step_time && best && best->plan.fits &&
-        tried.takes_longer_than(best->step_seconds, budget)) {
+    if (!exact && search_.minimize_step_time && best && best->fits() &&
+        tried.takes_longer_than(best->planned.step_seconds, budget)) {
       minimum = std::min(minimum, tried.minimum_budget());
       counted[i] = true;
       fits[i] = Fit::with_extra_time;
       return;
     }
-    PlannedTraining planned = tried.plan(budget, exact);
-    if (planned.plan.fits || exact) {
-      minimum = std::min(minimum, planned.plan.minimum_budget_bytes);
+    Found found{tried.plan(budget, exact)};
+    const Plan& plan = found.planned.plan;
+    found.minimum_budget = plan.minimum_budget_bytes;
+    if (plan.fits || exact) {
+      minimum = std::min(minimum, found.minimum_budget);
       counted[i] = true;
     }
-    const Plan& plan = planned.plan;
     fits[i] = !plan.fits ? Fit::no : pays_for_memory(plan) ? Fit::with_extra_time : Fit::whole;
-    const bool better =
-        !best || (planned.plan.fits != best->plan.fits ? planned.plan.fits
-                  : planned.plan.fits                  ? planned.step_seconds < best->step_seconds
-                                      : planned.plan.minimum_budget_bytes < best->plan.minimum_budget_bytes);
-    if (better) best = std::move(planned);
+    if (!best || found.is_better_than(*best)) best = std::move(found);
   };
   const auto fit_of = [&](size_t i) {
     if (fits[i] == Fit::unknown) evaluate(i, false);
@@ -106,7 +103,7 @@ Found MicroBatchSearch::choose(std::optional<int64_t> budget) {
   // the budget, none between them fits.
   const auto misfits_by_far = [&](size_t i) {
     return fit_of(i) == Fit::no && candidate(i).large() &&
-           static_cast<double>(best->plan.minimum_budget_bytes) > kByFar * static_cast<double>(*budget);
+           static_cast<double>(best->minimum_budget) > kByFar * static_cast<double>(*budget);
   };
   const bool none = budget && misfits_by_far(end - 1) && misfits_by_far(0);
   if (none) {
@@ -132,18 +129,19 @@ Found MicroBatchSearch::choose(std::optional<int64_t> budget) {
   // Search and placement are not exact, and scratch depends on the shape. A size that does not fit may be smaller
   // than one that does.
   for (size_t i = end; !none && i < std::min(end + 3, fits.size()); ++i) fit_of(i);
-  if (!search_.minimize_step_time && best->plan.fits) end = 0;
+  if (!search_.minimize_step_time && best->fits()) end = 0;
   while (end > 0 && fit_of(end - 1) != Fit::whole) --end;
   // Either the smallest has the smallest need, or the largest, which need not accumulate. A budget that is too small
   // is planned fastest.
   if (search_.minimize_step_time)
     for (const size_t i : {size_t{0}, fits.size() - 1})
       if (!counted[i]) minimum = std::min(minimum, minimum_budget_of(i));
-  if (!search_.minimize_step_time) minimum = best->plan.minimum_budget_bytes;
+  if (search_.minimize_step_time) best->minimum_budget = minimum;
+  ResolvedSettings& settings = best->planned.settings;
   if (!options_.micro_batch_size)
-    best->settings.reasons.push_back(
-        {fmt::format("micro_batch_size: {}", best->settings.micro_batch()), micro_batch_reason(*best, evaluated)});
-  return {std::move(*best), minimum};
+    settings.reasons.push_back(
+        {fmt::format("micro_batch_size: {}", settings.micro_batch()), micro_batch_reason(best->planned, evaluated)});
+  return std::move(*best);
 }
 
 std::string MicroBatchSearch::micro_batch_reason(const PlannedTraining& planned, size_t evaluated) const {
