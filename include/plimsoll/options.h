@@ -223,7 +223,7 @@ struct TrainingOptions {
   // The batch of a step on each rank, for plan_training(), which sets accumulate, micro_batches and last_micro_batch by
   // it. batch_size = micro_batch_size x gradient_accumulation_steps (with a schedule: of epoch 0). Without a schedule
   // it may be less: then the last micro batch of a step is smaller.
-  std::optional<int64_t> batch_size;        ///< samples of a step, over all micro batches; empty: one micro batch
+  std::optional<int64_t> batch_size;  ///< samples of a step, over all micro batches; empty: those of its micro batches
   std::optional<int64_t> micro_batch_size;  ///< samples of a micro batch; empty: the planner's choice
   /// Empty: batch_size / micro_batch_size rounded up.
   std::optional<AccumulationSchedule> gradient_accumulation_steps;

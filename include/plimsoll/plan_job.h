@@ -68,7 +68,8 @@ ModelVariants model_variants(const std::filesystem::path& file, const std::vecto
 /// Returns frontier_of() for the step and the options of the job.
 std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points);
 
-/// Returns the job with its open choices set as in `planned`. Its budget of host memory stays.
+/// Returns the job with its open choices, device, rates and budget of the device as in `planned`. Its budget of host
+/// memory, its disk folder and its choice of checkpointing stay.
 Job resolved_job(Job job, const PlannedJob& planned);
 
 /// Times the ops of the job's step on this machine for later plans, and stores the times in the user's cache folder.

@@ -30,8 +30,9 @@ class MeasureAllowance;
 using StepOfSize = std::function<Step(int64_t micro_batch_size)>;
 
 /// The options of a training after the planner's choices: none is `automatic` or empty, except `budget.device` if no
-/// budget is stated and the device's memory is not known. `budget.host` is already reduced by prefetched_batch_bytes.
-/// TrainingOptions::gradient_checkpointing, update_in_backward and compile stay as they were: Plan has their choices.
+/// budget is stated and the device's memory is not known, `ranks.strategy` with one rank, and `dtype`. `budget.host` is
+/// already reduced by prefetched_batch_bytes. TrainingOptions::gradient_checkpointing, update_in_backward and compile
+/// stay as they were: Plan has their choices.
 struct ResolvedSettings : TrainingOptions {
   int64_t parameters = 0;        ///< numbers that are trained, over all ranks
   int64_t model_parameters = 0;  ///< numbers of the model: frozen ones included, adapters not
@@ -150,8 +151,9 @@ PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& opt
 /// Plans for target_of(options).
 PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& options);
 
-/// Returns step time as a function of memory: the fastest plans under `points` budgets (at least 2), ascending. The
-/// budgets are evenly spaced from the minimum budget to the peak of the plan without a budget.
+/// Returns step time as a function of memory: the fastest plans under `points` budgets (at least 2), ascending. An open
+/// strategy of several ranks is planned as zero2. The budgets are evenly spaced from the minimum budget to the peak of
+/// the plan without a budget.
 std::vector<FrontierPoint> frontier_of(const StepOfSize& step, const TrainingOptions& options, const PlanTarget& target,
                                        int points);
 
