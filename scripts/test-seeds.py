@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests that compare a trained loss or metric with a threshold, with several seeds and instruction sets.
 
-    scripts/test-seeds.py                            8 seeds without masks, 2 seeds under each mask of docs/processors.md
+    scripts/test-seeds.py                            8 seeds without masks, 2 seeds under each mask of docs/backends.md
     scripts/test-seeds.py --seeds 8 --mask-seeds 8   all seeds under every mask
     scripts/test-seeds.py --tests 'StimuliJob.*'     some tests
     scripts/test-seeds.py --save FILE                writes the values as JSON too
