@@ -4,11 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <fstream>
 #include <functional>
 #include <set>
-#include <sstream>
 
 #include "plimsoll/error.h"
 #include "refusals.h"
@@ -185,20 +182,6 @@ TEST(PeerLink, RefusesWhatIsNone) {
   EXPECT_THAT(refusal_of([&] { set_peer_link(model, &device, {.link = "string"}); }), HasSubstr("unknown link"));
   EXPECT_THAT(refusal_of([&] { set_peer_link(model, &device, {.ranks = 16, .network = "string"}); }),
               HasSubstr("unknown link"));
-}
-
-// docs/devices.md lists them, one row for each.
-TEST(Links, StandInTheDocument) {
-  std::ifstream file(PLIMSOLL_SOURCE_DIR "/docs/devices.md");
-  std::stringstream text;
-  text << file.rdbuf();
-  for (const LinkSpec& link : link_catalogue()) {
-    const std::string rate_source = link.sources.front().substr(std::string_view("rate: ").size());
-    char row[400];
-    std::snprintf(row, sizeof row, "| `%s` | %s | %.4g | %.2f | %.1f | %s |\n", link.id.c_str(), link.name.c_str(),
-                  link.bytes_per_second / 1e9, link.reach, link.latency_seconds * 1e6, rate_source.c_str());
-    EXPECT_NE(text.str().find(row), std::string::npos) << row;
-  }
 }
 
 }  // namespace
