@@ -170,7 +170,8 @@ def keys():
         for ending in re.findall(r"fmt::format\(\"\{\}(\w+)\"", text):
             other.update([ending, "data." + ending])
     at_top = {f"training.{name}" for name in own | other if "." not in name}
-    return own | other | at_top
+    of_llm = {name.replace("model.", "model.llm.", 1) for name in own if name.startswith("model.")}  # the page has a sentence for them
+    return own | other | at_top | of_llm
 
 
 @functools.cache

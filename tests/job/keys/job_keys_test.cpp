@@ -101,10 +101,16 @@ TEST(JobKeys, AreTheRowsOfTheReferencePage) {
     if (line.starts_with("| `") && std::count(line.begin(), line.end(), '|') > 4) {
       EXPECT_TRUE(rows.insert(line).second) << "twice: " << line;
     }
+  const auto cells = [](const KeyHelp& key) {
+    return " | " + replaced(key.type, "|", "\\|") + " | `" + key.default_value + "` | " + key.meaning + " |";
+  };
   std::set<std::string> expected;
+  for (const KeyHelp& key : job_keys()) expected.insert("| `" + key.key + "`" + cells(key));
+  // The page has a sentence for the keys of a language model that equal those of a decoder.
   for (const KeyHelp& key : job_keys())
-    expected.insert("| `" + key.key + "` | " + replaced(key.type, "|", "\\|") + " | `" + key.default_value + "` | " +
-                    key.meaning + " |");
+    if (expected.contains("| `" + replaced(key.key, "model.llm.", "model.") + "`" + cells(key)) &&
+        key.key.starts_with("model.llm."))
+      expected.erase("| `" + key.key + "`" + cells(key));
   for (const std::string& row : expected) EXPECT_TRUE(rows.contains(row)) << "docs/job-file.md lacks the row\n" << row;
   for (const std::string& row : rows)
     EXPECT_TRUE(expected.contains(row)) << "docs/job-file.md has a row too many\n" << row;
