@@ -49,7 +49,8 @@ monitor: setup ## Watch the runs of this machine: memory by role against the bud
 
 .PHONY: examples
 examples: setup text ## Prepare real data and train every example small, each in about two minutes
-	@scripts/build.sh release plimsoll_cli
+	@scripts/build.sh release plimsoll_cli write_samples
+	@scripts/setup-examples.sh
 	@scripts/run-examples.py $(EXAMPLES)
 
 .PHONY: setup

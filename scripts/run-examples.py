@@ -37,6 +37,14 @@ HELD_OUT = {
     "video-llm/whole-1": "three whole videos",
     "video-llm/whole-2": "four whole videos",
 }
+# The data.type of an example, and what its baselines need besides.
+BASELINES = {
+    "small-lm": ["text"],
+    "gesture-ssm": ["series"],
+    "fmri-autoencoder": ["stimuli", f"--texts={ROOT}/.data/fmri-autoencoder/attributes.txt"],
+    "prompt-segmentation": ["slices"],
+    "video-llm": ["clips"],
+}
 # A model that is not above this baseline has learned nothing.
 FLOORS = {
     "small-lm": "by the token before",
@@ -60,13 +68,28 @@ def plimsoll_json(options, command, name, overrides):
     return json.loads(done.stdout)
 
 
-def metric_of(report):
-    """The first metric with its baselines; the evaluation loss, which is to be below them, if there is none."""
+def baselines_of(options, name, overrides, report):
+    """What examples/baselines/baselines.py says of the samples that a run has read and evaluated."""
+    command = [str(options.python), str(ROOT / "examples/baselines/baselines.py"), *BASELINES[name], "--json",
+               f"--writer={pathlib.Path(options.plimsoll).parent}/examples/write_samples", f"--evaluated={report['evaluated_samples']}",
+               f"--trained={report['steps'] * report['effective_batch_size']}", str(small_job(ROOT / "examples" / name)), *overrides]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{name}: {' '.join(command)} ended with exit code {done.returncode}")
+    found = json.loads(done.stdout)
+    # The program counts some of them too: they agree if the samples are those of the run.
+    for own in report["baselines"]:
+        if not any((each["metric"], each["name"]) == (own["metric"], own["name"]) and abs(each["value"] - own["value"]) < 1e-6 for each in found):
+            sys.exit(f"{name}: {own['name']} is {own['value']} in the report, and not in that of {' '.join(command)}")
+    return found
+
+
+def metric_of(report, baselines):
+    """The name and value of the first metric that has baselines; else the evaluation loss, which is to be below them."""
     for name, value in report["metrics"].items():
-        baselines = [each for each in report["baselines"] if each["metric"] == name]
-        if baselines:
-            return name, value, baselines
-    return "evaluation_loss", report["evaluation_loss"], [b for b in report["baselines"] if b["metric"] == "evaluation_loss"]
+        if any(each["metric"] == name for each in baselines):
+            return name, value
+    return "evaluation_loss", report["evaluation_loss"]
 
 
 def run(options, name):
@@ -79,14 +102,16 @@ def run(options, name):
         subprocess.run([str(folder / "prepare")], check=True, stdout=sys.stderr)
     plan = plimsoll_json(options, "plan", name, overrides)
     seeds = [f"seed={seed}" for seed in range(1, options.seeds + 1)] or [None]
-    values, seconds, used, evaluation_losses = [], [], [], []
+    values, seconds, used, evaluation_losses, baselines = [], [], [], [], []
     for seed in seeds:
         began = time.monotonic()
         report = plimsoll_json(options, "train", name, [*ANEW, *overrides, *([seed] if seed else [])])
         seconds.append(time.monotonic() - began)
-        metric, value, baselines = metric_of(report)
-        if value is None:
+        if report["evaluation_loss"] is None:
             sys.exit(f"{name}: the run evaluated nothing; set data.validation_fraction above 0")
+        if seed == seeds[-1]:  # a baseline sees what a seed draws, if it sees that at all: those of the last seed are shown
+            baselines = baselines_of(options, name, [*overrides, *([seed] if seed else [])], report)
+        metric, value = metric_of(report, baselines)
         values.append(value)
         evaluation_losses.append(report["evaluation_loss"])
         used.append([report["planned_peak_bytes"], report["measured_peak_bytes"]])
@@ -142,12 +167,15 @@ def main():
     parser.add_argument("--splits", action="store_true", help="other splits of the data too")
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="seeds 1 to N; default: the seed of the job")
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "plimsoll"))
+    parser.add_argument("--python", type=pathlib.Path, default=ROOT / ".venv-examples/bin/python", help="with numpy (scripts/setup-examples.sh)")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--readme", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args()
     if options.readme:
         return write_readme(json.loads(options.readme.read_text()))
+    if not options.python.exists():
+        parser.error(f"{options.python} is missing; run scripts/setup-examples.sh")
     unknown = [name for name in options.examples if name not in EXAMPLES and name not in SPLITS]
     if unknown:
         parser.error(f"there is no example {unknown[0]}; choose of {', '.join([*EXAMPLES, *SPLITS])}")
