@@ -49,6 +49,10 @@ std::filesystem::path checkpoint_of(const ExportArguments& arguments, const Job&
 }
 
 int run_export(const ExportArguments& arguments) {
+  if (arguments.format != "safetensors" && arguments.format != "huggingface")
+    throw UserError(fmt::format(
+        "--format is '{}'; allowed: safetensors, huggingface{}", arguments.format,
+        arguments.format == "hf" || arguments.format == "transformers" ? "; did you mean 'huggingface'?" : ""));
   const Job job = arguments.job.read();
   ExportOptions options{.merge = arguments.merge};
   if (!arguments.dtype.empty()) options.dtype = export_dtype(arguments.dtype, "--dtype");
@@ -57,10 +61,6 @@ int run_export(const ExportArguments& arguments) {
   if (std::filesystem::equivalent(checkpoint, arguments.out, ignored))
     throw UserError(fmt::format("--out is {}, the checkpoint itself; name another file", arguments.out));
   arguments.job.require_outputs_apart(job, {{"--out", arguments.out}});
-  if (arguments.format != "safetensors" && arguments.format != "huggingface")
-    throw UserError(fmt::format(
-        "--format is '{}'; allowed: safetensors, huggingface{}", arguments.format,
-        arguments.format == "hf" || arguments.format == "transformers" ? "; did you mean 'huggingface'?" : ""));
   arguments.job.output.require_writable();
   if (arguments.format == "safetensors")
     require_writable({"--out", arguments.out});

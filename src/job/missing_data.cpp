@@ -81,6 +81,11 @@ void require_data(const Job& job) {
   if (job.data.skip_bad) std::erase_if(missing, [](const MissingFile& each) { return each.key == "data.files"; });
   if (missing.empty()) return;
   const MissingFile& first = missing.front();
+  std::error_code ignored;
+  if (fs::is_symlink(first.file, ignored))
+    throw UserError(fmt::format("{}: {} is a symbolic link to {}, which does not exist or leads back to itself",
+                                first.key, first.file.lexically_normal().string(),
+                                fs::read_symlink(first.file, ignored).string()));
   throw UserError(fmt::format("{}: {} does not exist{}; {}", first.key, first.file.lexically_normal().string(),
                               missing.size() == 1 ? "" : fmt::format(" ({} files are missing)", missing.size()),
                               remedy_for(job, first)));

@@ -83,6 +83,9 @@ TEST_F(ExportCommand, SaysWhatIsMissing) {
                  HasSubstr("none.safetensors"));
   expect_refusal(run(with("export", {"--out", "m.safetensors", "--dtype", "int8"})), 2,
                  HasSubstr("allowed: float32, bfloat16, float16"));
+  // Known from the arguments alone, so before the checkpoint that is missing too.
+  expect_refusal(run(with("export", {"--out", "m", "--format", "gguf"})), 2,
+                 HasSubstr("allowed: safetensors, huggingface"));
   expect_refusal(run(with("export")), 2, HasSubstr("--out"));
   for (const std::string option : {"--checkpoint", "--dtype", "--format"})
     expect_refusal(run(with("export", {"--out", "m.safetensors", option, ""})), 2, HasSubstr(option));

@@ -219,7 +219,10 @@ TEST_F(Mistakes, ARunThatDoesNotFitSaysSoOnBothStreams) {
 TEST_F(Mistakes, FilesThatTrainingMisses) {
   ASSERT_EQ(run({"train", "job.yaml", "checkpoint.directory=run"}).exit_code, 0);
   std::filesystem::create_directory(folder() / "empty");
+  std::filesystem::create_symlink("loop.txt", folder() / "loop.txt");
   const std::vector<Mistake> mistakes = {
+      {{"data.files=loop.txt"},
+       {"data.files: loop.txt is a symbolic link to loop.txt, which does not exist or leads back"}},
       {{"data.files=corpsu.txt"}, {"data.files: corpsu.txt does not exist; did you mean 'corpus.txt'?"}},
       {{"data.files='*.txt'"}, {"names are not expanded here"}},
       {{"data.files='a.txt,b.txt'"}, {"several files are a list"}},
