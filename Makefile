@@ -120,7 +120,7 @@ mutate: setup text ## Small bugs put into the sources: which of them no test not
 # us; and LeakSanitizer needs ptrace, which many containers deny, and then fails every process.
 # EXTRA_ASAN_OPTIONS=detect_leaks=1 make asan turns it on.
 .PHONY: asan
-asan: setup ## Tests of base, record, plan and run under the address and undefined-behaviour sanitizers
+asan: setup ## Tests of base, record, plan and run under the address and undefined-behavior sanitizers
 	@scripts/build.sh release checked_tests plimsoll_cli
 	@echo "==> test: build/ under sanitizers (base record plan run)"
 	@ctest --preset checked -j$(TEST_JOBS) $(CTEST_ARGS)
@@ -181,7 +181,7 @@ layers: ## Check that the rooms of src/rooms.txt include only earlier rooms (ARG
 	@scripts/check-layers.py $(ARGS)
 
 .PHONY: words
-words: ## Check the openings and the words of comments in include and src (ARGS=--count for the counts)
+words: ## Check the openings of comments in include and src, and the spelling (ARGS=--count for the counts)
 	@scripts/check-words.py $(ARGS)
 
 .PHONY: tidy

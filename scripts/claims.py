@@ -156,7 +156,7 @@ class System:
 
     def timed(self, all_settings):
         """Processor seconds of a step for each of the settings, taken in turn so that what the machine does besides
-        meets all of them alike. Each has run once before: videos are decoded, texts are tokenised."""
+        meets all of them alike. Each has run once before: videos are decoded, texts are tokenized."""
         steps = self.claims["tiny"]["steps"]
         seconds = [[] for _ in all_settings]
         for _ in range(ROUNDS):

@@ -14,7 +14,7 @@ import html
 import json
 import sys
 
-COLOURS = {"parameter": "#35618f", "optimizer_state": "#6c8ebf", "gradient": "#c8553d", "activation": "#e9a23b",
+COLORS = {"parameter": "#35618f", "optimizer_state": "#6c8ebf", "gradient": "#c8553d", "activation": "#e9a23b",
            "temporary": "#f3d9a4", "input": "#5b8c5a", "workspace": "#9d79bc"}
 NAMES = {"parameter": "parameters", "optimizer_state": "optimizer state", "gradient": "gradients", "activation": "activations",
          "temporary": "temporaries", "input": "inputs", "workspace": "workspace"}
@@ -46,7 +46,7 @@ class Drawing:
         if right - left < 0.2 or height < 0.1:
             return
         self.out.append(f'<rect x="{left:.1f}" y="{y:.1f}" width="{right - left:.1f}" '
-                        f'height="{height:.1f}" fill="{COLOURS[buffer["role"]]}" stroke="white" stroke-width="0.2">'
+                        f'height="{height:.1f}" fill="{COLORS[buffer["role"]]}" stroke="white" stroke-width="0.2">'
                         f'<title>{html.escape(buffer["label"])}: {buffer["bytes"]} bytes</title></rect>')
 
     def end(self):
@@ -62,7 +62,7 @@ class Drawing:
                                 f'width="{self.x(end) - self.x(begin):.1f}" height="5" fill="#333"><title>recomputed</title></rect>')
         at = self.left
         for role, name in NAMES.items():
-            self.out.append(f'<rect x="{at}" y="{TOP + self.height + 34}" width="12" height="12" fill="{COLOURS[role]}"/>'
+            self.out.append(f'<rect x="{at}" y="{TOP + self.height + 34}" width="12" height="12" fill="{COLORS[role]}"/>'
                             f'<text x="{at + 17}" y="{TOP + self.height + 44}">{name}</text>')
             at += 40 + 7 * len(name)
         self.out.append("</svg>")

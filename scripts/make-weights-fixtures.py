@@ -162,10 +162,10 @@ ENCODERS = {
         ([0.5, 0.5, 0.5], [0.5, 0.5, 0.5]),
     ),
 }
-CLIP_COLOURS = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+CLIP_COLORS = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
 
 
-def randomised(model: torch.nn.Module, seed: int) -> torch.nn.Module:
+def randomized(model: torch.nn.Module, seed: int) -> torch.nn.Module:
     """Norms and biases too, which start as ones and zeros: a tensor in the wrong place must show."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -180,18 +180,18 @@ def randomised(model: torch.nn.Module, seed: int) -> torch.nn.Module:
 
 def make_encoders() -> None:
     """What an encoder makes of two pictures of whole numbers from 0 to 255: its last hidden state, all tokens."""
-    for seed, (name, (config, kind, encoder_of, saving, colours)) in enumerate(ENCODERS.items()):
+    for seed, (name, (config, kind, encoder_of, saving, colors)) in enumerate(ENCODERS.items()):
         config._attn_implementation = "eager"
-        model = randomised(kind(config).float().eval(), 100 + seed)
+        model = randomized(kind(config).float().eval(), 100 + seed)
         folder = OUT / name
         model.save_pretrained(folder, **saving)
         encoder = encoder_of(model)
         size = encoder.config.image_size
         generator = torch.Generator().manual_seed(1100 + seed)
         pictures = torch.randint(256, (2, 3, size, size), generator=generator)
-        mean, std = (torch.tensor(each, dtype=torch.float64).view(3, 1, 1) for each in colours or CLIP_COLOURS)
-        if colours:
-            processor = {"do_normalize": True, "do_rescale": True, "image_mean": colours[0], "image_std": colours[1]}
+        mean, std = (torch.tensor(each, dtype=torch.float64).view(3, 1, 1) for each in colors or CLIP_COLORS)
+        if colors:
+            processor = {"do_normalize": True, "do_rescale": True, "image_mean": colors[0], "image_std": colors[1]}
             processor |= {"image_processor_type": name, "rescale_factor": 1 / 255, "size": {"height": size, "width": size}}
             (folder / "preprocessor_config.json").write_text(json.dumps(processor, indent=2) + "\n")
         pixels = (pictures.double() / 255 - mean) / std
@@ -215,7 +215,7 @@ def main() -> None:
     make_encoders()
     for seed, (name, (config, kind, saving)) in enumerate(FAMILIES.items()):
         config._attn_implementation = "eager"  # the only one that caps scores
-        model = randomised(kind(config).float().eval(), seed)
+        model = randomized(kind(config).float().eval(), seed)
         folder = OUT / name
         model.save_pretrained(folder, **saving)
         (folder / "generation_config.json").unlink(missing_ok=True)

@@ -21,7 +21,7 @@ the quick tests, then the others. The sources are restored afterwards, also on C
 has uncommitted changes.
 
 Results are one JSON object a line. A mutant whose line starts with the same text in the results file is not run again, and
-another seed does not draw it. A person marks a survivor that changes no behaviour as equivalent, with the reason:
+another seed does not draw it. A person marks a survivor that changes no behavior as equivalent, with the reason:
 
     scripts/mutate.py --equivalent ID "why no test can notice it"
 

@@ -84,7 +84,7 @@ Made by scripts/prepare-text.sh; not part of Plimsoll, not to be committed. SHA2
 
 gcide.txt      The Collaborative International Dictionary of English, version 0.48, from the Debian package $gcide.
                GNU General Public License, version 2 or later. Changed: header dropped, valid UTF-8, no trailing blanks.
-gpt2.tiktoken  The byte-pair ranks of GPT-2, from the PyPI package $whisper, mlx_whisper/assets/gpt2.tiktoken. MIT licence.
+gpt2.tiktoken  The byte-pair ranks of GPT-2, from the PyPI package $whisper, mlx_whisper/assets/gpt2.tiktoken. MIT license.
 END
 mv "$work/README.txt" "$data/README.txt"
 say "done: .data/gcide.txt, .data/gpt2.tiktoken"

@@ -163,13 +163,13 @@ install_torch() {
     say "torch: taken from PLIMSOLL_TORCH_DIR ($PLIMSOLL_TORCH_DIR)"
     return
   fi
-  local flavour=cpu had=""
-  ! has_nvidia_gpu || flavour=gpu
+  local flavor=cpu had=""
+  ! has_nvidia_gpu || flavor=gpu
   local compiler=()
   [[ "${PLIMSOLL_CUDA:-}" == off ]] || compiler=(cuda-compiler.txt)
   [[ ! -f "$stamp" ]] || had=$(<"$stamp")
   # The GPU's set holds all that the CPU's does: it stays good when the GPU goes away.
-  if [[ "$had" == "$torch_version $flavour" || "$had" == "$torch_version gpu" ]] &&
+  if [[ "$had" == "$torch_version $flavor" || "$had" == "$torch_version gpu" ]] &&
     [[ -f "$(torch_dir)/lib/libtorch_cpu.so" ]]; then
     # A .venv that was made before all of torch.txt was wanted. pip leaves alone what is there.
     if ! has_cuda_headers || ! compgen -G "$venv/lib/python3*/site-packages/typing_extensions.py" >/dev/null; then
@@ -184,17 +184,17 @@ install_torch() {
   fi
   local python
   python=$(find_python)
-  if [[ "$flavour" == gpu ]]; then check_disk 8500; else check_disk 3000; fi
-  say "torch: installing $torch_version into $venv (with what a ${flavour^^} needs; some minutes on a slow line)"
+  if [[ "$flavor" == gpu ]]; then check_disk 8500; else check_disk 3000; fi
+  say "torch: installing $torch_version into $venv (with what a ${flavor^^} needs; some minutes on a slow line)"
   rm -f "$stamp"
   # Anything half-done, or left by another Python, goes: one environment must hold exactly one torch.
   [[ -n "$had" && -x "$venv/bin/python" ]] || quietly "$python" -m venv --clear "$venv" ||
     die "'$python -m venv $venv' failed (its output is above)."
   local gpu=()
-  [[ "$flavour" != gpu ]] || gpu=(torch-gpu.txt)
+  [[ "$flavor" != gpu ]] || gpu=(torch-gpu.txt)
   pip_install torch.txt "${gpu[@]}" "${compiler[@]}"
   check_loads
-  echo "$torch_version $flavour" >"$stamp"
+  echo "$torch_version $flavor" >"$stamp"
 }
 
 case "${1:-all}" in

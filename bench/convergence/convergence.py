@@ -53,7 +53,7 @@ def curve(losses, window):
 
 def svg(runs, names, steps):
     """Mean training loss over the seeds, in windows of a fortieth of the run, from a tenth of it on."""
-    colours = ["#1b6ca8", "#d1495b", "#edae49", "#66a182", "#8d6a9f", "#2e4057", "#c17c74", "#5d737e", "#7f9c4f"]
+    colors = ["#1b6ca8", "#d1495b", "#edae49", "#66a182", "#8d6a9f", "#2e4057", "#c17c74", "#5d737e", "#7f9c4f"]
     window = max(1, steps // 40)
     lines = {name: [statistics.fmean(values) for values in zip(*(curve(r["losses"], window) for r in runs if r["name"] == name))]
              for name in names}
@@ -79,9 +79,9 @@ def svg(runs, names, steps):
         parts.append(f'<text x="{x:.1f}" y="{height - 14}" text-anchor="middle">{step:.0f}</text>')
     for n, (name, line) in enumerate(lines.items()):
         points = " ".join("{:.1f},{:.1f}".format(*place(i, line[i], len(line))) for i in range(first, len(line)))
-        colour = colours[n % len(colours)]
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
-                     f'<text x="{width - 300}" y="{40 + 16 * n}" fill="{colour}">{name}</text>')
+        color = colors[n % len(colors)]
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.6"/>'
+                     f'<text x="{width - 300}" y="{40 + 16 * n}" fill="{color}">{name}</text>')
     parts.append(f'<text x="{width / 2}" y="{height - 1}" text-anchor="middle">step</text></svg>')
     return "\n".join(parts) + "\n"
 

@@ -56,7 +56,7 @@ struct PicturesConfig {
   std::filesystem::path images, masks;  ///< folders; a picture and its mask have the same name
   std::filesystem::path list;  ///< CSV or JSON lines with picture, mask and more for each sample; empty: the folders
   /// picture: mean 0 and deviation 1 for each; imagenet: that data set's mean and deviation.
-  std::string normalise = "picture";
+  std::string normalize = "picture";
 };
 
 /// A configuration of `data.type: clips`: clips of video files (data.files, or those of a list), each with a caption.

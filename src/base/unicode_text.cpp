@@ -121,7 +121,7 @@ std::string normal_form(std::string_view text, std::string_view form) {
   const utf8proc_ssize_t size = utf8proc_map(bytes_of(text), static_cast<utf8proc_ssize_t>(text.size()), &made,
                                              static_cast<utf8proc_option_t>(options));
   const std::unique_ptr<utf8proc_uint8_t, Free> holder(made);
-  check(size >= 0, "utf8proc does not normalise valid text");
+  check(size >= 0, "utf8proc does not normalize valid text");
   return {reinterpret_cast<const char*>(made), static_cast<size_t>(size)};
 }
 

@@ -1,4 +1,4 @@
-// Declares the division of labelled items into parts such that no part lacks a label.
+// Declares the division of labeled items into parts such that no part lacks a label.
 #pragma once
 
 #include <cstdint>

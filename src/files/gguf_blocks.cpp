@@ -90,16 +90,16 @@ GgmlBlock block_of(GgmlType type) {
   throw InternalError("block_of: no such type");
 }
 
-bool is_quantised(GgmlType type) {
+bool is_quantized(GgmlType type) {
   return block_of(type).elements > 1;
 }
 
 void dequantize_blocks(GgmlType type, std::span<const std::byte> blocks, std::span<float> to) {
   const GgmlBlock block = block_of(type);
   const size_t count = blocks.size() / static_cast<size_t>(block.bytes);
-  check(is_quantised(type) && count * static_cast<size_t>(block.bytes) == blocks.size() &&
+  check(is_quantized(type) && count * static_cast<size_t>(block.bytes) == blocks.size() &&
             count * static_cast<size_t>(block.elements) == to.size(),
-        "take_apart: whole blocks of a quantised type, and room for their numbers");
+        "take_apart: whole blocks of a quantized type, and room for their numbers");
   const auto* from = reinterpret_cast<const uint8_t*>(blocks.data());
   void (*const each)(const uint8_t*, float*) = type == GgmlType::q8_0   ? q8_0
                                                : type == GgmlType::q4_0 ? q4_0

@@ -25,7 +25,7 @@ struct GgmlBlock {
 GgmlBlock block_of(GgmlType type);
 
 /// Returns true if the type is in blocks; the other types are a DType.
-bool is_quantised(GgmlType type);
+bool is_quantized(GgmlType type);
 
 /// Dequantizes blocks of a quantized type; `to` has exactly as many elements as the blocks.
 void dequantize_blocks(GgmlType type, std::span<const std::byte> blocks, std::span<float> to);

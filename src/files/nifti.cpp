@@ -77,7 +77,7 @@ NiftiType type_of(const NiftiHeader& header, const std::filesystem::path& file) 
     }
   refuse_nifti(file,
                fmt::format("has voxels of type {}; whole and floating-point numbers of up to 64 bits can be read, not "
-                           "colours or complex numbers",
+                           "colors or complex numbers",
                            code));
 }
 

@@ -80,10 +80,9 @@ Picture read_picture(const std::filesystem::path& path) {
 
 Picture on_white(Picture picture) {
   if (!picture.palette.empty()) {
-    std::vector<uint16_t> colours(picture.numbers.size() * 3);
-    for (size_t i = 0; i < colours.size(); ++i)
-      colours[i] = picture.palette[picture.numbers[i / 3] * size_t{3} + i % 3];
-    picture.numbers = std::move(colours);
+    std::vector<uint16_t> colors(picture.numbers.size() * 3);
+    for (size_t i = 0; i < colors.size(); ++i) colors[i] = picture.palette[picture.numbers[i / 3] * size_t{3} + i % 3];
+    picture.numbers = std::move(colors);
     picture.channels = 3;
     picture.greatest = 255;
     picture.palette.clear();

@@ -1,4 +1,4 @@
-// Reads pictures in PNG and JPEG files as the stored values: grey values and palette indices exactly, up to 16 bits.
+// Reads pictures in PNG and JPEG files as the stored values: gray values and palette indices exactly, up to 16 bits.
 // FFmpeg decodes them (files/media.h says how it is loaded).
 //
 // Files are checked before a decoder sees them (files/pictures/picture_header.h). Pictures are as people see them: the
@@ -20,7 +20,7 @@ namespace plimsoll {
 
 struct Picture {
   int64_t width = 0, height = 0;  ///< upright
-  int64_t channels = 1;           ///< 1: grey, or indices of a palette; 3: red, green, blue
+  int64_t channels = 1;           ///< 1: gray, or indices of a palette; 3: red, green, blue
   int64_t greatest = 255;         ///< largest possible value: 1, 3, 15, 255 or 65535
   bool exact = true;              ///< false: a JPEG, whose values approximate the saved ones
   std::vector<uint16_t> numbers;  ///< [height, width, channels]

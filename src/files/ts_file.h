@@ -1,4 +1,4 @@
-// Reads files of labelled time series (.ts), in the format of aeon, sktime and the time series classification archive:
+// Reads files of labeled time series (.ts), in the format of aeon, sktime and the time series classification archive:
 //
 //     # a comment
 //     @problemName BasicMotions

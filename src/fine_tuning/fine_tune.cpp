@@ -115,7 +115,7 @@ std::vector<std::pair<std::string, LinearImpl*>> linears_of(const char* key, con
         refuse_not_linear(key, pattern, parts);
     throw UserError(fmt::format("{}: {} matches no linear layer; {}", key, in_quotes(pattern),
                                 names.empty() ? "the model has no plimsoll::Linear (plimsoll/linear.h), which is "
-                                                "what can be adapted and quantised"
+                                                "what can be adapted and quantized"
                                               : "near to it: " + near_to(pattern, names)));
   }
   // A layer with several names is one layer.

@@ -1,4 +1,4 @@
-// Declares fine_tune, which freezes, adapts and quantises the parts of a model that a job names. It runs before the
+// Declares fine_tune, which freezes, adapts and quantizes the parts of a model that a job names. It runs before the
 // model's step is recorded.
 #pragma once
 
@@ -20,9 +20,9 @@ struct FineTuneTypes {
 };
 
 /// Applies `how` to the model in place. Adapters freeze all parameters; then the patterns of `freeze` and `train` set
-/// requires_grad, in this order. Adds adapters to our linear layers and quantises their weights in blocks. Throws
+/// requires_grad, in this order. Adds adapters to our linear layers and quantizes their weights in blocks. Throws
 /// UserError if a pattern matches nothing (the message names the nearest paths), or one of `lora` or `quantize` matches
-/// no plimsoll::Linear. Throws UserError if a weight would be both trained and quantised, or if no trainable parameter
+/// no plimsoll::Linear. Throws UserError if a weight would be both trained and quantized, or if no trainable parameter
 /// is left.
 void fine_tune(torch::nn::Module& model, const FineTuning& how, const FineTuneTypes& types);
 

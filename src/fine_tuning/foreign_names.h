@@ -13,7 +13,7 @@ namespace plimsoll::model {
 /// list if the model has no such layer, and nullopt if no known program uses the name.
 std::optional<std::vector<std::string>> own_names(const std::string& pattern, const std::vector<std::string>& paths);
 
-/// Returns how the model holds `pattern` and its neighbours: "query, key and value are one matrix". Returns "" if the
+/// Returns how the model holds `pattern` and its neighbors: "query, key and value are one matrix". Returns "" if the
 /// layer has only another name.
 std::string meaning_of_foreign(const std::string& pattern);
 

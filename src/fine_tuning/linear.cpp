@@ -72,7 +72,7 @@ void LinearImpl::release_weight() {
 }
 
 void LinearImpl::quantize(const QuantizeConfig& config) {
-  check(!quantized(), "a linear layer is quantised once");
+  check(!quantized(), "a linear layer is quantized once");
   // The reader of a checkpoint computes the width from the codes.
   if (config.format == "nf4" && in_ % 2 != 0)
     throw UserError(

@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-/// Returns our type. Throws UserError for a type that no trace can hold (quantised types, float8).
+/// Returns our type. Throws UserError for a type that no trace can hold (quantized types, float8).
 DType dtype_of(c10::ScalarType type);
 c10::ScalarType scalar_type_of(DType dtype);
 

@@ -7,15 +7,15 @@ namespace plimsoll {
 const char* const kPlanPageCharts = R"js(
 // ---- Drawing surfaces ----
 
-let colour = {};
+let color = {};
 
-function readColours() {
+function readColors() {
   const style = getComputedStyle(root);
   const value = (name) => style.getPropertyValue('--' + name).trim();
-  colour = Object.fromEntries(['back', 'ink', 'soft', 'faint', 'line', 'grid', 'accent', 'forward', 'backward', 'update',
+  color = Object.fromEntries(['back', 'ink', 'soft', 'faint', 'line', 'grid', 'accent', 'forward', 'backward', 'update',
     'again', 'exchange'].map((name) => [name, value(name)]));
-  colour.areas = areaNames.map((_, area) => value('area-' + area));
-  colour.font = getComputedStyle(document.body).fontFamily;
+  color.areas = areaNames.map((_, area) => value('area-' + area));
+  color.font = getComputedStyle(document.body).fontFamily;
 }
 
 const ratio = () => window.devicePixelRatio || 1;
@@ -31,7 +31,7 @@ function surface(canvas) {
   const g = canvas.getContext('2d');
   g.setTransform(ratio(), 0, 0, ratio(), 0, 0);
   g.clearRect(0, 0, width, height);
-  g.font = '12px ' + colour.font;
+  g.font = '12px ' + color.font;
   g.textBaseline = 'middle';
   return {g, width, height};
 }
@@ -108,15 +108,15 @@ function drawByteAxis(c) {
   const ticks = byteTicks(c.low, c.high), names = tickNames(ticks);
   ticks.forEach((tick, i) => {
     const y = crisp(toY(c, tick)) - 0.5 / ratio();
-    line(g, c.left, y, c.right, y, colour.grid, 1);
-    g.fillStyle = colour.soft;
+    line(g, c.left, y, c.right, y, color.grid, 1);
+    g.fillStyle = color.soft;
     g.fillText(names[i], c.left - 8, y);
   });
 }
 
 function drawOpAxis(c) {
   const g = c.g;
-  g.fillStyle = colour.soft;
+  g.fillStyle = color.soft;
   const ticks = decimalTicks(view.from, view.to, (c.right - c.left) / 110);
   ticks.forEach((tick) => {
     const x = toX(c, tick), name = view.time ? (tick === 0 ? '0' : formatTime(tick)) : (tick === 0 ? 'op 0' : grouped(tick));
@@ -131,9 +131,9 @@ function drawSegments(c, labels) {
   for (const [name, begin, end] of data.segments) {
     const x0 = toX(c, positionOf(begin)), x1 = toX(c, positionOf(end));
     if (x1 < c.left || x0 > c.right || begin === end) continue;
-    if (x0 > c.left) line(g, crisp(x0), labels ? 0 : c.top, crisp(x0), c.bottom, colour.faint, 1, [2, 3]);
+    if (x0 > c.left) line(g, crisp(x0), labels ? 0 : c.top, crisp(x0), c.bottom, color.faint, 1, [2, 3]);
     if (!labels) continue;
-    g.fillStyle = colour.soft;
+    g.fillStyle = color.soft;
     const from = Math.max(x0, c.left), room = Math.min(x1, c.right) - from - 6;
     if (g.measureText(name).width <= room) g.fillText(name, from + 5, 9);
   }
@@ -145,17 +145,17 @@ function drawBudget(c, bytes, name, taken) {
   const g = c.g, over = bytes > c.high, y = over ? c.top + 1 : toY(c, bytes);
   if (over && c.low > 0) return;
   if (!over) {
-    line(g, c.left, crisp(y), c.right, crisp(y), colour.back, 3.5);
-    line(g, c.left, crisp(y), c.right, crisp(y), colour.accent, 1.5, [6, 4]);
+    line(g, c.left, crisp(y), c.right, crisp(y), color.back, 3.5);
+    line(g, c.left, crisp(y), c.right, crisp(y), color.accent, 1.5, [6, 4]);
   }
   const label = `${name} ${formatBytes(bytes)}${over ? ' ↑' : ''}`;
   // At the right, unless that is where the peak's own label stands.
   const right = taken === undefined || taken < c.right - 12 - g.measureText(label).width;
   g.textAlign = right ? 'right' : 'left';
-  halo(g, label, right ? c.right - 4 : c.left + 4, y + (over || y - c.top < 16 ? 10 : -9), colour.accent);
+  halo(g, label, right ? c.right - 4 : c.left + 4, y + (over || y - c.top < 16 ? 10 : -9), color.accent);
 }
 
-function halo(g, label, x, y, fill, around = colour.back) {
+function halo(g, label, x, y, fill, around = color.back) {
   g.lineJoin = 'round';
   g.lineWidth = 4;
   g.strokeStyle = around;
@@ -188,7 +188,7 @@ function forEachColumn(c, visit) {
   }
 }
 
-const phaseColour = (phase) => [colour.update, colour.forward, colour.backward, colour.update, colour.forward][phase];
+const phaseColor = (phase) => [color.update, color.forward, color.backward, color.update, color.forward][phase];
 const peakPoint = lastAtMost(points.op, data.peakOp);
 
 // The budget is shown to scale unless it is so far above that the step would be a stripe.
@@ -206,12 +206,12 @@ function drawTimeline() {
       bytes += points.areas[area][point] * data.unit;
       const next = crisp(toY(c, bytes));
       if (next >= y) continue;
-      g.fillStyle = colour.areas[area];
+      g.fillStyle = color.areas[area];
       g.fillRect(x0, next, x1 - x0, y - next);
       y = next;
     }
     const phase = phases[point];
-    g.fillStyle = phase >= 8 ? colour.again : phaseColour(phase);
+    g.fillStyle = phase >= 8 ? color.again : phaseColor(phase);
     g.fillRect(x0, c.bottom + 3, x1 - x0, 14);
   });
   drawPhaseNames(c);
@@ -226,8 +226,8 @@ function drawTimeline() {
 function drawPhaseNames(c) {
   const g = c.g;
   g.textAlign = 'left';
-  g.font = '11px ' + colour.font;
-  g.fillStyle = colour.ink;
+  g.font = '11px ' + color.font;
+  g.fillStyle = color.ink;
   for (let p = 0; p < points.count;) {
     let end = p + 1;
     // Ops that are run again do not interrupt the phase that they are run in.
@@ -235,29 +235,29 @@ function drawPhaseNames(c) {
     const x0 = Math.max(toX(c, points.from[p]), c.left), x1 = Math.min(toX(c, points.from[end]), c.right);
     const name = phaseNames[phases[p] & 7];
     if (x1 - x0 > g.measureText(name).width + 10)
-      halo(g, name, x0 + 5, c.bottom + 10.5, colour.ink, phaseColour(phases[p] & 7));
+      halo(g, name, x0 + 5, c.bottom + 10.5, color.ink, phaseColor(phases[p] & 7));
     p = end;
   }
-  g.font = '12px ' + colour.font;
+  g.font = '12px ' + color.font;
 }
 
 const exchangeLane = {top: 21, height: 11};  // below the bottom of the chart
 
 function drawExchanges(c) {
   const g = c.g, y = c.bottom + exchangeLane.top, pixel = 1 / ratio();
-  g.fillStyle = colour.grid;
+  g.fillStyle = color.grid;
   g.fillRect(c.left, y, c.right - c.left, exchangeLane.height);
-  g.fillStyle = colour.exchange;
+  g.fillStyle = color.exchange;
   for (let i = 0; i < exchanges.count; ++i) {
     const x0 = crisp(Math.max(toX(c, exchanges.from[i]), c.left)), x1 = crisp(Math.min(toX(c, exchanges.to[i]), c.right));
     if (x1 < c.left || x0 > c.right) continue;
     g.fillRect(x0, y, Math.max(x1 - x0, pixel), exchangeLane.height);
   }
   g.textAlign = 'right';
-  g.font = '11px ' + colour.font;
-  g.fillStyle = colour.soft;
+  g.font = '11px ' + color.font;
+  g.fillStyle = color.soft;
   g.fillText('exchanges', c.left - 6, y + exchangeLane.height / 2);
-  g.font = '12px ' + colour.font;
+  g.font = '12px ' + color.font;
 }
 
 // The exchange under a point of the timeline; of a very short one, a near miss counts. -1: there is none.
@@ -280,26 +280,26 @@ function placePeak(c) {
   const middle = (points.from[peakPoint] + points.from[peakPoint + 1]) / 2;
   if (middle < view.from || middle > view.to) return null;
   const g = c.g, x = toX(c, middle), label = 'peak ' + formatBytes(data.peak);
-  g.font = '600 12px ' + colour.font;
+  g.font = '600 12px ' + color.font;
   const width = g.measureText(label).width, right = x + 10 + width < c.right;
-  g.font = '12px ' + colour.font;
+  g.font = '12px ' + color.font;
   return {x, y: toY(c, data.peak), label, right, end: right ? x + 8 + width : x};
 }
 
 function drawPeak(c, {x, y, label, right}) {
   const g = c.g;
-  line(g, x, y, x, c.bottom, colour.ink, 1, [1, 3]);
+  line(g, x, y, x, c.bottom, color.ink, 1, [1, 3]);
   g.beginPath();
   g.arc(x, y, 4.5, 0, 2 * Math.PI);
-  g.fillStyle = colour.ink;
+  g.fillStyle = color.ink;
   g.fill();
   g.lineWidth = 1.5;
-  g.strokeStyle = colour.back;
+  g.strokeStyle = color.back;
   g.stroke();
   g.textAlign = right ? 'left' : 'right';
-  g.font = '600 12px ' + colour.font;
-  halo(g, label, x + (right ? 8 : -8), y - 11, colour.ink);
-  g.font = '12px ' + colour.font;
+  g.font = '600 12px ' + color.font;
+  halo(g, label, x + (right ? 8 : -8), y - 11, color.ink);
+  g.font = '12px ' + color.font;
 }
 
 // ---- The arena map ----
@@ -317,9 +317,9 @@ function bufferBox(c, i) {
   return {x0, y0, x1, y1};
 }
 
-// Near-black or near-white, whichever reads on the colour.
+// Near-black or near-white, whichever reads on the color.
 const inkOn = new Map();
-function labelColour(fill) {
+function labelColor(fill) {
   if (!inkOn.has(fill)) {
     const [r, g, b] = [1, 3, 5].map((at) => parseInt(fill.slice(at, at + 2), 16));
     inkOn.set(fill, 0.299 * r + 0.587 * g + 0.114 * b > 112 ? '#16191d' : '#ffffff');
@@ -334,10 +334,10 @@ function drawArena() {
   g.beginPath();
   g.rect(c.left, c.top, c.right - c.left, c.bottom - c.top);
   g.clip();
-  g.font = '11px ' + colour.font;
+  g.font = '11px ' + color.font;
   g.textAlign = 'left';
   const pixel = 1 / ratio();
-  // On whole pixels, so that neighbours leave no pale seam. Of many buffers in one pixel, the one at its middle is seen:
+  // On whole pixels, so that neighbors leave no pale seam. Of many buffers in one pixel, the one at its middle is seen:
   // areas stay true. Buffers thinner than a pixel come first, as wide as one, to be seen where nothing else lies.
   const place = (i) => {
     const {x0, y0, x1, y1} = bufferBox(c, i);
@@ -346,7 +346,7 @@ function drawArena() {
     return {x, y, w: crisp(Math.min(x1, c.right + 2)) - x, h: crisp(Math.min(y1, c.bottom + 2)) - y};
   };
   const boxes = buffers.label.map((_, i) => place(i));
-  const fillOf = (i) => colour.areas[roleAreas[buffers.role[i]]];
+  const fillOf = (i) => color.areas[roleAreas[buffers.role[i]]];
   boxes.forEach((box, i) => {
     if (!box || (box.w > 0 && box.h > 0)) return;
     g.fillStyle = fillOf(i);
@@ -360,11 +360,11 @@ function drawArena() {
     const from = Math.max(box.x, c.left) + 5, room = Math.min(box.x + box.w, c.right) - 5 - from;
     if (box.h < 15 || room < 34) return;
     const label = shortened(g, text(buffers.label[i]), room);
-    g.fillStyle = labelColour(fillOf(i));
+    g.fillStyle = labelColor(fillOf(i));
     if (label) g.fillText(label, from, Math.max(box.y, c.top) + Math.min(10, box.h / 2));
   });
   g.restore();
-  g.font = '12px ' + colour.font;
+  g.font = '12px ' + color.font;
   drawSegments(c, false);
   drawOpAxis(c);
   drawBudget(c, data.budget - data.context, data.context > 0 ? 'budget less context' : 'budget');

@@ -12,10 +12,10 @@ function drawOver(c, position, drag) {
   const {g} = surface(c.over);
   if (position !== null) {
     const x = toX(c, position);
-    if (x >= c.left && x <= c.right) line(g, crisp(x), c.top, crisp(x), c.bottom, colour.ink, 1);
+    if (x >= c.left && x <= c.right) line(g, crisp(x), c.top, crisp(x), c.bottom, color.ink, 1);
   }
   if (drag) {
-    g.fillStyle = colour.ink;
+    g.fillStyle = color.ink;
     g.globalAlpha = 0.12;
     g.fillRect(drag.x0, drag.y0, drag.x1 - drag.x0, drag.y1 - drag.y0);
     g.globalAlpha = 1;
@@ -24,11 +24,11 @@ function drawOver(c, position, drag) {
   const x0 = Math.max(toX(c, buffers.from[marked]), c.left), x1 = Math.min(toX(c, buffers.to[marked]), c.right);
   if (x1 < c.left || x0 > c.right) return;
   if (c === timeline) {
-    line(g, x0, c.bottom + 1.5, Math.max(x1, x0 + 2), c.bottom + 1.5, colour.ink, 3);
+    line(g, x0, c.bottom + 1.5, Math.max(x1, x0 + 2), c.bottom + 1.5, color.ink, 3);
     return;
   }
   const box = bufferBox(c, marked), y0 = Math.max(box.y0, c.top), y1 = Math.min(box.y1, c.bottom);
-  for (const [stroke, width] of [[colour.back, 4], [colour.ink, 2]]) {
+  for (const [stroke, width] of [[color.back, 4], [color.ink, 2]]) {
     g.strokeStyle = stroke;
     g.lineWidth = width;
     g.strokeRect(x0 - 1, y0 - 1, Math.max(x1 - x0, 1) + 2, Math.max(y1 - y0, 1) + 2);
@@ -178,7 +178,7 @@ function followResidents() {
 // ---- Start ----
 
 function drawAll() {
-  readColours();
+  readColors();
   if (timeline) {
     drawTimeline();
     root.dataset.buffers = drawArena();

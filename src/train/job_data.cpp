@@ -40,7 +40,7 @@ OpenedSamples open_synthetic(const Job& job, const Step& step, const DataProgres
 
 OpenedSamples open_text(const Job& job, const Step&, const DataProgress& progress) {
   auto tokenizer = open_tokenizer(job);
-  const std::string what = fmt::format("tokenising with '{}'", tokenizer->name());
+  const std::string what = fmt::format("tokenizing with '{}'", tokenizer->name());
   auto source = text_samples(job.data, *tokenizer, [&](double fraction) { progress(what, fraction); });
   std::string identified = tokenizer_text(*tokenizer);
   return {std::move(source), std::move(tokenizer), std::move(identified)};

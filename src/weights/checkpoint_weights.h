@@ -1,4 +1,4 @@
-// Declares access to the model's weights in a checkpoint, one at a time: quantised weights dequantised, adapters
+// Declares access to the model's weights in a checkpoint, one at a time: quantized weights dequantized, adapters
 // merged.
 #pragma once
 

@@ -28,9 +28,9 @@ class GgufSource : public Source {
                                   std::vector<std::byte>& buffer) const override {
     const GgufTensor& tensor = file_.tensors().at(name);
     const bool whole = begin == 0 && end == tensor.sizes[0];
-    const bool quantised = is_quantised(tensor.type);
+    const bool quantized = is_quantized(tensor.type);
     // A matrix's rows are whole blocks. The values of a vector are not, so a vector is read in one piece.
-    if (quantised && tensor.sizes.size() == 1 && !whole)
+    if (quantized && tensor.sizes.size() == 1 && !whole)
       throw UserError(fmt::format("{}: {} is a vector in blocks of several numbers, which is not read here in parts",
                                   file_.path(), in_quotes(name)),
                       UserError::Kind::failure);
@@ -38,7 +38,7 @@ class GgufSource : public Source {
     const auto part =
         whole ? tensor.bytes
               : tensor.bytes.subspan(static_cast<size_t>(begin) * row, static_cast<size_t>(end - begin) * row);
-    if (!quantised) return part;
+    if (!quantized) return part;
     const GgmlBlock block = block_of(tensor.type);
     const size_t numbers = part.size() / static_cast<size_t>(block.bytes) * static_cast<size_t>(block.elements);
     int64_t wanted = end - begin;

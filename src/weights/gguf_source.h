@@ -9,7 +9,7 @@
 
 namespace plimsoll::weights {
 
-/// Opens the file. Quantised tensors are dequantised to float32 as they are read.
+/// Opens the file. Quantized tensors are dequantized to float32 as they are read.
 std::unique_ptr<Source> open_gguf_source(const std::filesystem::path& path);
 
 /// Returns the architecture of its metadata; `family` is "gguf". Throws UserError (failure) if it is no model of the

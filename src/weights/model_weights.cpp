@@ -30,7 +30,7 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kProblemsShown = 12;
-constexpr int64_t kAtATime = 4 * MiB;  // bytes of a tensor that are converted or dequantised at a time
+constexpr int64_t kAtATime = 4 * MiB;  // bytes of a tensor that are converted or dequantized at a time
 
 /// A tensor of a source that is read from front to back.
 class Reading {

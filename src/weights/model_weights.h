@@ -22,7 +22,7 @@ void load_model_weights(const ModelConfig& model, const NamedTensors& state, con
 
 /// Copies the weights of a decoder from files in the format of transformers or llama.cpp into `state`. The parameters'
 /// names in `state` begin with `prefix` ("llm."); other tensors are unchanged. `config`: the file with the
-/// architecture; empty: the one next to the weights. Each weight is cast, and quantised, to the format of the state. It
+/// architecture; empty: the one next to the weights. Each weight is cast, and quantized, to the format of the state. It
 /// is copied from the memory map a piece at a time, and its pages are released. Throws UserError if a file is damaged,
 /// or if its tensors are not those of the architecture or not the state's. The message lists all such tensors, and
 /// nothing is written then.

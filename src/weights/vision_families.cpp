@@ -21,10 +21,10 @@ using Json = nlohmann::json;
 constexpr int64_t kMaxPixels = int64_t{1} << 12, kMaxDepth = 1024, kMaxWidthInFile = int64_t{1} << 16;
 constexpr int64_t kChannels = 3;
 
-using Colours = std::array<double, 3>;
-constexpr Colours kHalf = {0.5, 0.5, 0.5};
+using Colors = std::array<double, 3>;
+constexpr Colors kHalf = {0.5, 0.5, 0.5};
 // Mean and deviation of the pictures that CLIP was trained on (its image processor's defaults in transformers).
-constexpr Colours kClipMean = {0.48145466, 0.4578275, 0.40821073}, kClipStd = {0.26862954, 0.26130258, 0.27577711};
+constexpr Colors kClipMean = {0.48145466, 0.4578275, 0.40821073}, kClipStd = {0.26862954, 0.26130258, 0.27577711};
 
 std::string activation_of(const ConfigReader& read, const char* usual) {
   const std::string word = read.word("hidden_act", {"gelu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu"}, usual);
@@ -67,8 +67,8 @@ bool is_same(const VisionArchitecture& one, const VisionArchitecture& other) {
   return same;
 }
 
-/// Reads how an image processor changes colours after it scales them to [0, 1].
-void read_colours(const ConfigReader& read, VisionConfig& config, std::vector<std::string>& notes) {
+/// Reads how an image processor changes colors after it scales them to [0, 1].
+void read_colors(const ConfigReader& read, VisionConfig& config, std::vector<std::string>& notes) {
   const std::vector<std::string> unknown = check_keys(read, "image_processor");
   if (!unknown.empty()) notes.push_back(unused_keys_note(read.file(), unknown));
   constexpr double kUsual = 1.0 / 255;
@@ -79,9 +79,9 @@ void read_colours(const ConfigReader& read, VisionConfig& config, std::vector<st
     config.image_std = {1, 1, 1};
     return;
   }
-  const auto three = [&](const char* key, Colours& colours) {
-    const std::vector<double> said = read.numbers(key, 3, {colours.begin(), colours.end()});
-    std::ranges::copy(said, colours.begin());
+  const auto three = [&](const char* key, Colors& colors) {
+    const std::vector<double> said = read.numbers(key, 3, {colors.begin(), colors.end()});
+    std::ranges::copy(said, colors.begin());
     if (!std::ranges::all_of(said, [](double each) { return std::isfinite(each); }))
       read.refuse(key, "it must be a list of 3 numbers");
   };
@@ -95,13 +95,13 @@ void read_preprocessor(const std::filesystem::path& folder, VisionConfig& config
   std::error_code error;
   if (const auto file = folder / "preprocessor_config.json"; std::filesystem::exists(file, error)) {
     const Json json = read_python_json_file(file, kMaxConfigBytes);
-    return read_colours(ConfigReader(json, file.string()), config, notes);
+    return read_colors(ConfigReader(json, file.string()), config, notes);
   }
   // transformers 5 may store it in the settings of the whole processor.
   const auto file = folder / "processor_config.json";
   if (!std::filesystem::exists(file, error)) return;
   const Json json = read_python_json_file(file, kMaxConfigBytes);
-  read_colours(ConfigReader(json, file.string()).object("image_processor"), config, notes);
+  read_colors(ConfigReader(json, file.string()).object("image_processor"), config, notes);
 }
 
 struct VisionNames {

@@ -28,7 +28,7 @@ std::optional<std::string> other_half(const std::string& name);
 /// Returns the name of the companion of a 16-bit parameter (weight_companions.h).
 std::string companion_name(const char* kind, const std::string& parameter);
 
-/// Returns true if `name` is the scales of quantised codes, which `contains` knows.
+/// Returns true if `name` is the scales of quantized codes, which `contains` knows.
 template <typename Contains>
 bool is_scales(const std::string& name, const Contains& contains) {
   for (std::string_view ending : {kScales, kSecond})

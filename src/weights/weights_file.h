@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-/// Writes the model's weights of a checkpoint, all or none; quantised weights are dequantised. Merged weights are
+/// Writes the model's weights of a checkpoint, all or none; quantized weights are dequantized. Merged weights are
 /// summed in float32 and rounded once. The extra bits of 16-bit weights (`optimizer.weight_update`) are used if the
 /// requested type differs from the type that the weights are held in. Holds one weight at a time in memory. Throws
 /// UserError (failure) if the file is damaged or no checkpoint of ours. Throws UserError (usage) if adapters are to be
@@ -21,7 +21,7 @@ namespace plimsoll {
 ExportReport export_weights(const std::filesystem::path& checkpoint, const std::filesystem::path& out,
                             const ExportOptions& options);
 
-/// Copies the weights of `file` into `state`, Training::state(), cast and quantised to the format of the state. The
+/// Copies the weights of `file` into `state`, Training::state(), cast and quantized to the format of the state. The
 /// extra bits of 16-bit weights are taken from the file too. Adapters that the file does not have stay unchanged; half
 /// of an adapter is refused. Tensors that are not floating have the same type in both. Throws UserError if the file is
 /// damaged or its tensors are not the model's, naming them; nothing is written then. Also throws UserError if the file

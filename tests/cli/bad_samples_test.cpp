@@ -139,9 +139,9 @@ TEST_F(BadSamples, AVolumeThatIsCutOff) {
 }
 
 TEST_F(BadSamples, AVideoThatIsNone) {
-  put("good.y4m", grey_video(std::vector<int>(40, 200), 32, 32, 10));
-  put("dark.y4m", grey_video(std::vector<int>(40, 20), 32, 32, 10));
-  put("cut.mp4", grey_video({5}, 32, 32, 10).substr(0, 20));
+  put("good.y4m", gray_video(std::vector<int>(40, 200), 32, 32, 10));
+  put("dark.y4m", gray_video(std::vector<int>(40, 20), 32, 32, 10));
+  put("cut.mp4", gray_video({5}, 32, 32, 10).substr(0, 20));
   put("clips.tsv", "good.y4m\tday\ndark.y4m\tnight\ncut.mp4\tdusk\n");
   put_job(
       "model:\n"

@@ -102,7 +102,7 @@ TEST_F(StoppedRuns, ASecondHangUpIsNoSecondWish) {
   EXPECT_EQ(finish(child).signal, SIGTERM);
 }
 
-TEST_F(StoppedRuns, NohupIsHonoured) {
+TEST_F(StoppedRuns, NohupIsHonored) {
   const pid_t child = start({"train", "job.yaml", "max_steps=100000000", "log.metrics_file=metrics.jsonl"}, "out.txt",
                             [] { ::signal(SIGHUP, SIG_IGN); });
   ASSERT_TRUE(wait_for(child, [&] { return lines_of_metrics() > 0; }));

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "cli/monitor/utilisation.h"
+#include "cli/monitor/utilization.h"
 #include "cuda/needs_gpu.h"
 #include "device/backend.h"
 #include "plimsoll/models.h"

@@ -5,7 +5,7 @@
 // warp. Blocks run one after the other. The order of blocks and threads can be set: a missing barrier shows in one
 // order or another. EmulationError reports errors at which a GPU would hang or compute garbage: threads that wait at
 // different barriers; lanes that wait for others which never come; a value shuffled from a lane that has none;
-// misaligned wide loads; blocks and shared memory larger than the limits of all GPUs from sm_80 on. Not modelled:
+// misaligned wide loads; blocks and shared memory larger than the limits of all GPUs from sm_80 on. Not modeled:
 // memory ordering between threads that run at the same time, and static shared memory's size. Static __shared__
 // variables begin with the values of the block before, dynamic shared memory with NaNs.
 #pragma once

@@ -26,7 +26,7 @@ float at(const Batch& batch, size_t i) {
 
 TEST(CastBatch, RoundsToTheNearestEvenAndLeavesWholeNumbersAlone) {
   const float infinity = std::numeric_limits<float>::infinity();
-  // 1/128 is the last bit of 1; halves of it go to the even neighbour.
+  // 1/128 is the last bit of 1; halves of it go to the even neighbor.
   const std::vector<float> values = {1, 1 + 1.f / 256, 1 + 3.f / 256, 1.00401f, -1 - 3.f / 256, 3.4e38f, infinity,
                                      0, -0.f};
   Batch batch = batch_of(values);

@@ -8,7 +8,7 @@
 #include "data/pictures/picture_plane.h"
 #include "data/pictures/picture_samples.h"
 #include "data/series/series_samples.h"
-#include "data/slices/labelled_volume.h"
+#include "data/slices/labeled_volume.h"
 #include "data/slices/slice_files.h"
 #include "data/slices/slice_samples.h"
 #include "data/stimuli/fmri_responses.h"
@@ -44,19 +44,19 @@ TEST(ConstantData, APictureOfOneColorBecomesZero) {
   for (const uint16_t color : {0, 77, 255})
     for (const int64_t channels : {1, 3})
       for (const int64_t size : {16, 7}) {  // 7: pixels are averaged
-        const auto file = put_file(folder / "one.png", png(61, 43, 8, kPngGrey, std::vector<uint16_t>(61 * 43, color)));
+        const auto file = put_file(folder / "one.png", png(61, 43, 8, kPngGray, std::vector<uint16_t>(61 * 43, color)));
         EXPECT_THAT(read_plane(file, size, channels, "picture").values, Each(0.0F)) << color;
         const auto imagenet = read_plane(file, size, channels, "imagenet").values;
         EXPECT_THAT(imagenet, Each(AllOf(Ge(-3.0F), Le(3.0F))));
       }
 }
 
-TEST(ConstantData, AlmostOneColorIsNormalisedAsBefore) {
+TEST(ConstantData, AlmostOneColorIsNormalizedAsBefore) {
   const TempFolder folder;
   std::vector<uint16_t> pixels(64 * 64, 77);
   pixels[100] = 78;
   const auto values =
-      read_plane(put_file(folder / "one.png", png(64, 64, 8, kPngGrey, pixels)), 64, 1, "picture").values;
+      read_plane(put_file(folder / "one.png", png(64, 64, 8, kPngGray, pixels)), 64, 1, "picture").values;
   EXPECT_NEAR(values[100], std::sqrt(4095.0), 0.1);
   EXPECT_NEAR(values[0], -1 / std::sqrt(4095.0), 1e-4);
 }
@@ -72,9 +72,9 @@ TEST(ConstantData, AForegroundOfOneValueBecomesZero) {
       labels.push_back(i % 3 == 0 ? 5 : 0);
       image.push_back(labels.back() == 5 ? value : 0);
     }
-    const LabelledVolume volume(put_file(folder / "image.nii", nifti_bytes(NiftiType::float32, {24, 24, 30}, image)),
-                                put_file(folder / "labels.nii", nifti_bytes(NiftiType::uint8, {24, 24, 30}, labels)),
-                                {{5, 0}}, 2);
+    const LabeledVolume volume(put_file(folder / "image.nii", nifti_bytes(NiftiType::float32, {24, 24, 30}, image)),
+                               put_file(folder / "labels.nii", nifti_bytes(NiftiType::uint8, {24, 24, 30}, labels)),
+                               {{5, 0}}, 2);
     std::vector<float> slice(24 * 24);
     volume.image(3, 1, 24, slice);
     for (size_t i = 0; i < slice.size(); ++i) EXPECT_EQ(slice[i], i % 3 == 0 ? 0.0F : -1.0F) << value;
@@ -88,7 +88,7 @@ TEST(ConstantData, AnEmptyVolumeIsRefused) {
   const auto labels = put_file(folder / "labels.nii",
                                nifti_bytes(NiftiType::uint8, {24, 24, 30}, std::vector<uint8_t>(24 * 24 * 30, 5)));
   EXPECT_THAT(user_error_of([&] {
-                LabelledVolume(image, labels, {{5, 0}}, 2);
+                LabeledVolume(image, labels, {{5, 0}}, 2);
               }),
               HasSubstr("image.nii: all voxels have the same value"));
 }
@@ -127,7 +127,7 @@ TEST(ConstantData, ConstantVoxelsBecomeZero) {
     const float value = v < 6 ? 0.1F : 0.2F;  // the last volume is not trained on
     series.values.insert(series.values.end(), {0.0F, value, static_cast<float>(v)});
   }
-  standardise(series, {0, 1, 2, 3, 4, 5});
+  standardize(series, {0, 1, 2, 3, 4, 5});
   for (size_t i = 0; i < series.values.size(); ++i) {
     EXPECT_TRUE(std::isfinite(series.values[i])) << i;
     if (i % 3 < 2) EXPECT_EQ(series.values[i], 0) << i;

@@ -111,7 +111,7 @@ TEST(DiskArena, AStepGoesOnWhenItsFileIsCutShort) {
 }
 
 // Ranges that share pages, in any order.
-TEST(DiskArena, PartsThatAreLetGoKeepTheirNeighbours) {
+TEST(DiskArena, PartsThatAreLetGoKeepTheirNeighbors) {
   const TempFolder folder;
   DiskArena arena(folder.path(), 1 * MiB);
   auto expected = random_bytes(1 << 20, 2);

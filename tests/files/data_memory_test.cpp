@@ -100,7 +100,7 @@ TEST(DataMemory, IsAskedByReadersBeforeTheyRead) {
 // The picture's header alone: nothing is decoded.
 TEST(DataMemory, IsAskedBeforeAPictureIsDecoded) {
   const TempFolder folder;
-  const auto picture = put_file(folder / "a.png", png(64, 64, 8, kPngGrey, std::vector<uint16_t>(64 * 64)));
+  const auto picture = put_file(folder / "a.png", png(64, 64, 8, kPngGray, std::vector<uint16_t>(64 * 64)));
   EXPECT_THAT(refusal(64 * 64 * 14, [&] { read_picture(picture); }), HasSubstr("a.png: says 64 x 64 pixels"));
 }
 

@@ -181,30 +181,30 @@ TEST(Display, SidesAreInSquarePixels) {
 
 TEST(Display, NamesPicturesThatPlayersShowOtherwise) {
   const TempFolder folder;
-  const std::string grey(6 * 4 * 3 / 2, '\x80');
+  const std::string gray(6 * 4 * 3 / 2, '\x80');
   const auto notes_of = [&](const std::filesystem::path& file) {
     DataNotes notes;
     const DataNotes::Scope scope(notes);
     describe_video(file);
     return notes.lines();
   };
-  std::string interlaced = grey_video({1, 2, 3}, 64, 48, 10);
+  std::string interlaced = gray_video({1, 2, 3}, 64, 48, 10);
   EXPECT_THAT(notes_of(put_file(folder / "tv.y4m", interlaced)), IsEmpty());
   interlaced.replace(interlaced.find("Ip"), 2, "It");
   EXPECT_THAT(notes_of(put_file(folder / "tv.y4m", interlaced)),
               ElementsAre(AllOf(HasSubstr("tv.y4m: the video is interlaced"), HasSubstr("bwdif"))));
   const auto file = folder / "hdr.mkv";
-  write_shown_video(file, grey, {.format = AV_PIX_FMT_YUV420P, .transfer = AVCOL_TRC_ARIB_STD_B67});
+  write_shown_video(file, gray, {.format = AV_PIX_FMT_YUV420P, .transfer = AVCOL_TRC_ARIB_STD_B67});
   EXPECT_THAT(notes_of(file), ElementsAre(HasSubstr("hdr.mkv: the video is HDR (HLG)")));
-  write_shown_video(file, grey, {.format = AV_PIX_FMT_YUV420P, .rotate = "90"});
+  write_shown_video(file, gray, {.format = AV_PIX_FMT_YUV420P, .rotate = "90"});
   EXPECT_THAT(notes_of(file), ElementsAre(AllOf(HasSubstr("hdr.mkv: the video has a tag that turns it by 90 degrees"),
                                                 HasSubstr("are read as they are stored"))));
   EXPECT_EQ(describe_video(file).orientation, 1);
-  write_shown_video(file, grey, {.format = AV_PIX_FMT_YUV420P, .transfer = AVCOL_TRC_SMPTE2084});
+  write_shown_video(file, gray, {.format = AV_PIX_FMT_YUV420P, .transfer = AVCOL_TRC_SMPTE2084});
   for (const auto& read :
        std::vector<std::function<void()>>{[&] { describe_video(file); }, [&] { read_frames(file, {0.5}, 8, 8); }})
     EXPECT_THAT(user_error_of(read), AllOf(HasSubstr("hdr.mkv has HDR pictures (PQ"), HasSubstr("tonemap")));
-  write_shown_video(file, grey, {.format = AV_PIX_FMT_YUV420P, .space = AVCOL_SPC_YCGCO});
+  write_shown_video(file, gray, {.format = AV_PIX_FMT_YUV420P, .space = AVCOL_SPC_YCGCO});
   EXPECT_THAT(user_error_of([&] { read_frames(file, {0.5}, 8, 8); }), HasSubstr("has colors in the matrix ycgco"));
 }
 

@@ -38,7 +38,7 @@ inline void finish_encoding(AVFormatContext* format, AVCodecContext* codec, AVFr
   avformat_free_context(format);
 }
 
-/// Writes MPEG-4 in the container of the file name's ending, 64 x 48, 10 pictures a second, with the grey levels of
+/// Writes MPEG-4 in the container of the file name's ending, 64 x 48, 10 pictures a second, with the gray levels of
 /// `brightness`. There is a key frame every 12 pictures, and two pictures that refer to later ones between others. If
 /// the seconds of sound are not 0, it has this much sound, uncompressed at 8000 samples a second.
 inline void encode_video(const std::filesystem::path& file, const std::vector<int>& brightness, double sound = 0) {

@@ -172,7 +172,7 @@ TEST_F(GgufTest, ItsTokenizerMergesAsTheModelDoes) {
   EXPECT_THAT(gpt2->encode("56"), ElementsAre(fifty_six));
   EXPECT_THAT(smollm->encode("56"), ElementsAre(letter('5'), letter('6')));
   EXPECT_EQ(gpt2->decode(gpt2->encode("The low, 56 of 'em")), "The low, 56 of 'em");
-  EXPECT_THAT(gpt2->encode("<im_start>"), ::testing::Not(::testing::Contains(1)));  // spelt out
+  EXPECT_THAT(gpt2->encode("<im_start>"), ::testing::Not(::testing::Contains(1)));  // spelled out
   EXPECT_THAT(gpt2->encode("\xff"), ElementsAre(1));                                // a byte that it lacks
   // If the unknown token is the end of text, which separates documents, such a byte is left out.
   put_file(folder_ / "ends.gguf", with_tokenizer("gpt-2", "<none>").whole("tokenizer.ggml.eos_token_id", 1).text());

@@ -10,7 +10,7 @@ extern "C" {
 
 namespace plimsoll {
 
-/// Returns a picture of one grey level, or with its right half of another: 0 to 255. Colors are stored at half the
+/// Returns a picture of one gray level, or with its right half of another: 0 to 255. Colors are stored at half the
 /// size.
 inline std::string jpeg(int width, int height, int left, int right) {
   const auto need = [](bool good) {

@@ -10,14 +10,14 @@
 
 namespace plimsoll {
 
-/// Writes a YUV4MPEG2 video of grey pictures, one of each brightness (0 to 255 before video range), `rate` a second.
-inline std::string grey_video(const std::vector<int>& brightness, int width, int height, int rate) {
+/// Writes a YUV4MPEG2 video of gray pictures, one of each brightness (0 to 255 before video range), `rate` a second.
+inline std::string gray_video(const std::vector<int>& brightness, int width, int height, int rate) {
   std::string file = "YUV4MPEG2 W" + std::to_string(width) + " H" + std::to_string(height) + " F" +
                      std::to_string(rate) + ":1 Ip A1:1 C420jpeg\n";
   const auto area = static_cast<size_t>(width) * static_cast<size_t>(height);
-  for (const int grey : brightness) {
+  for (const int gray : brightness) {
     file += "FRAME\n";
-    file.append(area, static_cast<char>(16 + (grey * 219 + 127) / 255));  // 16 to 235 is black to white
+    file.append(area, static_cast<char>(16 + (gray * 219 + 127) / 255));  // 16 to 235 is black to white
     file.append(area / 2, static_cast<char>(128));
   }
   return file;

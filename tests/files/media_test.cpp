@@ -21,7 +21,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::vector<int> steps_of_grey(int count) {
+std::vector<int> steps_of_gray(int count) {
   std::vector<int> brightness;
   for (int i = 0; i < count; ++i) brightness.push_back(i * 240 / count);
   return brightness;
@@ -40,7 +40,7 @@ std::vector<double> means(const std::vector<uint8_t>& pixels, size_t count) {
 
 TEST(Media, DescribesAVideo) {
   TempFolder folder;
-  const auto file = put_file(folder / "grey.y4m", grey_video(steps_of_grey(30), 64, 48, 10));
+  const auto file = put_file(folder / "gray.y4m", gray_video(steps_of_gray(30), 64, 48, 10));
   const VideoInfo info = describe_video(file);
   EXPECT_EQ(info.width, 64);
   EXPECT_EQ(info.height, 48);
@@ -50,11 +50,11 @@ TEST(Media, DescribesAVideo) {
   EXPECT_FALSE(info.audio);
 }
 
-// Each time gets the picture that is shown then, with the exact grey.
+// Each time gets the picture that is shown then, with the exact gray.
 TEST(Media, ReadsThePicturesThatAreShown) {
   TempFolder folder;
-  const std::vector<int> brightness = steps_of_grey(30);
-  const auto file = put_file(folder / "grey.y4m", grey_video(brightness, 64, 48, 10));
+  const std::vector<int> brightness = steps_of_gray(30);
+  const auto file = put_file(folder / "gray.y4m", gray_video(brightness, 64, 48, 10));
   const std::vector<double> seconds = {0.0, 0.05, 0.1, 1.25, 1.25, 2.95};
   const std::vector<uint8_t> pixels = read_frames(file, seconds, 32, 24);
   ASSERT_EQ(pixels.size(), seconds.size() * 32 * 24 * 3);
@@ -90,7 +90,7 @@ TEST(Media, SeeksToTheSamePictures) {
 TEST(Media, ReadsFromManyThreads) {
   TempFolder folder;
   const auto file = folder / "film.avi";
-  encode_video(file, steps_of_grey(40));
+  encode_video(file, steps_of_gray(40));
   const std::vector<uint8_t> alone = read_frames(file, evenly_spaced(0, 4, 9), 20, 20);
   std::vector<std::vector<uint8_t>> together(4);
   std::vector<std::thread> threads;
@@ -132,7 +132,7 @@ TEST(Media, NamesWhatCannotBeRead) {
   EXPECT_THAT(user_error_of([&] { describe_video(folder / "gone.mp4"); }), HasSubstr("does not exist"));
   EXPECT_THAT(user_error_of([&] { describe_video(folder.path()); }), HasSubstr("not a regular file"));
   EXPECT_THAT(user_error_of([&] { describe_video("http://127.0.0.1/a.mp4"); }), HasSubstr("does not exist"));
-  const auto video = put_file(folder / "grey.y4m", grey_video({1, 2, 3}, 64, 48, 10));
+  const auto video = put_file(folder / "gray.y4m", gray_video({1, 2, 3}, 64, 48, 10));
   EXPECT_THAT(user_error_of([&] { read_audio(video, 16000); }), HasSubstr("no audio stream"));
   EXPECT_THAT(user_error_of([&] { read_audio(video, 0); }), HasSubstr("samples a second"));
 }
@@ -141,7 +141,7 @@ TEST(Media, NamesWhatCannotBeRead) {
 // the program runs in: there the other file is.
 TEST(Media, FollowsNoReferences) {
   TempFolder folder;
-  encode_video(folder / "film.avi", steps_of_grey(10));
+  encode_video(folder / "film.avi", steps_of_gray(10));
   const auto list = put_file(folder / "list.ffconcat", "ffconcat version 1.0\nfile film.avi\n");
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
@@ -158,7 +158,7 @@ TEST(Media, FollowsNoReferences) {
 
 TEST(Media, BoundsWhatIsAskedFor) {
   TempFolder folder;
-  const auto file = put_file(folder / "grey.y4m", grey_video({1, 2, 3}, 64, 48, 10));
+  const auto file = put_file(folder / "gray.y4m", gray_video({1, 2, 3}, 64, 48, 10));
   EXPECT_THAT(user_error_of([&] { read_frames(file, {0}, kMaxPictureSide + 1, 8); }), HasSubstr("at most"));
   EXPECT_THAT(user_error_of([&] { read_frames(file, {0}, 8, 0); }), HasSubstr("at most"));
   EXPECT_THAT(user_error_of([&] { read_frames(file, std::vector<double>(60000), 8192, 8192); }), HasSubstr("at most"));
@@ -293,16 +293,16 @@ TEST(Media, BoundsThePacketsThatTellTheStreams) {
 
 TEST(Media, SaysWhereAVideoIsCutShort) {
   TempFolder folder;
-  encode_video(folder / "film.avi", steps_of_grey(80));
+  encode_video(folder / "film.avi", steps_of_gray(80));
   const std::string whole = get_file(folder / "film.avi");
   const auto half = put_file(folder / "half.avi", whole.substr(0, whole.size() / 2));
   EXPECT_THAT(user_error_of([&] {
                 read_frames(half, {0, 7.5}, 8, 8);
               }),
               AllOf(HasSubstr("half.avi"), HasSubstr("cut short")));
-  const auto grey = grey_video(steps_of_grey(30), 64, 48, 10);
-  const auto short_grey = put_file(folder / "half.y4m", grey.substr(0, grey.size() / 2));
-  EXPECT_THAT(user_error_of([&] { read_frames(short_grey, {0, 2.9}, 8, 8); }), HasSubstr("half.y4m"));
+  const auto gray = gray_video(steps_of_gray(30), 64, 48, 10);
+  const auto short_gray = put_file(folder / "half.y4m", gray.substr(0, gray.size() / 2));
+  EXPECT_THAT(user_error_of([&] { read_frames(short_gray, {0, 2.9}, 8, 8); }), HasSubstr("half.y4m"));
 }
 
 // Matroska says how long the longest stream is: pictures that end before the sound are whole.
@@ -310,17 +310,17 @@ TEST(Media, PicturesMayEndBeforeTheSound) {
   TempFolder folder;
   for (const char* name : {"film.mkv", "film.avi", "film.mov"}) {
     const auto file = folder / name;
-    encode_video(file, steps_of_grey(40), 6);
+    encode_video(file, steps_of_gray(40), 6);
     EXPECT_NEAR(describe_video(file).seconds, 4, 0.11) << name;
     EXPECT_TRUE(describe_video(file).audio);
     EXPECT_NO_THROW(read_frames(file, evenly_spaced(0, describe_video(file).seconds, 20), 8, 8)) << name;
     EXPECT_NEAR(static_cast<double>(read_audio(file, 8000).size()), 48000, 400) << name;
-    encode_video(file, steps_of_grey(40), 3);  // and the other way round
+    encode_video(file, steps_of_gray(40), 3);  // and the other way round
     EXPECT_NEAR(describe_video(file).seconds, 4, 0.11) << name;
     EXPECT_NEAR(static_cast<double>(read_audio(file, 8000).size()), 24000, 400) << name;
   }
   // Both streams end with a file that is cut short: its length stays what it says, so that what is missing is missed.
-  encode_video(folder / "film.mkv", steps_of_grey(80), 9);
+  encode_video(folder / "film.mkv", steps_of_gray(80), 9);
   const std::string whole = get_file(folder / "film.mkv");
   const auto half = put_file(folder / "half.mkv", whole.substr(0, whole.size() / 2));
   const double seconds = describe_video(half).seconds;
@@ -353,7 +353,7 @@ TEST(Media, SaysWhereSoundIsDamaged) {
 // For any bytes, the result is pictures, or an error that names the file.
 TEST(Media, SurvivesDamage) {
   TempFolder folder;
-  encode_video(folder / "film.mp4", steps_of_grey(24));
+  encode_video(folder / "film.mp4", steps_of_gray(24));
   const std::string whole = get_file(folder / "film.mp4");
   SplitMix64 random(3);
   int readable = 0;

@@ -30,7 +30,7 @@ std::string difference(double spacing, const std::function<void(NiftiVolume&)>& 
 TEST(NiftiGrid, IsTheSameAsFarAsRoundingGoes) {
   EXPECT_THAT(difference(2, [](NiftiVolume&) {}), IsEmpty());
   EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.spacing[0] = 2.0001; }), IsEmpty());
-  // Four decimals of a direction, as some programs write; an origin to a hundredth of a millimetre.
+  // Four decimals of a direction, as some programs write; an origin to a hundredth of a millimeter.
   EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.to_world[1] = 5e-5, other.to_world[3] = 90.01; }),
               IsEmpty());
   EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.place = NiftiPlace::qform; }), IsEmpty());
@@ -94,7 +94,7 @@ TEST(NiftiGrid, ToleranceGoesByTheVoxel) {
 TEST(NiftiGrid, SaysHowGridsDiffer) {
   EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.sizes[2] = 90; }),
               HasSubstr("91 x 109 x 91 voxels against 91 x 109 x 90"));
-  EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.spacing[1] = 2.01; }),  // a millimetre at the far end
+  EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.spacing[1] = 2.01; }),  // a millimeter at the far end
               HasSubstr("2, 2, 2 mm against 2, 2.01, 2 mm"));
   EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.to_world[7] += 1; }), HasSubstr("1 mm apart"));
   EXPECT_THAT(difference(2, [](NiftiVolume& other) { other.to_world[0] = 2; }), HasSubstr("360 mm apart"));

@@ -41,7 +41,7 @@ inline DataConfig scenes(const TempFolder& folder, uint32_t count, uint32_t dist
   for (uint32_t i = 0; i < count; ++i) {
     const Scene made = scene(i % distinct);
     const std::string name = "scene" + std::to_string(i) + ".png";
-    put_file(folder / ("images/" + name), png(kSceneSide, kSceneSide, 8, kPngGrey, made.picture));
+    put_file(folder / ("images/" + name), png(kSceneSide, kSceneSide, 8, kPngGray, made.picture));
     put_file(folder / ("masks/" + name), png(kSceneSide, kSceneSide, 4, kPngPalette, made.mask));
   }
   DataConfig config;

@@ -37,7 +37,7 @@ class PictureShown : public ::testing::Test {
 std::string rising_png(const std::vector<std::string>& chunks = {}) {
   std::vector<uint16_t> numbers;
   for (int i = 0; i < 15; ++i) numbers.push_back(static_cast<uint16_t>(7 * i));
-  return with_chunks(png(5, 3, 8, kPngGrey, numbers), chunks);
+  return with_chunks(png(5, 3, 8, kPngGray, numbers), chunks);
 }
 
 TEST_F(PictureShown, IsTurnedAsExifSays) {
@@ -96,25 +96,25 @@ TEST_F(PictureShown, IsRefusedIfXmpAloneTurnsIt) {
 
 // 16 bits are divided by 65535, as smaller ones are by their largest value.
 TEST_F(PictureShown, HasTheRangeOfItsBits) {
-  const std::vector<float> narrow = shown(png(3, 1, 8, kPngGrey, {0, 51, 255}), 1);
-  EXPECT_EQ(shown(png(3, 1, 16, kPngGrey, {0, 51 * 257, 65535}), 1), narrow);
-  EXPECT_EQ(shown(png(3, 1, 4, kPngGrey, {0, 3, 15}), 1), narrow);
-  EXPECT_EQ(shown(png(3, 1, 16, kPngColours, {0, 0, 0, 51 * 257, 51 * 257, 51 * 257, 65535, 65535, 65535}), 3),
-            shown(png(3, 1, 8, kPngColours, {0, 0, 0, 51, 51, 51, 255, 255, 255}), 3));
+  const std::vector<float> narrow = shown(png(3, 1, 8, kPngGray, {0, 51, 255}), 1);
+  EXPECT_EQ(shown(png(3, 1, 16, kPngGray, {0, 51 * 257, 65535}), 1), narrow);
+  EXPECT_EQ(shown(png(3, 1, 4, kPngGray, {0, 3, 15}), 1), narrow);
+  EXPECT_EQ(shown(png(3, 1, 16, kPngColors, {0, 0, 0, 51 * 257, 51 * 257, 51 * 257, 65535, 65535, 65535}), 3),
+            shown(png(3, 1, 8, kPngColors, {0, 0, 0, 51, 51, 51, 255, 255, 255}), 3));
 }
 
 TEST_F(PictureShown, IsOnWhite) {
-  const Picture mixed = on_white(read(png(4, 1, 8, kPngGreyAlpha, {10, 255, 10, 0, 10, 128, 200, 1})));
+  const Picture mixed = on_white(read(png(4, 1, 8, kPngGrayAlpha, {10, 255, 10, 0, 10, 128, 200, 1})));
   EXPECT_THAT(mixed.numbers, ElementsAre(10, 255, 132, 255));
-  EXPECT_THAT(on_white(read(png(1, 1, 16, kPngColoursAlpha, {0, 1000, 65535, 0x8000}))).numbers,
+  EXPECT_THAT(on_white(read(png(1, 1, 16, kPngColorsAlpha, {0, 1000, 65535, 0x8000}))).numbers,
               ElementsAre(32767, 33267, 65535));
   // A picture without transparent pixels keeps its values.
-  const Picture opaque = read(png(2, 1, 8, kPngColoursAlpha, {1, 2, 3, 255, 4, 5, 6, 255}));
+  const Picture opaque = read(png(2, 1, 8, kPngColorsAlpha, {1, 2, 3, 255, 4, 5, 6, 255}));
   EXPECT_THAT(opaque.alpha, IsEmpty());
   EXPECT_THAT(on_white(opaque).numbers, ElementsAre(1, 2, 3, 4, 5, 6));
   // One transparent color, and alphas of a palette.
   const std::string keyed =
-      with_chunks(png(3, 1, 8, kPngGrey, {7, 8, 9}), {png_chunk("tRNS", std::string("\0\x08", 2))});
+      with_chunks(png(3, 1, 8, kPngGray, {7, 8, 9}), {png_chunk("tRNS", std::string("\0\x08", 2))});
   EXPECT_THAT(on_white(read(keyed)).numbers, ElementsAre(7, 255, 9));
   const std::string palette =
       with_chunks(png(3, 1, 2, kPngPalette, {0, 1, 2}), {png_chunk("tRNS", std::string("\0\x80", 2))});
@@ -124,19 +124,19 @@ TEST_F(PictureShown, IsOnWhite) {
 
 TEST_F(PictureShown, TransparencyOfAMaskAddsNothing) {
   const auto mask = [&](const std::string& bytes) { return read_mask(put_file(folder_ / "m.png", bytes), 64).numbers; };
-  EXPECT_THAT(mask(png(2, 1, 8, kPngGreyAlpha, {0, 0, 9, 255})), ElementsAre(0, 9));
-  EXPECT_THAT(mask(png(2, 1, 8, kPngColoursAlpha, {0, 0, 0, 0, 9, 9, 9, 255})), ElementsAre(0, 9));
+  EXPECT_THAT(mask(png(2, 1, 8, kPngGrayAlpha, {0, 0, 9, 255})), ElementsAre(0, 9));
+  EXPECT_THAT(mask(png(2, 1, 8, kPngColorsAlpha, {0, 0, 0, 0, 9, 9, 9, 255})), ElementsAre(0, 9));
   EXPECT_THAT(mask(with_chunks(png(2, 1, 2, kPngPalette, {0, 3}), {png_chunk("tRNS", std::string("\0", 1))})),
               ElementsAre(0, 3));
   // White with its shape in the transparency, black on transparent, half transparent, a transparent label.
   EXPECT_THAT(
-      mask_refusal(png(2, 1, 8, kPngGreyAlpha, {255, 255, 255, 0})),
+      mask_refusal(png(2, 1, 8, kPngGrayAlpha, {255, 255, 255, 0})),
       AllOf(HasSubstr("m.png: is a mask with transparent pixels that are not those of number 0 (column 1, row 0: "
                       "number 255, alpha 0 of 255)"),
             HasSubstr("save it without transparency")));
-  EXPECT_THAT(mask_refusal(png(2, 1, 8, kPngColoursAlpha, {0, 0, 0, 0, 0, 0, 0, 255})),
+  EXPECT_THAT(mask_refusal(png(2, 1, 8, kPngColorsAlpha, {0, 0, 0, 0, 0, 0, 0, 255})),
               HasSubstr("number 0, alpha 255"));
-  EXPECT_THAT(mask_refusal(png(2, 1, 16, kPngGreyAlpha, {0, 0, 9, 0x8000})), HasSubstr("alpha 32768 of 65535"));
+  EXPECT_THAT(mask_refusal(png(2, 1, 16, kPngGrayAlpha, {0, 0, 9, 0x8000})), HasSubstr("alpha 32768 of 65535"));
   EXPECT_THAT(mask_refusal(with_chunks(png(2, 1, 2, kPngPalette, {0, 1}), {png_chunk("tRNS", std::string("\0\0", 2))})),
               HasSubstr("number 1, alpha 0"));
 }

@@ -32,21 +32,21 @@ std::string picture_refusal(const std::string& bytes) {
 
 TEST(Picture, ReadsEveryNumberOfAPngExactly) {
   std::mt19937 random(1);
-  for (const auto& [bits, colour, channels] : {std::tuple{1, kPngGrey, 1},
-                                               {2, kPngGrey, 1},
-                                               {4, kPngGrey, 1},
-                                               {8, kPngGrey, 1},
-                                               {16, kPngGrey, 1},
-                                               {8, kPngColours, 3},
-                                               {16, kPngColours, 3},
-                                               {1, kPngPalette, 1},
-                                               {2, kPngPalette, 1},
-                                               {4, kPngPalette, 1},
-                                               {8, kPngPalette, 1},
-                                               {8, kPngGreyAlpha, 2},
-                                               {16, kPngGreyAlpha, 2},
-                                               {8, kPngColoursAlpha, 4},
-                                               {16, kPngColoursAlpha, 4}}) {
+  for (const auto& [bits, color, channels] : {std::tuple{1, kPngGray, 1},
+                                              {2, kPngGray, 1},
+                                              {4, kPngGray, 1},
+                                              {8, kPngGray, 1},
+                                              {16, kPngGray, 1},
+                                              {8, kPngColors, 3},
+                                              {16, kPngColors, 3},
+                                              {1, kPngPalette, 1},
+                                              {2, kPngPalette, 1},
+                                              {4, kPngPalette, 1},
+                                              {8, kPngPalette, 1},
+                                              {8, kPngGrayAlpha, 2},
+                                              {16, kPngGrayAlpha, 2},
+                                              {8, kPngColorsAlpha, 4},
+                                              {16, kPngColorsAlpha, 4}}) {
     const int64_t width = 13, height = 7;
     std::vector<uint16_t> numbers(static_cast<size_t>(width * height * channels)), kept;
     const int wanted = channels > 2 ? 3 : 1;  // without transparency
@@ -54,17 +54,17 @@ TEST(Picture, ReadsEveryNumberOfAPngExactly) {
       numbers[i] = static_cast<uint16_t>(random() & ((1u << bits) - 1));
       if (static_cast<int>(i) % channels < wanted) kept.push_back(numbers[i]);
     }
-    const Picture picture = picture_of(png(width, height, bits, colour, numbers));
+    const Picture picture = picture_of(png(width, height, bits, color, numbers));
     EXPECT_EQ(picture.width, width);
     EXPECT_EQ(picture.height, height);
     EXPECT_EQ(picture.channels, wanted);
-    EXPECT_EQ(picture.numbers, kept) << bits << " bits of colour " << colour;
-    if (colour != kPngPalette) {
+    EXPECT_EQ(picture.numbers, kept) << bits << " bits of color " << color;
+    if (color != kPngPalette) {
       EXPECT_EQ(picture.greatest, (1 << bits) - 1);
     } else {
-      const Picture colours = on_white(picture);
-      EXPECT_EQ(colours.channels, 3);
-      for (size_t i = 0; i < kept.size(); ++i) ASSERT_EQ(colours.numbers[3 * i + 1], static_cast<uint8_t>(5 * kept[i]));
+      const Picture colors = on_white(picture);
+      EXPECT_EQ(colors.channels, 3);
+      for (size_t i = 0; i < kept.size(); ++i) ASSERT_EQ(colors.numbers[3 * i + 1], static_cast<uint8_t>(5 * kept[i]));
     }
   }
 }
@@ -101,16 +101,16 @@ TEST(Picture, BoundsTheScansOfAJpeg) {
 }
 
 TEST(Picture, RefusesDamageAndClaims) {
-  const std::string good = png(4, 4, 8, kPngGrey, std::vector<uint16_t>(16, 7));
+  const std::string good = png(4, 4, 8, kPngGray, std::vector<uint16_t>(16, 7));
   const std::string signature = good.substr(0, 8);
   const auto claims = [&](int64_t width, int64_t height) {
-    return picture_refusal(signature + png_header(width, height, 8, kPngGrey) + png_chunk("IDAT", deflated("x")) +
+    return picture_refusal(signature + png_header(width, height, 8, kPngGray) + png_chunk("IDAT", deflated("x")) +
                            png_chunk("IEND", ""));
   };
   EXPECT_THAT(claims(0x7fffffff, 0x7fffffff), HasSubstr("2147483647 x 2147483647"));
   EXPECT_THAT(claims(0, 4), HasSubstr("0 x 4 pixels"));
   EXPECT_THAT(claims(32768, 32768), HasSubstr("are read"));
-  EXPECT_THAT(picture_refusal(signature + png_header(11000, 11000, 16, kPngColoursAlpha) + png_chunk("IEND", "")),
+  EXPECT_THAT(picture_refusal(signature + png_header(11000, 11000, 16, kPngColorsAlpha) + png_chunk("IEND", "")),
               HasSubstr("11000 x 11000 pixels of 4 x 16 bits, 968000000 bytes; allowed: 536870912"));
   EXPECT_THAT(claims(8192, 8192), HasSubstr("holds 1 of their 67117056 bytes"));
   EXPECT_THAT(picture_refusal(good.substr(0, good.size() - 5)), HasSubstr("truncated"));
@@ -118,9 +118,9 @@ TEST(Picture, RefusesDamageAndClaims) {
   std::string flipped = good;
   flipped[45] = static_cast<char>(flipped[45] ^ 1);
   EXPECT_THAT(picture_refusal(flipped), HasSubstr("checksum"));
-  EXPECT_THAT(picture_refusal(signature + png_header(4, 4, 3, kPngGrey) + png_chunk("IEND", "")),
+  EXPECT_THAT(picture_refusal(signature + png_header(4, 4, 3, kPngGray) + png_chunk("IEND", "")),
               HasSubstr("in 3 bits"));
-  EXPECT_THAT(picture_refusal(signature + png_header(4, 4, 8, kPngGrey) +
+  EXPECT_THAT(picture_refusal(signature + png_header(4, 4, 8, kPngGray) +
                               png_chunk("IDAT", deflated(std::string(100, '\0'))) + png_chunk("IEND", "")),
               HasSubstr("holds more of their 20 bytes"));
   EXPECT_THAT(picture_refusal(""), HasSubstr("is no PNG or JPEG picture"));
@@ -133,7 +133,7 @@ TEST(Picture, SurvivesDamage) {
   const TempFolder folder;
   std::vector<uint16_t> numbers;
   for (int i = 0; i < 64; ++i) numbers.push_back(static_cast<uint16_t>(i));
-  const std::string whole = png(8, 8, 8, kPngGrey, numbers);
+  const std::string whole = png(8, 8, 8, kPngGray, numbers);
   std::mt19937 random(1);
   for (int i = 0; i < 400; ++i) {
     std::string bytes = whole.substr(0, random() % 4 == 0 ? random() % whole.size() : whole.size());
@@ -148,7 +148,7 @@ TEST(Picture, SurvivesDamage) {
 
 TEST(Picture, IsCalledWhatItIsWhereAnotherFileIsWanted) {
   const TempFolder folder;
-  const auto file = put_file(folder / "brain.nii", png(4, 4, 8, kPngGrey, std::vector<uint16_t>(16, 7)));
+  const auto file = put_file(folder / "brain.nii", png(4, 4, 8, kPngGray, std::vector<uint16_t>(16, 7)));
   EXPECT_THAT(
       user_error_of([&] { read_nifti(file); }),
       AllOf(HasSubstr("brain.nii"), HasSubstr("is not a NIfTI file; it is a PNG picture: data.type: pictures")));
@@ -163,7 +163,7 @@ TEST(PicturePlane, AveragesWhatIsTooFineAndKeepsProportions) {
   std::vector<uint16_t> numbers;
   for (int y = 0; y < 4; ++y)
     for (int x = 0; x < 8; ++x) numbers.push_back(static_cast<uint16_t>(x >= 6 ? 200 : x % 2 * 100));
-  const auto file = put_file(folder / "a.png", png(8, 4, 8, kPngGrey, numbers));
+  const auto file = put_file(folder / "a.png", png(8, 4, 8, kPngGray, numbers));
   const PicturePlane plane = read_plane(file, 4, 1, "imagenet");
   EXPECT_EQ(plane.reduced, 2);
   EXPECT_EQ(plane.width, 4);
@@ -184,15 +184,15 @@ TEST(PicturePlane, AveragesWhatIsTooFineAndKeepsProportions) {
 
 TEST(PicturePlane, MasksTakeTheNearestNumber) {
   const TempFolder folder;
-  const auto file = put_file(folder / "m.png", png(2, 2, 16, kPngGrey, {1, 700, 40000, 0}));
+  const auto file = put_file(folder / "m.png", png(2, 2, 16, kPngGray, {1, 700, 40000, 0}));
   const MaskPlane mask = read_mask(file, 4);
   std::vector<uint16_t> shown(16);
   each_number(mask, 4, {}, [&](int64_t pixel, uint16_t number) { shown[static_cast<size_t>(pixel)] = number; });
   EXPECT_THAT(shown, ElementsAreArray({1, 1, 700, 700, 1, 1, 700, 700, 40000, 40000, 0, 0, 40000, 40000, 0, 0}));
   EXPECT_EQ(mask.threshold, 0);
-  put_file(file, png(1, 1, 8, kPngColours, {1, 2, 3}));
-  EXPECT_THAT(user_error_of([&] { read_mask(file, 4); }), AllOf(HasSubstr("m.png"), HasSubstr("mask in colours")));
-  put_file(file, png(1, 1, 8, kPngColours, {9, 9, 9}));
+  put_file(file, png(1, 1, 8, kPngColors, {1, 2, 3}));
+  EXPECT_THAT(user_error_of([&] { read_mask(file, 4); }), AllOf(HasSubstr("m.png"), HasSubstr("mask in colors")));
+  put_file(file, png(1, 1, 8, kPngColors, {9, 9, 9}));
   EXPECT_THAT(read_mask(file, 4).numbers, ElementsAre(9));
 }
 

@@ -22,11 +22,11 @@ inline std::string png_chunk(const std::string& type, const std::string& body) {
 }
 
 /// Kinds of color, with PNG's numbers.
-constexpr int kPngGrey = 0, kPngColours = 2, kPngPalette = 3, kPngGreyAlpha = 4, kPngColoursAlpha = 6;
+constexpr int kPngGray = 0, kPngColors = 2, kPngPalette = 3, kPngGrayAlpha = 4, kPngColorsAlpha = 6;
 
-inline std::string png_header(int64_t width, int64_t height, int bits, int colour, bool interlaced = false) {
-  return png_chunk("IHDR", big_endian(uint64_t(width), 4) + big_endian(uint64_t(height), 4) + char(bits) +
-                               char(colour) + std::string(2, '\0') + char(interlaced ? 1 : 0));
+inline std::string png_header(int64_t width, int64_t height, int bits, int color, bool interlaced = false) {
+  return png_chunk("IHDR", big_endian(uint64_t(width), 4) + big_endian(uint64_t(height), 4) + char(bits) + char(color) +
+                               std::string(2, '\0') + char(interlaced ? 1 : 0));
 }
 
 inline std::string deflated(const std::string& bytes) {
@@ -40,7 +40,7 @@ inline std::string deflated(const std::string& bytes) {
 
 /// Returns a file of `numbers`: a pixel's channels one after the other, row by row. A palette has 2^bits colors: number
 /// i is red 3 i, green 5 i, blue 7 i.
-inline std::string png(int64_t width, int64_t height, int bits, int colour, const std::vector<uint16_t>& numbers) {
+inline std::string png(int64_t width, int64_t height, int bits, int color, const std::vector<uint16_t>& numbers) {
   const size_t a_row = numbers.size() / size_t(height);
   std::string rows;
   for (size_t row = 0; row < size_t(height); ++row) {
@@ -54,8 +54,8 @@ inline std::string png(int64_t width, int64_t height, int bits, int colour, cons
     if (have > 0) rows += char(pending << (8 - have) & 0xff);
   }
   std::string palette;
-  for (int i = 0; colour == kPngPalette && i < 1 << bits; ++i) palette += {char(3 * i), char(5 * i), char(7 * i)};
-  return "\x89PNG\r\n\x1a\n" + png_header(width, height, bits, colour) +
+  for (int i = 0; color == kPngPalette && i < 1 << bits; ++i) palette += {char(3 * i), char(5 * i), char(7 * i)};
+  return "\x89PNG\r\n\x1a\n" + png_header(width, height, bits, color) +
          (palette.empty() ? "" : png_chunk("PLTE", palette)) + png_chunk("IDAT", deflated(rows)) +
          png_chunk("IEND", "");
 }

@@ -69,7 +69,7 @@ std::vector<Reader> readers(int64_t count) {
   std::mt19937 random(1);
   for (uint16_t& each : noise) each = static_cast<uint16_t>(1 + random() % 255);
   const std::string array = npy<float>("<f4", "(" + std::to_string(count) + ",)", ones);
-  const std::string picture = png(static_cast<int>(side), static_cast<int>(side), 8, kPngGrey, noise);
+  const std::string picture = png(static_cast<int>(side), static_cast<int>(side), 8, kPngGray, noise);
   const std::string json = "{\"a\": \"" + std::string(static_cast<size_t>(4 * count), 'x') + "\", \"b\": 7}";
   GgufText gguf;
   gguf.word("a.word", "word").whole("a.size", 7).number("a.number", 0.5F).words("a.words", {"some", "words"});

@@ -102,7 +102,7 @@ TEST(FineTune, AFloat32AdapterStandsBesideA16BitWeight) {
   EXPECT_EQ(linear.named_parameters()["lora_b"].grad().scalar_type(), torch::kFloat);
 }
 
-TEST(FineTune, QuantisedLayersHaveCodesInPlaceOfTheWeight) {
+TEST(FineTune, QuantizedLayersHaveCodesInPlaceOfTheWeight) {
   torch::manual_seed(3);
   for (const char* format : {"nf4", "int8"})
     for (const bool bias : {false, true}) {
@@ -214,7 +214,7 @@ TEST(FineTune, NothingLeftToTrainIsRefused) {
   EXPECT_THAT(refusal({.freeze = {"*"}}), HasSubstr("nothing is left to train: all"));
 }
 
-TEST(FineTune, WhatIsTrainedIsNotQuantised) {
+TEST(FineTune, WhatIsTrainedIsNotQuantized) {
   EXPECT_THAT(refusal({.train = {"layers.1"}, .quantize = {.modules = {"*.up"}}}),
               HasSubstr("train: layers.1.mlp.up.weight is to be trained, and quantize.modules"));
 }

@@ -6,7 +6,7 @@ using namespace plimsoll;
 
 namespace {
 
-/// A video of two grey pictures, and the file that keeps what is decoded of it.
+/// A video of two gray pictures, and the file that keeps what is decoded of it.
 struct Media {
   std::filesystem::path video, cache, kept;
   ClipGrid grid{.seconds_per_frame = 0.5, .side = 2, .seconds_per_mel = 0.5, .bands = 3};

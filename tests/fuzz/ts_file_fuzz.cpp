@@ -1,4 +1,4 @@
-// A .ts file of labelled series.
+// A .ts file of labeled series.
 #include "files/ts_file.h"
 #include "fuzz.h"
 #include "plimsoll/error.h"

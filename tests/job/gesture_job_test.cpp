@@ -1,4 +1,4 @@
-// Job files of gesture classifiers and of labelled series.
+// Job files of gesture classifiers and of labeled series.
 #include <gmock/gmock.h>
 
 #include "job/job_testing.h"

@@ -206,10 +206,10 @@ TEST(JobBatchMeaning, AnyThreeComeToWhatTheyMean) {
     }
     // A file with the meaning that the program reports has this meaning without a note.
     if (!from_file->micro_batch_size) continue;
-    Given spelt_out{*from_file->batch_size, *from_file->micro_batch_size,
-                    from_file->gradient_accumulation_steps->at(0)};
-    ASSERT_EQ(sizes(parsed(spelt_out.text())), sizes(*from_file));
-    ASSERT_THAT(parsed(spelt_out.text()).notes, IsEmpty());
+    Given spelled_out{*from_file->batch_size, *from_file->micro_batch_size,
+                      from_file->gradient_accumulation_steps->at(0)};
+    ASSERT_EQ(sizes(parsed(spelled_out.text())), sizes(*from_file));
+    ASSERT_THAT(parsed(spelled_out.text()).notes, IsEmpty());
   }
   EXPECT_GT(accepted, 500);
   EXPECT_GT(refused, 100);

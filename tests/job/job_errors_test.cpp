@@ -64,10 +64,10 @@ TEST(JobErrors, WordsOfOtherProgramsAreAnsweredWithOurs) {
 
 TEST(JobErrors, UnknownKeyWithNothingNearListsWhatThereIs) {
   EXPECT_EQ(
-      message("scheduler: {flavour: 1}"),
-      "job.yaml:2:13: unknown key 'scheduler.flavour'; keys of scheduler: name, steps, warmup_steps, warmup_ratio, "
+      message("scheduler: {flavor: 1}"),
+      "job.yaml:2:13: unknown key 'scheduler.flavor'; keys of scheduler: name, steps, warmup_steps, warmup_ratio, "
       "min_lr_ratio");
-  EXPECT_THAT(message("flavour: 1"), AllOf(HasSubstr("'flavour'; the job file has: model, data"), HasSubstr("seed")));
+  EXPECT_THAT(message("flavor: 1"), AllOf(HasSubstr("'flavor'; the job file has: model, data"), HasSubstr("seed")));
 }
 
 TEST(JobErrors, WrongTypeSaysWhatWasFoundAndWhatIsAllowed) {

@@ -27,7 +27,7 @@ TEST(PicturesJob, KeysAreChecked) {
   EXPECT_THAT(pictures(", images: a, masks: b, axis: y"), HasSubstr("data.axis"));
   EXPECT_THAT(pictures(", images: a, masks: b, evaluate_on: test"), HasSubstr("data.test_fraction is 0"));
   EXPECT_THAT(pictures(", images: a, masks: b", "{type: prompt_segmentation, channels: 2}"),
-              HasSubstr("1 (grey) or 3"));
+              HasSubstr("1 (gray) or 3"));
   const Job job = parse_job("{model.type: prompt_segmentation, data: {type: pictures, root: r, images: a, masks: b}}",
                             "job.yaml", "jobs");
   EXPECT_EQ(job.data.pictures.masks, "jobs/r/b");

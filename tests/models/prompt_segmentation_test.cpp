@@ -173,7 +173,7 @@ TEST(PromptSegmentation, DiceIsOneForTheMaskItself) {
   EXPECT_NEAR(dice(logits <= 0), 0, 1e-6);
 }
 
-TEST(PromptSegmentation, WindowsSeeOnlyThemselvesAndTheirNeighboursConvolution) {
+TEST(PromptSegmentation, WindowsSeeOnlyThemselvesAndTheirNeighborsConvolution) {
   torch::manual_seed(8);
   model::WindowBlock block(8, 2, 4, 2);
   const torch::NoGradGuard no_grad;
@@ -193,15 +193,15 @@ TEST(PromptSegmentation, TheEncoderSeesBrightness) {
   torch::manual_seed(10);
   model::ImageEncoder encoder(small_segmentation().encoder, 1, 16);
   const torch::NoGradGuard no_grad;
-  const auto grey = encoder->forward(torch::full({1, 48, 48, 1}, 1.0)),
+  const auto gray = encoder->forward(torch::full({1, 48, 48, 1}, 1.0)),
              bright = encoder->forward(torch::full({1, 48, 48, 1}, 2.0));
-  ASSERT_EQ(grey.fine.sizes(), (std::vector<int64_t>{1, 12, 12, 4}));
-  ASSERT_EQ(grey.coarse.sizes(), (std::vector<int64_t>{1, 3, 3, 16}));
+  ASSERT_EQ(gray.fine.sizes(), (std::vector<int64_t>{1, 12, 12, 4}));
+  ASSERT_EQ(gray.coarse.sizes(), (std::vector<int64_t>{1, 3, 3, 16}));
   const auto difference = [](const torch::Tensor& a, const torch::Tensor& b) {
     return (a - b).norm().item<double>() / a.norm().item<double>();
   };
-  EXPECT_GT(difference(grey.fine, bright.fine), 0.01);
-  EXPECT_GT(difference(grey.coarse, bright.coarse), 0.01);
+  EXPECT_GT(difference(gray.fine, bright.fine), 0.01);
+  EXPECT_GT(difference(gray.coarse, bright.coarse), 0.01);
 }
 
 TEST(PromptSegmentation, AFineFeatureIsSeenInItsPlaceOfTheMask) {

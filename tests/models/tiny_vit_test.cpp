@@ -68,8 +68,8 @@ class Reference {
   }
   /// Over the channels of each place.
   at::Tensor normed(const at::Tensor& x, const std::string& name, double eps) const {
-    const at::Tensor mean = x.mean(1, true), centred = x - mean, variance = centred.square().mean(1, true);
-    return centred / (variance + eps).sqrt() * t_.at(name + ".weight").view({1, -1, 1, 1}) +
+    const at::Tensor mean = x.mean(1, true), centered = x - mean, variance = centered.square().mean(1, true);
+    return centered / (variance + eps).sqrt() * t_.at(name + ".weight").view({1, -1, 1, 1}) +
            t_.at(name + ".bias").view({1, -1, 1, 1});
   }
   at::Tensor linear(const at::Tensor& x, const std::string& name) const {

@@ -61,11 +61,11 @@ const canvas = (id) => document.querySelector('#' + id + ' canvas');
 const pointAt = (id, x, y, kind = 'pointermove') => canvas(id).dispatchEvent(
     new PointerEvent(kind, {clientX: x, clientY: y, bubbles: true, button: 0}));
 const middle = ({left, right, top, bottom}) => [(left + right) / 2, (top + bottom) / 2];
-const colourAt = (id, x, y) => {
+const colorAt = (id, x, y) => {
   const box = canvas(id).getBoundingClientRect(), ratio = canvas(id).width / box.width;
   return [...canvas(id).getContext('2d').getImageData(Math.round((x - box.left) * ratio), Math.round((y - box.top) * ratio), 1, 1).data];
 };
-const colourOf = (name) => {
+const colorOf = (name) => {
   const hex = getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).concat(255);
 };
@@ -145,20 +145,20 @@ TEST_F(PlanPageInBrowser, DrawsTimelineArenaAndPeak) {
     seen.peak = document.getElementById('peak-text').innerText;
     seen.requests = performance.getEntriesByType('resource').length;
     for (const label of ['w0', 'w1', 'h0', 'h1', 'x']) {
-      seen[label] = colourAt('arena', ...middle(planPage.boxOf(planPage.indexOf(label)))).join();
+      seen[label] = colorAt('arena', ...middle(planPage.boxOf(planPage.indexOf(label)))).join();
     }
     const at = (op, bytes) => {
       const {x, y} = planPage.placeOf(op, bytes);
-      return colourAt('timeline', x + 3, y).join();
+      return colorAt('timeline', x + 3, y).join();
     };
     seen.low = at(4, 4000);
     seen.high = at(4, 30000);
     seen.above = at(0, 45000);
-    seen.marker = (() => { const {x, y} = planPage.placeOf(4, PEAK); return colourAt('timeline', x, y).join(); })();
-    seen.parameter = colourOf('area-0').join();
-    seen.activation = colourOf('area-3').join();
-    seen.input = colourOf('area-4').join();
-    seen.ink = colourOf('ink').join();
+    seen.marker = (() => { const {x, y} = planPage.placeOf(4, PEAK); return colorAt('timeline', x, y).join(); })();
+    seen.parameter = colorOf('area-0').join();
+    seen.activation = colorOf('area-3').join();
+    seen.input = colorOf('area-4').join();
+    seen.ink = colorOf('ink').join();
   )js");
   EXPECT_EQ(seen["fault"], "");
   EXPECT_EQ(seen["drawn"], "true");
@@ -219,7 +219,7 @@ TEST_F(PlanPageInBrowser, ExchangesHaveALaneWithTheirBytesOnHover) {
   PlanPage page = page_of(plan);
   page.op_seconds.assign(10, 2e-3);
   const Json seen = look(to_html(page), R"js(
-    const lane = (index) => planPage.exchangePlace(index), at = (x, y) => colourAt('timeline', x, y).join();
+    const lane = (index) => planPage.exchangePlace(index), at = (x, y) => colorAt('timeline', x, y).join();
     seen.first = at(lane(0).x, lane(0).y);
     seen.second = at(lane(1).x, lane(1).y);
     seen.between = at((lane(0).x + lane(1).x) / 2, lane(0).y);
@@ -233,9 +233,9 @@ TEST_F(PlanPageInBrowser, ExchangesHaveALaneWithTheirBytesOnHover) {
     document.querySelector('[data-axis="time"]').click();
     pointAt('timeline', lane(0).x, lane(0).y);
     seen.time = tipText();
-    seen.exchange = colourOf('exchange').join();
+    seen.exchange = colorOf('exchange').join();
     seen.legend = document.querySelector('.legend').innerText;
-    seen.grid = colourOf('grid').join();
+    seen.grid = colorOf('grid').join();
   )js");
   EXPECT_EQ(seen["fault"], "");
   EXPECT_EQ(seen["first"], seen["exchange"]);

@@ -32,29 +32,14 @@ struct Plan {
     "src/plan/plan.cpp": """\
 // Of a source, plain comments are free.
 #include "beside/treatment.h"
-const char* text = "beside // nobody \\" somebody"; /* A block. */
-const char* raw = R"(/// Whether nobody lies beside)";
-const int million = 1'000'000;  // written as `beside()` and "at once"
-const int beside = moved_bytes;
+const char* text = "/// Of \\" a text"; /* A block. */
+const char* raw = R"(/// Whether it is a comment)";
+const int million = 1'000'000;  // of a number
 """,
 }
-IDENTIFIERS = """
-moved_bytes offloaded_bytes
-treatment fixed_strategy
-far offload_memory @ src/plan,include/plimsoll/plan.h
-kMost* kMax*
-let_go evict|release
-"""
 
 
 class Tree(unittest.TestCase):
-    identifiers = ""  # the table of retired identifiers in these tests
-
-    def setUp(self):
-        patch = unittest.mock.patch.object(words, "RETIRED_IDENTIFIERS", self.identifiers)
-        patch.start()
-        self.addCleanup(patch.stop)
-
     def run_on(self, changes, *options):
         """The exit code and the output for CLEAN with other files."""
         with tempfile.TemporaryDirectory() as folder:
@@ -122,52 +107,6 @@ class Fragments(Tree):
             self.assertIn("allowed: fewer than 20", found[0])
 
 
-class Retired(Tree):
-    def test_a_retired_word(self):
-        found = self.faults({"src/base/new.cpp": "int a;\n\n  // Copies run beside ops.\n"})
-        self.assertEqual(found, ['src/base/new.cpp:3: beside: write "next to", "in addition to", "compared with", "overlapping with" '
-                                 'or "outside the arena" instead'])
-        self.assertEqual(self.places("// Nobody writes anew.\n"), ["1: Nobody", "1: anew"])
-        self.assertEqual(self.places("// Declares.\n/* One\n   stored elsewhere */ int a;\n"), ["3: elsewhere"])
-
-    def test_every_row_finds_its_words(self):
-        for text in ["takes apart", "taken apart", "whoever", "whom", "no one", "comes and goes", "come and go", "as the job has it",
-                     "leanest", "mends", "made up", "side-by-side", "hears of", "wants", "worked out", "rebuilt"]:
-            self.assertEqual(self.places(f"// It {text} here.\n"), [f"1: {text}"])
-        for text in ["made up of two", "who", "leans", "besides", "whose", "as the job has no budget", "work outside", "underlies"]:
-            self.assertEqual(self.places(f"// It {text} here.\n"), [])
-
-    def test_a_phrase_over_a_line_end(self):
-        self.assertEqual(self.places("// Declares.\n// All are read at\n// once and kept.\n"), ["2: at once"])
-        self.assertEqual(self.places("// Declares.\nint a;  // read at\nint b;  // once\n"), [])
-
-    def test_names_and_messages_are_no_prose(self):
-        self.assertEqual(self.places('// Reads `beside`, "at once", beside_bytes, beside() and beside::a.\n'), [])
-
-
-class Identifiers(Tree):
-    identifiers = IDENTIFIERS
-
-    def test_a_retired_name(self):
-        self.assertEqual(self.faults({}), ["src/plan/plan.cpp:6: moved_bytes: write offloaded_bytes instead"])
-
-    def test_code_and_comments_but_no_strings(self):
-        text = '#include "fixed_strategy.h"\n// The treatment of moved_bytes.\n// The `treatment`.\nint treatment, a_treatment;\nf("treatment");\n'
-        self.assertEqual([line for line in self.faults({"src/base/new.cpp": text}) if "new" in line.split(":")[0]],
-                         [f"src/base/new.cpp:{where} instead" for where in
-                          ["2: moved_bytes: write offloaded_bytes", "3: treatment: write fixed_strategy",
-                           "4: treatment: write fixed_strategy"]])
-
-    def test_a_row_for_some_paths(self):
-        clean = {"src/plan/plan.cpp": "int far;\n", "src/base/new.h": "int far;\n"}
-        self.assertEqual(self.faults(clean), ["src/plan/plan.cpp:1: far: write offload_memory instead"])
-
-    def test_a_row_for_any_letters_and_a_row_with_two_new_names(self):
-        self.assertEqual(self.faults({"src/plan/plan.cpp": "int kMostOps, akMost;\nlet_go();\n"}),
-                         ["src/plan/plan.cpp:1: kMostOps: write kMax* instead",
-                          "src/plan/plan.cpp:2: let_go: write evict or release instead"])
-
-
 class Counts(Tree):
     def test_counts(self):
         code, output = self.run_on({"src/base/new.h": "// What lies beside.\n/// Of a, beside b.\n/// Returns c.\n"}, "--count")
@@ -176,8 +115,6 @@ class Counts(Tree):
         self.assertIn("1 of 2 headers open with a fragment", lines)
         self.assertIn("1 of 4 doc comments do, 0 of them allowed", lines)
         self.assertIn("1   What", lines)
-        self.assertIn("2   beside", lines)
-        self.assertIn(f"3 uses of {len(words.rows_of(words.RETIRED_WORDS))} retired words in comments", lines)
 
     def test_a_folder_without_sources_is_refused(self):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()) as errors, \
@@ -188,20 +125,15 @@ class Counts(Tree):
 
 
 class Repository(unittest.TestCase):
-    def test_the_tables_are_not_empty(self):
-        self.assertGreater(len(words.rows_of(words.RETIRED_IDENTIFIERS)), 300)
-        self.assertGreater(len(words.rows_of(words.RETIRED_WORDS)), 30)
-
     def test_the_repository_has_no_fault(self):
         faults = words.Words(ROOT).faults()
         self.assertFalse(faults, "\n" + "\n".join(faults))
 
-    def test_no_name_is_retired_twice_and_none_of_the_new_names_is_retired(self):
-        rows = [words.Identifier(row) for row in words.rows_of(words.RETIRED_IDENTIFIERS)]
-        keys = [(row.name, row.paths) for row in rows]
-        self.assertEqual(len(keys), len(set(keys)))
-        everywhere = {row.name for row in rows if not row.paths}
-        self.assertEqual([row.name for row in rows if everywhere & set(row.new.split(" or "))], [])
+    def test_the_repository_is_spelled_in_american_english(self):
+        faults = words.spelling_faults()
+        if faults is None:
+            self.skipTest("codespell is not installed, or this is no checkout")
+        self.assertFalse(faults, "\n" + "\n".join(faults))
 
 
 if __name__ == "__main__":

@@ -212,8 +212,8 @@ TEST(FineTuning, CopiesOfOtherFrozenWeightsAreMadeAgainWhereTheBudgetAsksForIt) 
   EXPECT_LT(roomy.minimum_budget_bytes, roomy.peak_bytes - copies / 2);
 }
 
-// A wide model: its float32 weights would be the peak if they were all there before the first is quantised.
-TEST(FineTuning, QuantisingNeverHasTheWholeModelInFloat32) {
+// A wide model: its float32 weights would be the peak if they were all there before the first is quantized.
+TEST(FineTuning, QuantizingNeverHasTheWholeModelInFloat32) {
   DecoderConfig config = small_decoder();
   config.hidden_size = 256;
   config.num_layers = 8;
@@ -265,7 +265,7 @@ class FineTuningJob : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(FineTuningJob, AdaptersOverQuantisedWeightsLearnAndResume) {
+TEST_F(FineTuningJob, AdaptersOverQuantizedWeightsLearnAndResume) {
   Job straight = job(kQlora);
   straight.checkpoint.directory = folder_ / "straight";
   const TrainReport whole = train(straight);
@@ -323,7 +323,7 @@ TEST_F(FineTuningJob, TheMergedModelHasTheLossOfTheAdaptedOne) {
   }
 }
 
-TEST_F(FineTuningJob, WeightsAreQuantisedAndCastOnTheWayIn) {
+TEST_F(FineTuningJob, WeightsAreQuantizedAndCastOnTheWayIn) {
   Job base = job({});
   base.checkpoint.directory = folder_ / "base";
   const TrainReport trained = train(base);

@@ -84,7 +84,7 @@ TEST(PromptSegmentationTraining, TheMicroBatchDoesNotChangeTheLosses) {
   expect_below("difference of dice", std::abs(parts.metrics[0].second - whole.metrics[0].second), 1e-2);
 }
 
-TEST(PromptSegmentationTraining, AFrozenQuantisedAdaptedReaderStaysInsideThePlan) {
+TEST(PromptSegmentationTraining, AFrozenQuantizedAdaptedReaderStaysInsideThePlan) {
   const TempFolder folder;
   Job job = box_job(folder);
   job.max_steps = 4;

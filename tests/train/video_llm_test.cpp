@@ -24,10 +24,10 @@ Job video_job(const TempFolder& folder) {
   std::string list;
   for (const bool bright : {false, true})
     for (int i = 0; i < 2; ++i) {
-      std::vector<int> grey;
-      for (int t = 0; t < 60; ++t) grey.push_back((bright ? 180 : 20) + 10 * i + t % 20);
+      std::vector<int> gray;
+      for (int t = 0; t < 60; ++t) gray.push_back((bright ? 180 : 20) + 10 * i + t % 20);
       const std::string name = (bright ? "day" : "night") + std::to_string(i) + ".y4m";
-      put_file(folder / name, grey_video(grey, 16, 16, 10));
+      put_file(folder / name, gray_video(gray, 16, 16, 10));
       list += name + "\t" + (bright ? "day" : "night") + "\n";
     }
   Job job;

@@ -392,7 +392,7 @@ TEST_F(ModelWeightsFolder, AFamilyIsFoundForAJobOfItsOwn) {
               AllOf(HasSubstr("llama has norm: rmsnorm, not layernorm")));
 }
 
-TEST_F(ModelWeightsFolder, QuantisedAndAdaptedJobsStartFromThem) {
+TEST_F(ModelWeightsFolder, QuantizedAndAdaptedJobsStartFromThem) {
   Job job = still_job(kFamilies / "llama");
   job.fine_tuning.lora.modules = {"*.qkv"};
   job.fine_tuning.lora.rank = 2;

@@ -30,12 +30,12 @@ struct ExpectedVision {
   explicit ExpectedVision(const fs::path& folder, const weights::VisionArchitecture& of) {
     const json read = read_json(folder / "expected.json");
     const int64_t size = of.image_size, tokens = read.at("tokens");
-    const auto colours = [](const std::array<double, 3>& each) {
+    const auto colors = [](const std::array<double, 3>& each) {
       return torch::tensor(std::vector<double>(each.begin(), each.end()), at::kDouble).view({3, 1, 1});
     };
     const at::Tensor pictures =
         torch::tensor(read.at("pictures").get<std::vector<int64_t>>()).view({-1, 3, size, size}).to(at::kDouble) / 255;
-    frames = ((pictures - colours(of.config.image_mean)) / colours(of.config.image_std)).to(at::kFloat);
+    frames = ((pictures - colors(of.config.image_mean)) / colors(of.config.image_std)).to(at::kFloat);
     hidden = torch::tensor(read.at("hidden").get<std::vector<double>>(), at::kDouble)
                  .view({frames.size(0), tokens, of.config.width});
   }
@@ -106,7 +106,7 @@ TEST(VisionWeights, EverySettingCounts) {
   EXPECT_GT(changed("siglip", [](VisionConfig& c) { c.patch_bias = false; }), 2e-5);
 }
 
-TEST(VisionWeights, ColoursComeFromThePreprocessorOrTheFamily) {
+TEST(VisionWeights, ColorsComeFromThePreprocessorOrTheFamily) {
   const VisionConfig vit = weights::read_vision_architecture(kFamilies / "vit").config;
   EXPECT_THAT(vit.image_mean, ::testing::ElementsAre(0.5, 0.4, 0.3));
   EXPECT_THAT(vit.image_std, ::testing::ElementsAre(0.2, 0.25, 0.5));
@@ -217,19 +217,19 @@ TEST_F(VisionWeightsFolder, ConfigurationsThatCannotBeAreRefused) {
                                c["quantization_config"] = {{"bits", 4}};
                              }),
               HasSubstr("quantized weights of other programs are not read"));
-  const auto colours = [&](const json& processor) {
+  const auto colors = [&](const json& processor) {
     const fs::path folder = single_file_copy("vit", folder_);
     put_file(folder / "preprocessor_config.json", processor.dump());
     return user_error_of([&] { weights::read_vision_architecture(folder); });
   };
-  EXPECT_THAT(colours({{"image_mean", {0.5, 0.5}}}),
+  EXPECT_THAT(colors({{"image_mean", {0.5, 0.5}}}),
               AllOf(HasSubstr("preprocessor_config.json"), HasSubstr("image_mean"), HasSubstr("3 numbers")));
-  EXPECT_THAT(colours({{"image_std", {0.5, 0, 0.5}}}), HasSubstr("above 0"));
-  EXPECT_THAT(colours({{"rescale_factor", 1}}), HasSubstr("divided by 255"));
-  EXPECT_THAT(colours({{"do_rescale", false}}), HasSubstr("divided by 255"));
-  EXPECT_THAT(colours({{"do_flip_channel_order", true}}), HasSubstr("do_flip_channel_order is true"));
-  EXPECT_THAT(colours({{"offset", true}}), HasSubstr("offset is true"));
-  EXPECT_THAT(colours({{"color_scale", 2}}), HasSubstr("color_scale is 2; image_processor has no such setting here"));
+  EXPECT_THAT(colors({{"image_std", {0.5, 0, 0.5}}}), HasSubstr("above 0"));
+  EXPECT_THAT(colors({{"rescale_factor", 1}}), HasSubstr("divided by 255"));
+  EXPECT_THAT(colors({{"do_rescale", false}}), HasSubstr("divided by 255"));
+  EXPECT_THAT(colors({{"do_flip_channel_order", true}}), HasSubstr("do_flip_channel_order is true"));
+  EXPECT_THAT(colors({{"offset", true}}), HasSubstr("offset is true"));
+  EXPECT_THAT(colors({{"color_scale", 2}}), HasSubstr("color_scale is 2; image_processor has no such setting here"));
 }
 
 // Pixels stay in [0, 1], whatever mean and deviation the file has next to it.

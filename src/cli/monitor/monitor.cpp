@@ -14,7 +14,7 @@
 #include "cli/json_output.h"
 #include "cli/monitor/monitor_screen.h"
 #include "cli/monitor/run_status.h"
-#include "cli/monitor/utilisation.h"
+#include "cli/monitor/utilization.h"
 #include "cli/screen/terminal.h"
 #include "cli/stop_signals.h"
 #include "cli/value_checks.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/monitor/run_status.h"
-#include "cli/monitor/utilisation.h"
+#include "cli/monitor/utilization.h"
 #include "cli/screen/terminal.h"
 
 namespace plimsoll::cli {

@@ -38,7 +38,7 @@ ProgressOptions progress_on_standard_error() {
   ProgressOptions options;
   options.out = &std::cerr;
   options.terminal = is_terminal(STDERR_FILENO);
-  options.colour = colour_allowed(STDERR_FILENO);
+  options.color = color_allowed(STDERR_FILENO);
   options.width = [] { return terminal_width(STDERR_FILENO); };
   options.now = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -122,7 +122,7 @@ std::string Progress::terminal_line() const {
   rest.insert(rest.begin(), title_);
   const std::string joined = join(rest);
   std::string text(fit_width(joined, static_cast<size_t>(columns)));
-  if (options_.colour) text.insert(std::min(title_.size(), text.size()), "\x1b[0m").insert(0, "\x1b[1m");
+  if (options_.color) text.insert(std::min(title_.size(), text.size()), "\x1b[0m").insert(0, "\x1b[1m");
   return text;
 }
 

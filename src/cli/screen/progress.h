@@ -16,7 +16,7 @@ namespace plimsoll {
 struct ProgressOptions {
   std::ostream* out = nullptr;       ///< required
   bool terminal = false;             ///< redraw one line; otherwise print plain lines
-  bool colour = false;               ///< print the title in bold; only on a terminal
+  bool color = false;                ///< print the title in bold; only on a terminal
   std::function<int()> width = {};   ///< columns of the terminal, called at each redraw; empty: 80
   std::function<double()> now = {};  ///< seconds on a clock that never goes back; required
   double redraw_seconds = 0.1;       ///< minimum time between two redraws

@@ -34,7 +34,7 @@ bool is_terminal(int descriptor) {
   return ::isatty(descriptor) == 1 && !kind.empty() && kind != "dumb";
 }
 
-bool colour_allowed(int descriptor) {
+bool color_allowed(int descriptor) {
   return is_terminal(descriptor) && environment("NO_COLOR").empty();
 }
 
@@ -46,7 +46,7 @@ int terminal_width(int descriptor) {
 
 Screen screen_of(int descriptor) {
   Screen screen;
-  screen.bold = colour_allowed(descriptor);
+  screen.bold = color_allowed(descriptor);
   if (::isatty(descriptor) != 1) {
     screen.columns = columns_of_pipe();
     return screen;

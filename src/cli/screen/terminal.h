@@ -11,7 +11,7 @@ namespace plimsoll {
 bool is_terminal(int descriptor);
 
 /// Returns true if is_terminal(), and NO_COLOR is unset or empty (https://no-color.org).
-bool colour_allowed(int descriptor);
+bool color_allowed(int descriptor);
 
 constexpr int kUnknownWidth = 80;               ///< columns of a terminal that does not report its width
 constexpr const char* kClearLine = "\r\x1b[K";  ///< goes to the start of the line and erases it
@@ -31,7 +31,7 @@ constexpr size_t kPipeColumns = 100;
 
 /// Returns the size of the terminal at `descriptor` now (80 by 24 if it is unknown). If there is no terminal: any
 /// number of lines, and the columns of the variable COLUMNS if it is a number from 20 to 1000000, else kPipeColumns.
-/// Bold if colour_allowed().
+/// Bold if color_allowed().
 Screen screen_of(int descriptor);
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "cli/monitor/utilisation.h"
+#include "cli/monitor/utilization.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cli {

@@ -52,7 +52,7 @@ void check_transparency(const Picture& mask, const std::filesystem::path& file) 
 }  // namespace
 
 PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t channels,
-                        const std::string& normalise) {
+                        const std::string& normalize) {
   check(channels == 1 || channels == 3, "pictures have 1 or 3 channels");
   const Picture picture = on_white(read_picture(file));
   auto plane = plane_of<PicturePlane>(picture, size);
@@ -78,7 +78,7 @@ PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t
         *to++ = static_cast<float>(sum / count);
       }
   std::array<double, 3> mean = {}, deviation = {1, 1, 1};
-  if (normalise == "imagenet") {
+  if (normalize == "imagenet") {
     mean = kImageNetMean, deviation = kImageNetDeviation;
     if (channels == 1) mean[0] = (mean[0] + mean[1] + mean[2]) / 3, deviation[0] = kImageNetDeviation[1];
   } else {
@@ -117,7 +117,7 @@ MaskPlane read_mask(const std::filesystem::path& file, int64_t size) {
     for (size_t i = 0; i < picture.numbers.size(); i += 3)
       if (picture.numbers[i] != picture.numbers[i + 1] || picture.numbers[i] != picture.numbers[i + 2])
         refuse(file,
-               "is a mask in colours; a mask has one number a pixel: save it as grey or with a palette, or one "
+               "is a mask in colors; a mask has one number a pixel: save it as gray or with a palette, or one "
                "mask for each structure");
   return plane;
 }

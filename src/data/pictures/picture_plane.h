@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/slices/labelled_volume.h"
+#include "data/slices/labeled_volume.h"
 #include "files/pictures/orientation.h"
 
 namespace plimsoll {
@@ -31,18 +31,18 @@ struct MaskPlane {
 };
 
 /// Reads a picture, as people see it on white, for squares of `size` x `size` pixels; the result is not smaller than
-/// the square shows it. For one channel, colors become grey (0.299 red, 0.587 green, 0.114 blue). For three channels,
-/// grey is copied to all three. `normalise`: "picture" gives all values together mean 0 and deviation 1, and a picture
+/// the square shows it. For one channel, colors become gray (0.299 red, 0.587 green, 0.114 blue). For three channels,
+/// gray is copied to all three. `normalize`: "picture" gives all values together mean 0 and deviation 1, and a picture
 /// of one value becomes 0; "imagenet" normalizes each channel by ImageNet's mean and deviation. Throws UserError that
 /// names the file.
 PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t channels,
-                        const std::string& normalise);
+                        const std::string& normalize);
 
-/// Reads a mask in the same way: one value a pixel, from a palette, grey, or colors that are all grey. A mask may have
+/// Reads a mask in the same way: one value a pixel, from a palette, gray, or colors that are all gray. A mask may have
 /// transparent pixels if these are the pixels of number 0. Throws UserError that names the file.
 MaskPlane read_mask(const std::filesystem::path& file, int64_t size);
 
-// The longer side fills the square and the picture is centered; `view` is as in LabelledVolume.
+// The longer side fills the square and the picture is centered; `view` is as in LabeledVolume.
 
 /// Samples bilinear values as [size, size, channels]; 0, the mean, outside of the picture.
 void show(const PicturePlane& plane, int64_t size, const SliceView& view, std::span<float> to);

@@ -78,7 +78,7 @@ class PictureSamples final : public SampleSource {
   PictureSamples(const DataConfig& config, const SliceShape& shape, const Tokenizer& tokenizer,
                  const std::function<void(double)>& progress, uint64_t seed)
       : shape_(shape),
-        normalise_(config.pictures.normalise),
+        normalize_(config.pictures.normalize),
         augment_(config.slices.augment),
         seed_(seed),
         budget_(config.memory_budget),
@@ -173,7 +173,7 @@ class PictureSamples final : public SampleSource {
   std::shared_ptr<const PicturePlane> picture_of(const Sample& sample) const {
     const PictureTask& task = tasks_[sample.task];
     return pictures_.get(task.image, [&] {
-      return with_budget([&] { return read_plane(task.image, shape_.image_size, shape_.channels, normalise_); });
+      return with_budget([&] { return read_plane(task.image, shape_.image_size, shape_.channels, normalize_); });
     });
   }
   std::shared_ptr<const MaskPlane> mask_of(const PictureTask& task) const {
@@ -389,7 +389,7 @@ class PictureSamples final : public SampleSource {
   }
 
   SliceShape shape_;
-  std::string normalise_;
+  std::string normalize_;
   double augment_;
   uint64_t seed_;
   std::optional<int64_t> budget_;

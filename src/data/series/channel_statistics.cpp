@@ -26,7 +26,7 @@ std::vector<ChannelStatistics> channel_statistics(const std::vector<std::span<co
   return statistics;
 }
 
-void normalise_channels(std::span<float> series, const std::vector<ChannelStatistics>& statistics) {
+void normalize_channels(std::span<float> series, const std::vector<ChannelStatistics>& statistics) {
   for (size_t i = 0; i < series.size(); ++i) {
     const ChannelStatistics& s = statistics[i % statistics.size()];
     series[i] = std::isnan(series[i]) ? 0.0F : static_cast<float>((series[i] - s.mean) / s.deviation);

@@ -18,7 +18,7 @@ struct ChannelStatistics {
 std::vector<ChannelStatistics> channel_statistics(const std::vector<std::span<const float>>& series, size_t channels);
 
 /// Normalizes a series [length, channels] in place. Missing values become 0, the mean.
-void normalise_channels(std::span<float> series, const std::vector<ChannelStatistics>& statistics);
+void normalize_channels(std::span<float> series, const std::vector<ChannelStatistics>& statistics);
 
 /// Extends min and max by a normalized training series.
 void extend_ranges(std::vector<ChannelStatistics>& statistics, std::span<const float> series);

@@ -1,4 +1,4 @@
-// Declares the reader of files of labelled time series in any format: .ts (files/ts_file.h), tables
+// Declares the reader of files of labeled time series in any format: .ts (files/ts_file.h), tables
 // (data/series/series_table.h), NumPy's.
 #pragma once
 

@@ -75,7 +75,7 @@ class SeriesSamples final : public SampleSource {
     note_parts(labels, classes_, config.files.front());
     never_trained_ = labels.never_trained(test ? DataPart::test : DataPart::validation, classes_);
     held_out_ = std::move(evaluated);
-    normalise();
+    normalize();
     if (config_.order == "hilbert") {
       for (Series& series : train_) series.order = along_the_curve(series);
       for (Series& series : held_out_) series.order = along_the_curve(series);
@@ -300,12 +300,12 @@ class SeriesSamples final : public SampleSource {
     }
   }
 
-  void normalise() {
+  void normalize() {
     std::vector<std::span<const float>> trained;
     for (const Series& series : train_) trained.emplace_back(series.values);
     statistics_ = channel_statistics(trained, static_cast<size_t>(shape_.channels));
     for (std::vector<Series>* split : {&train_, &held_out_})
-      for (Series& series : *split) normalise_channels(series.values, statistics_);
+      for (Series& series : *split) normalize_channels(series.values, statistics_);
     for (const Series& series : train_) extend_ranges(statistics_, series.values);
   }
 

@@ -1,4 +1,4 @@
-// Declares labelled series as samples: normalized, subsampled, in the order of time or along a Hilbert curve.
+// Declares labeled series as samples: normalized, subsampled, in the order of time or along a Hilbert curve.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Declares the reader of labelled time series in tables (.csv, .tsv), one line for each vector:
+// Declares the reader of labeled time series in tables (.csv, .tsv), one line for each vector:
 //
 //     series,label,time,x,y
 //     take1,swipe,0.00,0.1,0.2

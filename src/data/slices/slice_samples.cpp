@@ -10,7 +10,7 @@
 #include "data/batch_rows.h"
 #include "data/part_labels.h"
 #include "data/slices/label_names.h"
-#include "data/slices/labelled_volume.h"
+#include "data/slices/labeled_volume.h"
 #include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
 #include "data/slices/slice_split.h"
@@ -57,7 +57,7 @@ class SliceSamples final : public SampleSource {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t index = order.index(first + i);
       const Sample& sample = (split == Split::train ? train_ : held_out_)[static_cast<size_t>(index)];
-      const LabelledVolume& volume = volumes_[static_cast<size_t>(sample.volume)];
+      const LabeledVolume& volume = volumes_[static_cast<size_t>(sample.volume)];
       const SlicePrompt& prompt = prompts_[static_cast<size_t>(sample.structure)];
       const auto image = row_of<float>(batch.fields[0], i);
       const auto mask = row_of<uint8_t>(batch.fields[4], i);
@@ -250,7 +250,7 @@ class SliceSamples final : public SampleSource {
   uint64_t seed_;
   std::vector<SlicePrompt> prompts_;  // one for each structure
   std::vector<std::string> names_;    // one for each structure
-  std::vector<LabelledVolume> volumes_;
+  std::vector<LabeledVolume> volumes_;
   std::vector<std::string> volume_names_;
   std::string first_oriented_, first_orientation_;  // of the first volume with a position
   std::vector<Sample> train_, held_out_;

@@ -58,8 +58,8 @@ void detrend(FmriSeries& series, const std::vector<int64_t>& run, const std::vec
   }
 }
 
-void standardise(FmriSeries& series, const Volumes& over) {
-  check(!over.empty(), "voxels are standardised over at least one volume");
+void standardize(FmriSeries& series, const Volumes& over) {
+  check(!over.empty(), "voxels are standardized over at least one volume");
   const auto voxels = static_cast<size_t>(series.voxels);
   const auto count = static_cast<double>(over.size());
   std::vector<double> mean(voxels, 0.0), variance(voxels, 0.0);

@@ -18,7 +18,7 @@ void detrend(FmriSeries& series, const std::vector<int64_t>& run, const std::vec
 
 /// Gives each voxel mean 0 and deviation 1 over the volumes `over`, and scales all volumes by the same numbers. Voxels
 /// that are constant over them become 0.
-void standardise(FmriSeries& series, const Volumes& over);
+void standardize(FmriSeries& series, const Volumes& over);
 
 /// Pearson's correlation of predicted and measured values over samples, as the metric `correlation`.
 class VoxelCorrelation {

@@ -42,11 +42,11 @@ class Bands {
     for (int64_t i = 0; i < count + 2; ++i) edges_.push_back(hertz_of(step * static_cast<double>(i)));
   }
 
-  /// Adds the power of a window around sample `centre` to `powers`, one for each band.
-  void add(std::span<const float> samples, int64_t centre, std::vector<double>& powers) {
+  /// Adds the power of a window around sample `center` to `powers`, one for each band.
+  void add(std::span<const float> samples, int64_t center, std::vector<double>& powers) {
     std::ranges::fill(values_, 0);
     for (int64_t i = 0; i < kWindow; ++i) {
-      const int64_t at = centre - kWindow / 2 + i;
+      const int64_t at = center - kWindow / 2 + i;
       if (at < 0 || at >= std::ssize(samples)) continue;
       const double hann = 0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(i) / kWindow);
       values_[static_cast<size_t>(i)] = hann * static_cast<double>(samples[static_cast<size_t>(at)]);

@@ -256,7 +256,7 @@ class StimuliSamples final : public SampleSource {
       if (!usable_[static_cast<size_t>(v)])
         std::fill_n(series_.values.data() + v * series_.voxels, series_.voxels, 0.f);
     if (config_.detrend != "none") detrend(series_, labels_.run, usable_, config_.detrend == "linear");
-    standardise(series_, train_);
+    standardize(series_, train_);
   }
 
   void read_features() {
@@ -330,9 +330,9 @@ class StimuliSamples final : public SampleSource {
       if (at < 0 || !media_.copy_frame(at, picture)) continue;
       float* planes = frames + i * 3 * pixels;  // separate planes for the colors, from -1 to 1
       for (int64_t p = 0; p < pixels; ++p)
-        for (int64_t colour = 0; colour < 3; ++colour)
-          planes[colour * pixels + p] =
-              static_cast<float>(std::to_integer<int>(picture[static_cast<size_t>(p * 3 + colour)])) / 127.5f - 1;
+        for (int64_t color = 0; color < 3; ++color)
+          planes[color * pixels + p] =
+              static_cast<float>(std::to_integer<int>(picture[static_cast<size_t>(p * 3 + color)])) / 127.5f - 1;
     }
   }
 

@@ -84,7 +84,7 @@ void tokenize_file(const TextFile& text, const Tokenizer& tokenizer, const std::
     progress(read);
   }
   if ((source.form() != TextForm::packed && read != text.bytes) || TextFile::look_at(text.path) != text)
-    throw UserError(fmt::format("data.files: {} changed while it was being tokenised; start again when it is at rest",
+    throw UserError(fmt::format("data.files: {} changed while it was being tokenized; start again when it is at rest",
                                 text.path.string()),
                     UserError::Kind::failure);
   if (!noted && !source.note().empty()) note_data(text.path, source.note());

@@ -65,10 +65,10 @@ void take_palette(const AVFrame& frame, Picture& picture) {
   picture.palette.resize(size_t{256} * 3);
   std::array<uint8_t, 256> alpha = {};
   for (size_t i = 0; i < 256; ++i) {
-    uint32_t colour = 0;  // in this machine's byte order, alpha first
-    std::memcpy(&colour, frame.data[1] + 4 * i, sizeof colour);
-    for (size_t c = 0; c < 3; ++c) picture.palette[3 * i + c] = static_cast<uint8_t>(colour >> (16 - 8 * c));
-    alpha[i] = static_cast<uint8_t>(colour >> 24);
+    uint32_t color = 0;  // in this machine's byte order, alpha first
+    std::memcpy(&color, frame.data[1] + 4 * i, sizeof color);
+    for (size_t c = 0; c < 3; ++c) picture.palette[3 * i + c] = static_cast<uint8_t>(color >> (16 - 8 * c));
+    alpha[i] = static_cast<uint8_t>(color >> 24);
   }
   if (std::ranges::all_of(picture.numbers, [&](uint16_t index) { return alpha[index] == 255; })) return;
   for (const uint16_t index : picture.numbers) picture.alpha.push_back(alpha[index]);
@@ -81,18 +81,18 @@ void convert(const AVFrame& frame, Picture& picture) {
       sws_getContext(frame.width, frame.height, format, frame.width, frame.height, AV_PIX_FMT_RGB24,
                      SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr, nullptr, nullptr),
       sws_freeContext);
-  if (!context) throw MediaError("has colours that cannot be made red, green and blue");
+  if (!context) throw MediaError("has colors that cannot be made red, green and blue");
   const bool full_range = frame.color_range != AVCOL_RANGE_MPEG;
   sws_setColorspaceDetails(context.get(), sws_getCoefficients(frame.colorspace), full_range,
                            sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
-  const Frame colours = make_frame();
-  colours->format = AV_PIX_FMT_RGB24;
-  colours->width = frame.width;
-  colours->height = frame.height;
-  if (av_frame_get_buffer(colours.get(), 64) < 0) throw std::bad_alloc();
-  if (sws_scale(context.get(), frame.data, frame.linesize, 0, frame.height, colours->data, colours->linesize) <= 0)
+  const Frame colors = make_frame();
+  colors->format = AV_PIX_FMT_RGB24;
+  colors->width = frame.width;
+  colors->height = frame.height;
+  if (av_frame_get_buffer(colors.get(), 64) < 0) throw std::bad_alloc();
+  if (sws_scale(context.get(), frame.data, frame.linesize, 0, frame.height, colors->data, colors->linesize) <= 0)
     throw MediaError("cannot be made red, green and blue");
-  take(*colours, 8, 3, 3, picture);
+  take(*colors, 8, 3, 3, picture);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ void add_application_data(uint8_t marker, PictureBytes segment, ApplicationData&
 }  // namespace
 
 /// Returns the sides in the frame's header, and checks for the end of the image's data: a decoder would leave missing
-/// parts grey.
+/// parts gray.
 PictureHeader check_jpeg(PictureBytes bytes, const std::filesystem::path& file) {
   constexpr uint8_t kScan = 0xda, kEnd = 0xd9;
   PictureHeader header;

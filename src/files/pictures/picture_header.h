@@ -23,7 +23,7 @@ struct PictureHeader {
   int64_t width = 0, height = 0;  ///< stored sides
   Orientation orientation = kUpright;
   bool png = false;
-  int64_t small_bits = 0;          ///< bits of a grey PNG's values, if fewer than 8
+  int64_t small_bits = 0;          ///< bits of a gray PNG's values, if fewer than 8
   bool alpha = false;              ///< pixels may be transparent
   std::vector<std::string> notes;  ///< facts that some viewers apply and that have no effect here
 };

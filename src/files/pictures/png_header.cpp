@@ -188,16 +188,16 @@ PictureHeader check_png(PictureBytes bytes, const std::filesystem::path& file) {
       std::string_view(reinterpret_cast<const char*>(&bytes[12]), 4) != "IHDR")
     refuse_picture(file, "is a PNG picture without a header: it is damaged");
   const int64_t width = big_endian_number(bytes, 16), height = big_endian_number(bytes, 20);
-  const int bits = bytes[24], colour = bytes[25];
+  const int bits = bytes[24], color = bytes[25];
   check_picture_sides(width, height, file);
-  const int64_t channels = colour == 2 ? 3 : colour == 4 ? 2 : colour == 6 ? 4 : 1;
+  const int64_t channels = color == 2 ? 3 : color == 4 ? 2 : color == 6 ? 4 : 1;
   const bool byte_wise = bits == 8 || bits == 16, small = bits == 1 || bits == 2 || bits == 4;
-  const bool known = colour == 0   ? byte_wise || small
-                     : colour == 3 ? small || bits == 8
-                                   : (colour == 2 || colour == 4 || colour == 6) && byte_wise;
+  const bool known = color == 0   ? byte_wise || small
+                     : color == 3 ? small || bits == 8
+                                  : (color == 2 || color == 4 || color == 6) && byte_wise;
   if (!known || bytes[26] != 0 || bytes[27] != 0 || bytes[28] > 1)
     refuse_picture(
-        file, fmt::format("says colours of kind {} in {} bits, which PNG does not have: it is damaged", colour, bits));
+        file, fmt::format("says colors of kind {} in {} bits, which PNG does not have: it is damaged", color, bits));
   if (const int64_t bytes = (width * height * channels * bits + 7) / 8; bytes > kMaxDecodedBytes)
     refuse_picture(
         file, fmt::format("says {} x {} pixels of {} x {} bits, {} bytes; allowed: {}; make it smaller, or save 8 bits",
@@ -225,8 +225,8 @@ PictureHeader check_png(PictureBytes bytes, const std::filesystem::path& file) {
   header.width = width;
   header.height = height;
   header.png = true;
-  header.alpha = colour == 4 || colour == 6;
-  if (colour == 0 && small) header.small_bits = bits;
+  header.alpha = color == 4 || color == 6;
+  if (color == 0 && small) header.small_bits = bits;
   shown.describe(header, file);
   return header;
 }

@@ -51,7 +51,7 @@ std::map<std::string, std::string> origin_of_pictures(const Job& job) {
                  {"data.images", pictures.images.filename().string()},
                  {"data.masks", pictures.masks.filename().string()},
                  {"data.list", pictures.list.filename().string()},
-                 {"data.normalise", pictures.normalise}});
+                 {"data.normalize", pictures.normalize}});
   return origin;
 }
 
@@ -72,7 +72,7 @@ DataKind pictures_kind() {
       path("data.label_names", &SlicesConfig::label_names, "(none)",
            "a text file of lines with a number of the masks and its structure's name; none: all that is not 0 is the "
            "structure that data.structures names"),
-      word("data.normalise", &P::normalise, {"picture", "imagenet"},
+      word("data.normalize", &P::normalize, {"picture", "imagenet"},
            "picture: normalization of each picture to mean 0 and deviation 1; imagenet: normalization by the mean and "
            "deviation of ImageNet, as pretrained encoders expect"),
   };

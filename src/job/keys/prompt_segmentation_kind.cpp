@@ -138,7 +138,7 @@ void check_segmentation(const Job& job, const KeyLocations& locations) {
                        config.channels));
   if (job.data.type == "pictures" && config.channels != 1 && config.channels != 3)
     refuse(locations.of({"model.channels"}),
-           fmt::format("model.channels is {}; with data.type: pictures it is 1 (grey) or 3 (red, green, blue)",
+           fmt::format("model.channels is {}; with data.type: pictures it is 1 (gray) or 3 (red, green, blue)",
                        config.channels));
 }
 

@@ -75,7 +75,7 @@ std::map<std::string, std::string> shared_keys_of_structures(const Job& job) {
           {"data.prompt", slices.prompt},
           {"data.answer", slices.answer},
           {"data.structures", joined(slices.structures, ", ")},
-          {"data.normalise", job.data.pictures.normalise},
+          {"data.normalize", job.data.pictures.normalize},
           {"data.list", job.data.pictures.list.filename().string()}};
 }
 

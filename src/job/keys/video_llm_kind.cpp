@@ -31,8 +31,8 @@ DecoderConfig& llm_of(Job& job) {
 }
 
 /// Returns a key for three numbers, one for each color.
-Key colours(const std::string& key, std::array<double, 3> VisionConfig::*member, NumberRange range,
-            const std::string& meaning) {
+Key colors(const std::string& key, std::array<double, 3> VisionConfig::*member, NumberRange range,
+           const std::string& meaning) {
   const std::string type = fmt::format("list of 3 numbers, each a {}", range.text());
   return {{key, type, fmt::format("[{}]", fmt::join(VisionConfig{}.*member, ", ")), meaning},
           [=](const Value& value, Job& job) {
@@ -75,12 +75,12 @@ std::vector<Key> video_llm_keys() {
       boolean_at("model.vision.final_norm", vision, &V::final_norm,
                  "a norm after the last block; default with model.vision.weights: that of the model family, and false "
                  "if model.vision.depth is smaller than the number of blocks in the file"),
-      colours("model.vision.image_mean", &V::image_mean, {.min = 0, .max = 1},
-              "mean of red, green and blue in [0, 1], which is subtracted; default with model.vision.weights: that of "
-              "preprocessor_config.json"),
-      colours("model.vision.image_std", &V::image_std, {.min = 0, .min_open = true},
-              "deviation of red, green and blue, by which colors are divided; default with model.vision.weights: that "
-              "of preprocessor_config.json"),
+      colors("model.vision.image_mean", &V::image_mean, {.min = 0, .max = 1},
+             "mean of red, green and blue in [0, 1], which is subtracted; default with model.vision.weights: that of "
+             "preprocessor_config.json"),
+      colors("model.vision.image_std", &V::image_std, {.min = 0, .min_open = true},
+             "deviation of red, green and blue, by which colors are divided; default with model.vision.weights: that "
+             "of preprocessor_config.json"),
       path("model.vision.weights", &ModelConfig::vision_weights, "(none)",
            "weights that the frames' encoder starts from: a folder with config.json and safetensors of a ViT, CLIP or "
            "SigLIP, which sets its other keys and model.image_size"),
@@ -178,7 +178,7 @@ std::map<std::string, std::string> origin_of_video_llm(const Job& job) {
   add("norm", vision.norm, usual.norm);
   add("norm_eps", vision.norm_eps, usual.norm_eps);
   add("activation", vision.activation, usual.activation);
-  const auto listed = [](const std::array<double, 3>& colours) { return fmt::format("{}", fmt::join(colours, " ")); };
+  const auto listed = [](const std::array<double, 3>& colors) { return fmt::format("{}", fmt::join(colors, " ")); };
   add("image_mean", listed(vision.image_mean), listed(usual.image_mean));
   add("image_std", listed(vision.image_std), listed(usual.image_std));
   return origin;

@@ -152,6 +152,7 @@ std::vector<Alias> named_aliases() {
       {"limit_val_batches", "Lightning", "eval_batches", evaluated_batches},
       {"trainer.limit_val_batches", "Lightning", "eval_batches", evaluated_batches},
       {"use_checkpoint", "a gesture model", "gradient_checkpointing"},
+      {"data.normalise", "an earlier job file", "data.normalize"},
       // Hugging Face
       {"per_device_train_batch_size", "Hugging Face", "micro_batch_size"},
       {"learning_rate", "Hugging Face", "optimizer.learning_rate"},

@@ -26,7 +26,7 @@ using MutableHeadRows = HeadRowsOf<void>;
 void transpose_rows(const HeadRows& rows, int64_t lanes, void* to);
 /// Writes the widened rows to `to`: wide [count, columns], zeros beyond the width.
 void widen_rows(const HeadRows& rows, int64_t columns, void* to);
-/// Writes each row's pairs of neighbours, transposed, to `to`: [width / 2, lanes]. Rows are bfloat16 of even width.
+/// Writes each row's pairs of neighbors, transposed, to `to`: [width / 2, lanes]. Rows are bfloat16 of even width.
 void transpose_pairs(const HeadRows& rows, int64_t lanes, Pair* to);
 /// Pairs elements of rows 2 i and 2 i + 1 of bfloat16 rows: [(count + 1) / 2, columns], zeros beyond either end.
 void pair_rows(const HeadRows& rows, int64_t columns, Pair* to);

@@ -40,7 +40,7 @@ bool has_wide_tiles();
 /// Leave these matmuls to libtorch then.
 bool has_tile_products();
 
-/// Two bfloat16 that are neighbours along the depth of a matmul; the first is the lower half.
+/// Two bfloat16 that are neighbors along the depth of a matmul; the first is the lower half.
 using Pair = uint32_t;
 
 /// Returns true if this machine has dot products of bfloat16 pairs (AVX512-BF16). The block_product of pairs needs

@@ -1,4 +1,4 @@
-// Declares root mean square normalisation (B. Zhang, R. Sennrich) as one operator.
+// Declares root mean square normalization (B. Zhang, R. Sennrich) as one operator.
 #pragma once
 
 #include <ATen/core/Tensor.h>

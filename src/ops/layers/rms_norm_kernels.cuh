@@ -1,4 +1,4 @@
-// Implements root mean square normalisation: a warp a row if rows are narrow, else a block a row. A row is read from
+// Implements root mean square normalization: a warp a row if rows are narrow, else a block a row. A row is read from
 // memory once; the second read hits the cache. If x is a sum, the first read computes it. If dx is part of a sum, it is
 // added when it is written.
 #pragma once

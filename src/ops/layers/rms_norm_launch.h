@@ -1,4 +1,4 @@
-// Declares the CUDA launchers of root mean square normalisation.
+// Declares the CUDA launchers of root mean square normalization.
 #pragma once
 
 #include <cuda_runtime_api.h>

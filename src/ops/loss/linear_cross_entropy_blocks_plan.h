@@ -31,7 +31,7 @@ inline int64_t loss_lanes(int64_t count) {
 }
 
 /// The byte offsets of the parts of the scratch. [] is in elements; "packed" is [strips of 64 columns, rows, columns of
-/// the strip]. A pair is two bfloat16 that are neighbours along a matmul's depth. Parts that are not needed take no
+/// the strip]. A pair is two bfloat16 that are neighbors along a matmul's depth. Parts that are not needed take no
 /// bytes.
 struct LossBlocks {
   LossChunks chunks;

@@ -1,4 +1,4 @@
-// Implements the arithmetic of one value and one scale of a quantised weight (quantized_plan.h). The CPU's loops and
+// Implements the arithmetic of one value and one scale of a quantized weight (quantized_plan.h). The CPU's loops and
 // the GPU kernels share it and produce the same bits.
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace plimsoll::ops {
 
 constexpr float kInt8Most = 127.0F;
-constexpr float kScaleCenter = 128.0F;  ///< zero point of a doubly quantised scale
+constexpr float kScaleCenter = 128.0F;  ///< zero point of a doubly quantized scale
 
 /// Returns a level of NormalFloat4: quantiles of a normal distribution, scaled to [-1, 1], with an exact zero (QLoRA,
 /// appendix E).
@@ -52,12 +52,12 @@ PLIMSOLL_HOST_DEVICE int32_t nearest_whole(float x) {
 #endif
 }
 
-/// Returns a doubly quantised scale from its code, its group's scale and the mean that was subtracted.
+/// Returns a doubly quantized scale from its code, its group's scale and the mean that was subtracted.
 PLIMSOLL_HOST_DEVICE float double_scale(uint8_t code, float of_group, float mean) {
   using Exact = Unfused<float>;
   return (Exact(static_cast<float>(code) - kScaleCenter) * Exact(of_group) + Exact(mean)).value;
 }
-/// Returns the code of a doubly quantised scale; `finite`: the group is finite.
+/// Returns the code of a doubly quantized scale; `finite`: the group is finite.
 PLIMSOLL_HOST_DEVICE uint8_t double_scale_code(float scale, float of_group, float mean, bool finite) {
   const float code = finite && of_group > 0 ? (scale - mean) / of_group : 0.0F;
   const float inside = code < -kInt8Most ? -kInt8Most : code > kInt8Most ? kInt8Most : code;

@@ -1,4 +1,4 @@
-// Implements the quantisation and dequantisation of weights (ops/quantized/quantized_plan.h), with the CPU's bits.
+// Implements the quantization and dequantization of weights (ops/quantized/quantized_plan.h), with the CPU's bits.
 #pragma once
 
 #include "ops/device_support.cuh"
@@ -8,7 +8,7 @@
 
 namespace plimsoll::cuda {
 
-/// Quantises a block of 64 a warp. A lane's two values are adjacent, as are the halves of a byte.
+/// Quantizes a block of 64 a warp. A lane's two values are adjacent, as are the halves of a byte.
 template <typename T>
 __global__ void quantize_blocks(const T* weight, int64_t stride, int64_t rows, int64_t width, bool four_bits,
                                 void* codes, float* scales) {
@@ -70,7 +70,7 @@ __global__ void mean_of_scales(const float* scales, int64_t count, float* second
       number > 0 ? static_cast<float>(total / static_cast<double>(number)) : 0.0f;
 }
 
-/// Quantises one group a block and one scale a thread.
+/// Quantizes one group a block and one scale a thread.
 __global__ void quantize_scale_groups(const float* scales, int64_t count, uint8_t* codes, float* second) {
   const float mean = second[ops::div_up(count, ops::kScaleGroup)];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * ops::kScaleGroup + threadIdx.x;
@@ -97,7 +97,7 @@ __device__ inline float scale_of(const ops::QuantizedWeight& weight, int64_t ind
                            weight.second[groups]);
 }
 
-/// Dequantises eight values a thread, contiguous in one block of a row. `packed`: codes and results are aligned for
+/// Dequantizes eight values a thread, contiguous in one block of a row. `packed`: codes and results are aligned for
 /// this and rows have a multiple of eight values.
 template <typename T, bool four_bits>
 __global__ void dequantize_pieces(ops::QuantizedWeight weight, T* out, int64_t stride, int64_t first, int64_t count,

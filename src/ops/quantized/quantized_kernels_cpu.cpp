@@ -105,7 +105,7 @@ void with_type(DType dtype, Visit&& visit) {
 
 void dequantize_rows(const QuantizedWeight& weight, const Rows& out, int64_t first, int64_t count, int64_t begin,
                      int64_t end) {
-  check(first % kQuantizedBlock == 0, "quantised columns are taken apart from the start of a block");
+  check(first % kQuantizedBlock == 0, "quantized columns are taken apart from the start of a block");
   with_type(out.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     dequantize(weight, static_cast<T*>(out.data), out.stride, first, count, begin, end);

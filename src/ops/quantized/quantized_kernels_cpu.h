@@ -1,4 +1,4 @@
-// Declares the kernels that quantise and dequantise rows of a weight: no tensors, no allocation, no threads.
+// Declares the kernels that quantize and dequantize rows of a weight: no tensors, no allocation, no threads.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace plimsoll::ops {
 
-/// A quantised weight, in the layout of ops/quantized/quantized_plan.h.
+/// A quantized weight, in the layout of ops/quantized/quantized_plan.h.
 struct QuantizedWeight {
   const void* codes = nullptr;   ///< int8, or two 4-bit codes a byte
   const void* scales = nullptr;  ///< float32, or uint8 with `second`
@@ -16,17 +16,17 @@ struct QuantizedWeight {
   bool four_bits = false;
 };
 
-/// Dequantises columns [first, first + count) of the rows [begin, end) into the rows [begin, end) of `out`. `first` is
+/// Dequantizes columns [first, first + count) of the rows [begin, end) into the rows [begin, end) of `out`. `first` is
 /// a multiple of the block. Products of code and scale are computed in float32 and rounded once to out's type.
 void dequantize_rows(const QuantizedWeight& weight, const Rows& out, int64_t first, int64_t count, int64_t begin,
                      int64_t end);
 
-/// Quantises the rows [begin, end) of `weight` [rows, width] to the nearest level of each block's scale. A block that
+/// Quantizes the rows [begin, end) of `weight` [rows, width] to the nearest level of each block's scale. A block that
 /// holds a value that is not finite becomes NaN.
 void quantize_rows(const ConstRows& weight, int64_t width, bool four_bits, void* codes, float* scales, int64_t begin,
                    int64_t end);
 
-/// Quantises `count` scales of a weight to 8 bits; `second` receives one scale a group and the mean. A group with a
+/// Quantizes `count` scales of a weight to 8 bits; `second` receives one scale a group and the mean. A group with a
 /// scale that is not finite becomes NaN.
 void quantize_scales(const float* scales, int64_t count, uint8_t* codes, float* second);
 

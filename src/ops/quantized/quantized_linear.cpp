@@ -36,7 +36,7 @@ std::tuple<Tensor, Tensor> empty_scale_codes(const Tensor& scales) {
 
 namespace {
 
-/// Throws UserError unless the three tensors are a quantised weight of that width.
+/// Throws UserError unless the three tensors are a quantized weight of that width.
 void require_weight(const char* op, const Tensor& codes, const Tensor& scales, const Second& second, int64_t width) {
   const bool four_bits = codes.scalar_type() == at::kByte;
   require(codes.dim() == 2 && (four_bits || codes.scalar_type() == at::kChar) && codes.is_contiguous(), op,

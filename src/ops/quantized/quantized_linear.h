@@ -1,4 +1,4 @@
-// Declares linear layers over a frozen weight of 8 or 4 bits, which is dequantised in pieces as it is used. The layout
+// Declares linear layers over a frozen weight of 8 or 4 bits, which is dequantized in pieces as it is used. The layout
 // is described in ops/quantized/quantized_plan.h.
 #pragma once
 
@@ -11,10 +11,10 @@ namespace plimsoll::ops {
 struct QuantizedTensors {
   at::Tensor codes;   ///< int8 [rows, width], or uint8 [rows, ceil(width / 2)]
   at::Tensor scales;  ///< float32 [rows, blocks], or uint8
-  at::Tensor second;  ///< float32 [groups + 1] if the scales are doubly quantised; else undefined
+  at::Tensor second;  ///< float32 [groups + 1] if the scales are doubly quantized; else undefined
 };
 
-/// Quantises `weight` [rows, width] of a floating type in blocks of 64 along its rows. `format` is "nf4" (NormalFloat4,
+/// Quantizes `weight` [rows, width] of a floating type in blocks of 64 along its rows. `format` is "nf4" (NormalFloat4,
 /// Dettmers et al. 2023, "QLoRA", section 3) or "int8". "int8" is scaled by the block's largest (Dettmers et al. 2022,
 /// "8-bit Optimizers via Block-wise Quantization"). Throws UserError for other formats and shapes.
 QuantizedTensors quantize_weight(const at::Tensor& weight, const std::string& format, bool double_scales);

@@ -38,7 +38,7 @@ Tensor dequantize_weight_cuda(const Tensor& codes, const Tensor& scales, const S
   return weight;
 }
 
-// The weight is dequantised piece by piece in scratch and multiplied, as on the CPU.
+// The weight is dequantized piece by piece in scratch and multiplied, as on the CPU.
 
 Tensor quantized_linear_cuda(const Tensor& x, const Tensor& codes, const Tensor& scales, const Second& second) {
   const OnDevice device(x);

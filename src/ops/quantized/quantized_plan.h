@@ -1,4 +1,4 @@
-// Declares the memory layout of quantised weights, and the pieces in which they are dequantised. No libtorch: the
+// Declares the memory layout of quantized weights, and the pieces in which they are dequantized. No libtorch: the
 // kernels and the estimates of their workspace (ops/workspace) must agree.
 //
 // A weight [rows, width] is cut along its rows into blocks of 64 (the last of a row may be shorter), each with a scale:
@@ -6,7 +6,7 @@
 //     int8: codes int8 [rows, width]              w = code x scale, scale = largest |w| of the block / 127
 //     nf4:  codes uint8 [rows, ceil(width / 2)]   w = level[code] x scale, scale = largest |w|; the even column's code
 //                                                 in the low half of the byte
-//     scales float32 [rows, blocks], or doubly quantised: uint8 [rows, blocks] in groups of 256 of all of them, with
+//     scales float32 [rows, blocks], or doubly quantized: uint8 [rows, blocks] in groups of 256 of all of them, with
 //     second float32 [groups + 1]: a scale a group, and the mean that was taken off all
 #pragma once
 
@@ -20,7 +20,7 @@ namespace plimsoll::ops {
 constexpr int64_t kQuantizedBlock = 64;
 constexpr int64_t kScaleGroup = 256;
 
-/// Bytes of a dequantised piece of a weight, on the CPU and on a GPU. A piece must be large enough for its matmul
+/// Bytes of a dequantized piece of a weight, on the CPU and on a GPU. A piece must be large enough for its matmul
 /// to outweigh the start of the matmul.
 constexpr int64_t kQuantizedTileBytes = int64_t{4} << 20, kQuantizedGpuTileBytes = int64_t{32} << 20;
 
@@ -32,12 +32,12 @@ PLIMSOLL_HOST_DEVICE int64_t quantized_blocks(int64_t width) {
   return div_up(width, kQuantizedBlock);
 }
 
-/// Returns the rows of the weight that forward dequantises at a time.
+/// Returns the rows of the weight that forward dequantizes at a time.
 inline int64_t quantized_tile_rows(int64_t rows, int64_t width, int64_t bytes, int64_t tile = kQuantizedTileBytes) {
   return std::clamp<int64_t>(tile / std::max<int64_t>(1, width * bytes), 1, std::max<int64_t>(1, rows));
 }
 
-/// Returns the columns of the weight that backward dequantises at a time: whole blocks.
+/// Returns the columns of the weight that backward dequantizes at a time: whole blocks.
 inline int64_t quantized_tile_columns(int64_t rows, int64_t width, int64_t bytes, int64_t tile = kQuantizedTileBytes) {
   const int64_t blocks = tile / std::max<int64_t>(1, rows * bytes * kQuantizedBlock);
   return std::clamp<int64_t>(blocks, 1, std::max<int64_t>(1, quantized_blocks(width))) * kQuantizedBlock;

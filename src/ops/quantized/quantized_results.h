@@ -1,4 +1,4 @@
-// Declares the checks and results of the operators on quantised weights, for the kernels of every device. Each throws
+// Declares the checks and results of the operators on quantized weights, for the kernels of every device. Each throws
 // UserError if the tensors do not belong together, and accesses no data.
 #pragma once
 

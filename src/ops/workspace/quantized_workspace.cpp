@@ -5,7 +5,7 @@
 namespace plimsoll::ops {
 namespace {
 
-/// Returns the bytes of a dequantised piece of the weight, and on the CPU of the matmuls with it.
+/// Returns the bytes of a dequantized piece of the weight, and on the CPU of the matmuls with it.
 template <bool gpu>
 std::optional<int64_t> quantized_linear(const Op& op, const ScratchDevice& on) {
   const View &x = tensor(op, 0), &codes = tensor(op, 1);

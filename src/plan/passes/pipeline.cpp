@@ -106,7 +106,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
            [&](Trace trace) { return gather_late(std::move(trace), options.gradient_checkpointing == Choice::off); });
   // Before the searches, so that none counts or recomputes dead ops.
   run.pass("remove_dead_ops", true, remove_dead_ops);
-  run.pass("initialise_late", true, sink_initialization);
+  run.pass("sink_initialization", true, sink_initialization);
 
   // The searches choose here, on the prepared trace.
 
@@ -117,7 +117,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   run.pass("recompute", choices.recompute,
            [&](Trace trace) { return recompute(std::move(trace), recompute_choices(in)); });
   // After recompute, whose ops may read parameters.
-  run.pass("settle_updates", choices.recompute, sink_updates);
+  run.pass("sink_updates", choices.recompute, sink_updates);
   // After recompute, whose ops may read offloaded buffers.
   run.pass("offload", choices.offload, [&](Trace trace) {
     const OffloadChoice choice = offload_choice(trace, in);

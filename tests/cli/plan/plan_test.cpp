@@ -149,9 +149,9 @@ TEST_F(PlanCommand, DumpPassesWritesTheTraceAfterEachPass) {
     if (pass["file"].is_string()) files.insert(pass["file"]);
   }
   EXPECT_THAT(names, ElementsAre("recorded", "apply_workspace_model", "fold_casts", "update_in_backward", "gather_late",
-                                 "remove_dead_ops", "initialise_late", "assign_memories", "recompute", "settle_updates",
-                                 "offload", "fuse_norms", "fuse_pointwise", "group_updates", "overlap_exchanges",
-                                 "placement", "validation"));
+                                 "remove_dead_ops", "sink_initialization", "assign_memories", "recompute",
+                                 "sink_updates", "offload", "fuse_norms", "fuse_pointwise", "group_updates",
+                                 "overlap_exchanges", "placement", "validation"));
   EXPECT_TRUE(files.contains("00-recorded.txt"));
   EXPECT_TRUE(files.contains("08-recompute.txt"));
   EXPECT_EQ(plan["passes"].back()["live_bytes"], plan["live_bytes"]);

@@ -168,9 +168,9 @@ TEST_F(ProgressTest, ANoteStandsOnALineOfItsOwn) {
   EXPECT_EQ(fresh(), "after\n");
 }
 
-TEST_F(ProgressTest, ColourIsTheTitleInBold) {
+TEST_F(ProgressTest, ColorIsTheTitleInBold) {
   ProgressOptions options = terminal();
-  options.colour = true;
+  options.color = true;
   Progress progress("train", 10, options);
   progress.update(5, {"x"});
   EXPECT_THAT(drawn(), StartsWith("\x1b[1mtrain\x1b[0m  ["));
@@ -254,24 +254,24 @@ class TerminalTest : public ::testing::Test {
   int master_ = -1, terminal_ = -1, pipe_[2] = {-1, -1};
 };
 
-TEST_F(TerminalTest, ColourNeedsATerminalThatIsNotDumb) {
+TEST_F(TerminalTest, ColorNeedsATerminalThatIsNotDumb) {
   EXPECT_TRUE(is_terminal(terminal_));
-  EXPECT_TRUE(colour_allowed(terminal_));
+  EXPECT_TRUE(color_allowed(terminal_));
   EXPECT_FALSE(is_terminal(pipe_[1]));
-  EXPECT_FALSE(colour_allowed(pipe_[1]));
+  EXPECT_FALSE(color_allowed(pipe_[1]));
   ::setenv("TERM", "dumb", 1);
   EXPECT_FALSE(is_terminal(terminal_));
-  EXPECT_FALSE(colour_allowed(terminal_));
+  EXPECT_FALSE(color_allowed(terminal_));
   ::unsetenv("TERM");
-  EXPECT_FALSE(colour_allowed(terminal_));
+  EXPECT_FALSE(color_allowed(terminal_));
 }
 
-TEST_F(TerminalTest, NoColorForbidsColourButNotRedrawing) {
+TEST_F(TerminalTest, NoColorForbidsColorButNotRedrawing) {
   ::setenv("NO_COLOR", "1", 1);
-  EXPECT_FALSE(colour_allowed(terminal_));
+  EXPECT_FALSE(color_allowed(terminal_));
   EXPECT_TRUE(is_terminal(terminal_));
   ::setenv("NO_COLOR", "", 1);
-  EXPECT_TRUE(colour_allowed(terminal_));
+  EXPECT_TRUE(color_allowed(terminal_));
 }
 
 TEST_F(TerminalTest, TheWidthIsTheTerminalsOrEighty) {

@@ -22,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<int> steps_of_grey(int count) {
+std::vector<int> steps_of_gray(int count) {
   std::vector<int> brightness;
   for (int i = 0; i < count; ++i) brightness.push_back(i * 240 / count);
   return brightness;
@@ -33,9 +33,9 @@ DataConfig three_videos(const TempFolder& folder) {
   DataConfig config;
   config.type = "clips";
   for (const char* name : {"rising", "black", "white"}) {
-    std::vector<int> grey = steps_of_grey(40);
-    if (name[0] != 'r') grey.assign(40, name[0] == 'b' ? 0 : 255);
-    put_file(folder / (std::string(name) + ".y4m"), grey_video(grey, 32, 32, 10));
+    std::vector<int> gray = steps_of_gray(40);
+    if (name[0] != 'r') gray.assign(40, name[0] == 'b' ? 0 : 255);
+    put_file(folder / (std::string(name) + ".y4m"), gray_video(gray, 32, 32, 10));
   }
   config.clips.list =
       put_file(folder / "list.tsv", "# three\nrising.y4m\tit grows\nblack.y4m\tnight\r\n\nwhite.y4m\tday\t1\t3\n");
@@ -304,7 +304,7 @@ TEST(FrameCache, AKeyHasTheDisplay) {
   EXPECT_EQ(keys.size(), 16u);
 }
 
-TEST(ClipSamples, AreNormalisedAsTheShapeSays) {
+TEST(ClipSamples, AreNormalizedAsTheShapeSays) {
   TempFolder folder;
   const DataConfig config = three_videos(folder);
   const ClipShape plain{.frames = 3, .size = 8, .tokens = 16, .mean = {0, 0, 0}, .std = {1, 1, 1}};
@@ -315,11 +315,11 @@ TEST(ClipSamples, AreNormalisedAsTheShapeSays) {
   const Batch to = samples_of(config, shape)->batch(WindowOrder(5, 1, true), Split::train, 0, 2);
   constexpr size_t area = 8 * 8;
   for (size_t i = 0; i < 2 * 3 * 3 * area; ++i) {
-    const size_t colour = i / area % 3;
+    const size_t color = i / area % 3;
     const float pixel = numbers<float>(from, 0)[i];
     ASSERT_GE(pixel, 0);
     ASSERT_LE(pixel, 1);
-    ASSERT_NEAR(numbers<float>(to, 0)[i], (pixel - shape.mean[colour]) / shape.std[colour], 1e-5);
+    ASSERT_NEAR(numbers<float>(to, 0)[i], (pixel - shape.mean[color]) / shape.std[color], 1e-5);
   }
 }
 

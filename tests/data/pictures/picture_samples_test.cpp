@@ -116,8 +116,8 @@ TEST_F(PictureSamplesTest, ArePicturesAsPeopleSeeThem) {
   std::vector<uint16_t> stored, seen;
   for (int i = 0; i < 24; ++i) stored.push_back(i % 6 < 2 ? 250 : 0), seen.push_back(i / 4 < 2 ? 7 : 0);
   const std::string exif = png_chunk("eXIf", exif_of(6, true));
-  put_file(folder_ / "phone/a.png", with_chunks(png(6, 4, 8, kPngGrey, stored), {exif}));
-  put_file(folder_ / "drawn/a.png", png(4, 6, 8, kPngGrey, seen));
+  put_file(folder_ / "phone/a.png", with_chunks(png(6, 4, 8, kPngGray, stored), {exif}));
+  put_file(folder_ / "drawn/a.png", png(4, 6, 8, kPngGray, seen));
   DataNotes notes;
   const DataNotes::Scope scope(notes);
   const Batch batch = all(*open({6, 1, 48}), Split::train);
@@ -134,7 +134,7 @@ TEST_F(PictureSamplesTest, ArePicturesAsPeopleSeeThem) {
   }
   // Drawn on the stored pixels: of other sides, unless the mask has the orientation as well.
   for (uint16_t& number : stored) number = number > 0 ? 7 : 0;
-  put_file(folder_ / "drawn/a.png", png(6, 4, 8, kPngGrey, stored));
+  put_file(folder_ / "drawn/a.png", png(6, 4, 8, kPngGray, stored));
   EXPECT_THAT(
       user_error_of([&] {
         open({6, 1, 48});
@@ -142,7 +142,7 @@ TEST_F(PictureSamplesTest, ArePicturesAsPeopleSeeThem) {
       AllOf(HasSubstr("a.png is 4 x 6 pixels, and its mask"), HasSubstr("is 6 x 4; they must be of one size. The "
                                                                         "orientation of the picture (EXIF) is 6, "
                                                                         "and that of the mask is 1: write")));
-  put_file(folder_ / "drawn/a.png", with_chunks(png(6, 4, 8, kPngGrey, stored), {exif}));
+  put_file(folder_ / "drawn/a.png", with_chunks(png(6, 4, 8, kPngGray, stored), {exif}));
   const Batch both = all(*open({6, 1, 48}), Split::train);
   EXPECT_EQ(numbers<uint8_t>(both, 4), mask);
   EXPECT_EQ(numbers<float>(both, 0), image);
@@ -152,7 +152,7 @@ TEST_F(PictureSamplesTest, NamePicturesThatViewersShowOtherwise) {
   std::vector<uint16_t> pixels(kSceneSide * kSceneSide * 2);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint16_t>(i % 251);
   for (const char* name : {"images/scene1.png", "images/scene2.png"})
-    put_file(folder_ / name, with_chunks(png(kSceneSide, kSceneSide, 8, kPngGreyAlpha, pixels),
+    put_file(folder_ / name, with_chunks(png(kSceneSide, kSceneSide, 8, kPngGrayAlpha, pixels),
                                          {png_chunk("gAMA", big_endian(100000, 4))}));
   DataNotes notes;
   const DataNotes::Scope scope(notes);
@@ -257,7 +257,7 @@ TEST_F(PictureSamplesTest, MayHaveAMaskForEachStructure) {
       std::vector<uint16_t> mask;
       for (const uint16_t number : made.mask) mask.push_back(number == label ? 65535 : 0);
       put_file(folder_ / ("apart/" + std::string(name) + "/scene" + std::to_string(i) + "_mask.png"),
-               png(kSceneSide, kSceneSide, 16, kPngGrey, mask));
+               png(kSceneSide, kSceneSide, 16, kPngGray, mask));
     }
   }
   config_.pictures.masks = folder_ / "apart";
@@ -335,7 +335,7 @@ TEST_F(PictureSamplesTest, SayWhatIsWrongWithAList) {
     return refusal();
   };
   EXPECT_THAT(wrong(""), HasSubstr("is empty"));
-  EXPECT_THAT(wrong("image,mask,colour\n"), HasSubstr("list.csv:1: 'colour' is no column"));
+  EXPECT_THAT(wrong("image,mask,color\n"), HasSubstr("list.csv:1: 'color' is no column"));
   EXPECT_THAT(wrong("image,mask,structure\na.png,,x\n"), HasSubstr("list.csv:2: it has no mask"));
   EXPECT_THAT(wrong("image,mask\na.png,b.png\n"), HasSubstr("neither structure nor prompt"));
   EXPECT_THAT(wrong("image,mask,structure,value\na.png,b.png,x,70000\n"), HasSubstr("from 0 to 65535"));
@@ -371,7 +371,7 @@ TEST_F(PictureSamplesTest, LeaveAnIndexOfTheListOut) {
 TEST_F(PictureSamplesTest, SayWhichFileIsBadAndLeaveItOutWhereTheyMay) {
   put_file(folder_ / "masks/scene3.png", "no picture");
   EXPECT_THAT(refusal(), HasSubstr("scene3.png"));
-  put_file(folder_ / "images/scene4.png", png(2, 2, 8, kPngGrey, std::vector<uint16_t>(4)));
+  put_file(folder_ / "images/scene4.png", png(2, 2, 8, kPngGray, std::vector<uint16_t>(4)));
   std::filesystem::remove(folder_ / "masks/scene5.png");
   EXPECT_THAT(refusal(), AllOf(HasSubstr("has no mask of"), HasSubstr("scene5.png")));
   config_.skip_bad = true;

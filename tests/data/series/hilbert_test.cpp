@@ -34,7 +34,7 @@ TEST(Hilbert, PassesThroughEveryPointInSingleSteps) {
 TEST(Hilbert, BeginsAtTheOriginAndFillsAllBits) {
   std::vector<uint32_t> origin(16, 0);
   EXPECT_EQ(hilbert_index(origin, 4), 0u);
-  // The curve ends at a neighbour of the origin's corner: the last place of 64 bits is taken by one of the corners.
+  // The curve ends at a neighbor of the origin's corner: the last place of 64 bits is taken by one of the corners.
   bool found = false;
   for (uint32_t corner = 0; corner < 4; ++corner) {
     std::vector<uint32_t> point = {corner & 1 ? 0x7fffffffu : 0, corner & 2 ? 0x7fffffffu : 0};

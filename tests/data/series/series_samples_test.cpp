@@ -73,7 +73,7 @@ TEST(SeriesSamples, AreNotFilledUpToMoreThanTheyMay) {
                                HasSubstr("data.length")));
 }
 
-TEST(SeriesSamples, AreNormalisedByWhatIsTrainedOn) {
+TEST(SeriesSamples, AreNormalizedByWhatIsTrainedOn) {
   Fixture fixture;
   fixture.config.series.validation_files = {put_file(fixture.folder / "far.ts", series_file(2, 10, 1000))};
   const auto source = fixture.open();

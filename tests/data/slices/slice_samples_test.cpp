@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "data/slices/labelled_volume.h"
+#include "data/slices/labeled_volume.h"
 #include "data/slices/slice_files.h"
 #include "data/slices/slice_prompt.h"
 #include "files/data_notes.h"
@@ -161,7 +161,7 @@ TEST_F(SliceSamplesTest, AugmentsWhatIsTrainedOnAlone) {
 }
 
 TEST_F(SliceSamplesTest, AViewThatMovesNothingIsTheSlice) {
-  const LabelledVolume volume(config_.files[0], config_.slices.labels[0], {{5, 0}, {9, 1}}, 2);
+  const LabeledVolume volume(config_.files[0], config_.slices.labels[0], {{5, 0}, {9, 1}}, 2);
   std::vector<float> straight(24 * 24 * 3), viewed(24 * 24 * 3);
   volume.image(9, 3, 24, straight);
   volume.image(9, 3, 24, SliceView(), viewed);
@@ -188,7 +188,7 @@ TEST_F(SliceSamplesTest, AViewOfAnyAxisAndTypeIsTheSlice) {
     put_file(folder_ / "typed.nii", nifti_bytes(type, kSizes, voxels));
     put_file(folder_ / "labels.nii", nifti_bytes(NiftiType::uint8, kSizes, labels));
     for (int axis = 0; axis < 3; ++axis) {
-      const LabelledVolume volume(folder_ / "typed.nii", folder_ / "labels.nii", {{1, 0}}, axis);
+      const LabeledVolume volume(folder_ / "typed.nii", folder_ / "labels.nii", {{1, 0}}, axis);
       std::vector<float> straight(32 * 32 * 3), viewed(32 * 32 * 3);
       std::vector<uint8_t> mask(32 * 32), same(32 * 32);
       for (int64_t slice = 0; slice < volume.slices(); ++slice) {
@@ -222,8 +222,8 @@ TEST_F(SliceSamplesTest, AnUnsignedLabelOf2To63IsNoStructure) {
   labels[3] = ~uint64_t{0};
   labels[4] = uint64_t{1} << 63;
   put_file(folder_ / "large.nii", nifti_bytes(NiftiType::uint64, kSizes, labels));
-  const LabelledVolume volume(folder_ / "image.nii", folder_ / "large.nii",
-                              {{1, 0}, {std::numeric_limits<int64_t>::min(), 1}}, 2);
+  const LabeledVolume volume(folder_ / "image.nii", folder_ / "large.nii",
+                             {{1, 0}, {std::numeric_limits<int64_t>::min(), 1}}, 2);
   std::vector<uint8_t> mask(4);
   volume.mask(0, 0, 2, mask);
   EXPECT_EQ(mask, (std::vector<uint8_t>{1, 1, 1, 0}));
@@ -238,7 +238,7 @@ TEST_F(SliceSamplesTest, AMaskEndsWhereTheVolumeDoes) {
   for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i);
   put_file(folder_ / "narrow.nii", nifti_bytes(NiftiType::float32, kSizes, image));
   put_file(folder_ / "all.nii", nifti_bytes(NiftiType::uint8, kSizes, std::vector<uint8_t>(64, 5)));
-  const LabelledVolume volume(folder_ / "narrow.nii", folder_ / "all.nii", {{5, 0}}, 2);
+  const LabeledVolume volume(folder_ / "narrow.nii", folder_ / "all.nii", {{5, 0}}, 2);
   std::vector<uint8_t> mask(16 * 16);
   volume.mask(0, 0, 16, mask);
   for (int64_t y = 0; y < 16; ++y)
@@ -258,10 +258,10 @@ TEST_F(SliceSamplesTest, DependOnOrderFirstAndCountAlone) {
   }
 }
 
-TEST_F(SliceSamplesTest, NormaliseWhatIsNotBackground) {
+TEST_F(SliceSamplesTest, NormalizeWhatIsNotBackground) {
   const auto source = open();
   double sum = 0, squares = 0, count = 0;
-  const LabelledVolume volume(config_.files[0], config_.slices.labels[0], {}, 2);
+  const LabeledVolume volume(config_.files[0], config_.slices.labels[0], {}, 2);
   std::vector<float> image(24 * 24);
   float least = 1e9f;
   for (int64_t z = 0; z < kBoxSlices; ++z) {
@@ -281,8 +281,8 @@ TEST_F(SliceSamplesTest, NormaliseWhatIsNotBackground) {
   EXPECT_NEAR(squares / count, 1, 1e-3);
 }
 
-TEST_F(SliceSamplesTest, ChannelsAreNeighboursAndEndsRepeat) {
-  const LabelledVolume volume(config_.files[0], config_.slices.labels[0], {}, 2);
+TEST_F(SliceSamplesTest, ChannelsAreNeighborsAndEndsRepeat) {
+  const LabeledVolume volume(config_.files[0], config_.slices.labels[0], {}, 2);
   std::vector<float> three(24 * 24 * 3), one(24 * 24);
   for (int64_t slice : {int64_t{0}, int64_t{11}, kBoxSlices - 1}) {
     volume.image(slice, 3, 24, three);
@@ -295,7 +295,7 @@ TEST_F(SliceSamplesTest, ChannelsAreNeighboursAndEndsRepeat) {
 
 TEST_F(SliceSamplesTest, KeepProportionsOnEveryAxis) {
   // Across x a slice is 24 x 30: its rows fill the square, and at the sides there is nothing.
-  const LabelledVolume volume(config_.files[0], config_.slices.labels[0], {{5, 0}, {9, 1}}, 0);
+  const LabeledVolume volume(config_.files[0], config_.slices.labels[0], {{5, 0}, {9, 1}}, 0);
   EXPECT_EQ(volume.slices(), 24);
   std::vector<uint8_t> mask(30 * 30);
   volume.mask(4, 0, 30, mask);
@@ -396,7 +396,7 @@ TEST_F(SliceSamplesTest, SayThatAxesOfTwoVolumesRunElsewhere) {
 TEST_F(SliceSamplesTest, RefuseMoreStructuresThan16BitsTellApart) {
   std::unordered_map<int64_t, int64_t> structures;
   for (int64_t i = 0; i < 65535; ++i) structures.emplace(i, i);
-  const auto open_volume = [&] { LabelledVolume(config_.files[0], config_.slices.labels[0], structures, 0); };
+  const auto open_volume = [&] { LabeledVolume(config_.files[0], config_.slices.labels[0], structures, 0); };
   EXPECT_THAT(user_error_of(open_volume), AllOf(HasSubstr("data.structures takes 65535"), HasSubstr("at most 65534")));
   structures.erase(65534);
   EXPECT_NO_THROW(open_volume());

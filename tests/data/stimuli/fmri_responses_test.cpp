@@ -51,7 +51,7 @@ TEST(FmriResponses, DetrendingLeavesUnusableVolumesAlone) {
   EXPECT_NEAR(sum, 0, 1e-5);
 }
 
-// Means of 0.1 over runs of other lengths round to other numbers: standardised, the steps between runs were a signal.
+// Means of 0.1 over runs of other lengths round to other numbers: standardized, the steps between runs were a signal.
 TEST(FmriResponses, AConstantIsNoSignalAfterDetrending) {
   constexpr int64_t volumes = 31;
   for (const bool line : {false, true}) {
@@ -67,7 +67,7 @@ TEST(FmriResponses, AConstantIsNoSignalAfterDetrending) {
     detrend(series, run, std::vector<char>(volumes, 1), line);
     Volumes all(volumes);
     std::iota(all.begin(), all.end(), 0);
-    standardise(series, all);
+    standardize(series, all);
     double signal = 0;
     for (int64_t v = 0; v < volumes; ++v) {
       EXPECT_EQ(series.values[v * 4], 0) << line;
@@ -81,12 +81,12 @@ TEST(FmriResponses, AConstantIsNoSignalAfterDetrending) {
   }
 }
 
-TEST(FmriResponses, StandardisesByTheVolumesTrainedOn) {
+TEST(FmriResponses, StandardizesByTheVolumesTrainedOn) {
   FmriSeries series = noise(12, 2, 3);
   for (int64_t v = 0; v < 12; ++v) series.values[v * 2 + 1] = 5;  // constant
   for (float& value : series.values) value = 3 * value + 7;
   const Volumes train = {0, 1, 2, 5, 6, 7};
-  standardise(series, train);
+  standardize(series, train);
   double sum = 0, squares = 0;
   for (int64_t v : train) {
     sum += series.values[v * 2];

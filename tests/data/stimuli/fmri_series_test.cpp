@@ -46,7 +46,7 @@ TEST(NiftiSeries, ScalesAndCountsTimeInItsUnit) {
   std::memcpy(bytes.data() + 112, &slope, 4);
   std::memcpy(bytes.data() + 116, &intercept, 4);
   std::memcpy(bytes.data() + 92, &time, 4);
-  bytes[123] = 16 | 2;  // milliseconds, millimetres
+  bytes[123] = 16 | 2;  // milliseconds, millimeters
   NiftiSeries series(put_file(folder / "a.nii", bytes));
   EXPECT_DOUBLE_EQ(series.time().seconds, 1.5);
   std::vector<float> volume(1);

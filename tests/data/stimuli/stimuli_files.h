@@ -53,9 +53,9 @@ struct StimuliFiles {
     if (!clips) return;
     config.stimuli.videos = folder / "clips";
     std::filesystem::create_directories(config.stimuli.videos);
-    // A picture every half second: white, then grey; 4 seconds are repeated.
-    put_file(config.stimuli.videos / "bright.y4m", grey_video({255, 255, 255, 255, 128, 128, 128, 128}, 16, 16, 2));
-    put_file(config.stimuli.videos / "dark.y4m", grey_video({40, 40}, 16, 16, 2));
+    // A picture every half second: white, then gray; 4 seconds are repeated.
+    put_file(config.stimuli.videos / "bright.y4m", gray_video({255, 255, 255, 255, 128, 128, 128, 128}, 16, 16, 2));
+    put_file(config.stimuli.videos / "dark.y4m", gray_video({40, 40}, 16, 16, 2));
   }
 
   DataConfig config;

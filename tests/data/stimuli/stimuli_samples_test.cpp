@@ -194,7 +194,7 @@ TEST(StimuliSamples, WordsComeBeforeTheirResponse) {
   }
 }
 
-TEST(StimuliSamples, VoxelsAreStandardisedByTheVolumesTrainedOn) {
+TEST(StimuliSamples, VoxelsAreStandardizedByTheVolumesTrainedOn) {
   const TempFolder folder;
   StimuliFiles files(folder, 4, 2, false);
   files.config.stimuli.detrend = "none";
@@ -248,7 +248,7 @@ TEST(StimuliSamples, ClipsBeginWithTheirLabelAndAreRepeated) {
   const Batch batch = in_order(*source, Split::train);
   ASSERT_EQ(source->samples(Split::train), 36);
   // Volumes 3 to 5 of run 0 are "bright". Volume 5 sees 6 seconds of it, a picture each: 0.5, 1.5, ..., 5.5 s into a
-  // clip of 2 s of white and 2 s of grey.
+  // clip of 2 s of white and 2 s of gray.
   const float wanted[] = {1, 1, 0, 0, 1, 1};
   for (int64_t i = 0; i < 6; ++i)
     for (int64_t pixel : {0, 17, 47}) EXPECT_NEAR(value(batch, 0, (5 * 6 + i) * 48 + pixel), wanted[i], 0.03) << i;
@@ -275,12 +275,12 @@ TEST(StimuliSamples, AFilmRunsWithTheSeries) {
   files.config.stimuli.text_embeddings.clear();
   std::vector<int> brightness;  // a picture a second: 24 seconds for 12 volumes
   for (int i = 0; i < 24; ++i) brightness.push_back(10 * i);
-  files.config.stimuli.videos = put_file(folder / "film.y4m", grey_video(brightness, 16, 16, 1));
+  files.config.stimuli.videos = put_file(folder / "film.y4m", gray_video(brightness, 16, 16, 1));
   const Batch batch = in_order(*opened(files.config), Split::train);
   for (int64_t volume : {2, 7})
     for (int64_t i = 0; i < 6; ++i)
       EXPECT_NEAR(value(batch, 0, (volume * 6 + i) * 48), 10 * (2 * volume - 4 + i) / 127.5 - 1, 0.03);
-  files.config.stimuli.videos = put_file(folder / "short.y4m", grey_video({1, 2, 3}, 16, 16, 1));
+  files.config.stimuli.videos = put_file(folder / "short.y4m", gray_video({1, 2, 3}, 16, 16, 1));
   EXPECT_THAT(user_error_of([&] { opened(files.config); }), HasSubstr("lasts 3.0 seconds, the series 24.0"));
 }
 

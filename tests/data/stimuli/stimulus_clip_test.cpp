@@ -29,7 +29,7 @@ class StimulusClipTest : public ::testing::Test {
   std::filesystem::path cached() const { return std::filesystem::directory_iterator(cache_)->path(); }
 
   TempFolder folder_;
-  std::filesystem::path video_ = put_file(folder_ / "film.y4m", grey_video({0, 0, 255, 255, 128, 128}, 16, 16, 2));
+  std::filesystem::path video_ = put_file(folder_ / "film.y4m", gray_video({0, 0, 255, 255, 128, 128}, 16, 16, 2));
   std::filesystem::path cache_ = folder_ / "cache";
   int decoding_ = 0;  // calls of progress
 };

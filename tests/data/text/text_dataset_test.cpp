@@ -125,7 +125,7 @@ TEST_F(TextDatasetTest, WindowsAreTheTokensForAnySizes) {
   }
 }
 
-TEST_F(TextDatasetTest, TokenisesEachFileOnce) {
+TEST_F(TextDatasetTest, TokenizesEachFileOnce) {
   const auto one = put_file(folder_ / "one", "some text");
   const auto two = put_file(folder_ / "two", "other text");
   const std::vector<double> progress = progress_of(config({one, two, one}, 2), *bytes_);
@@ -138,7 +138,7 @@ TEST_F(TextDatasetTest, TokenisesEachFileOnce) {
   EXPECT_THAT(progress_of(config({two}, 5, 0.3), *bytes_), IsEmpty());
 }
 
-TEST_F(TextDatasetTest, TokenisesAgainWhatHasChanged) {
+TEST_F(TextDatasetTest, TokenizesAgainWhatHasChanged) {
   const auto file = put_file(folder_ / "text", "some text");
   progress_of(config({file}, 2), *bytes_);
   put_file(file, "less");
@@ -152,7 +152,7 @@ TEST_F(TextDatasetTest, TokenisesAgainWhatHasChanged) {
   EXPECT_THAT(window_of(TextDataset(config({file}, 2), *gpt2), Split::train, 0).first, ElementsAre(256, 257));
 }
 
-TEST_F(TextDatasetTest, TokenisesLongFilesBlockByBlock) {
+TEST_F(TextDatasetTest, TokenizesLongFilesBlockByBlock) {
   const auto gpt2 = make_tokenizer("gpt2", put_file(folder_ / "ranks", rank_file({"lo", "low", " low", "  ", "\n\n"})));
   std::string text;
   SplitMix64 random(1);
@@ -225,7 +225,7 @@ TEST_F(TextDatasetTest, NamesFilesThatCannotBeUsed) {
   EXPECT_THAT(error_of(config({good, folder_.path()}, 2)), HasSubstr("is not a regular file"));
   EXPECT_THAT(error_of(config({good, "/dev/null"}, 2)), HasSubstr("/dev/null is not a regular file"));
   EXPECT_THAT(error_of(config({good, empty}, 2)), HasSubstr("empty is empty"));
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "cache"));  // all files are looked at before any is tokenised
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "cache"));  // all files are looked at before any is tokenized
   DataConfig no_cache = config({good}, 2);
   no_cache.cache_dir = good / "cache";
   EXPECT_THAT(error_of(no_cache), HasSubstr("good/cache"));

@@ -74,7 +74,7 @@ TEST(LossBlocks, AgreeWithTheirPartsInFloat64) {
   struct Case {
     int64_t tokens, vocabulary, width;
   };
-  // Whole and part blocks, stretches, panels and lanes; tokens and rows of the weight that have no neighbour in a pair.
+  // Whole and part blocks, stretches, panels and lanes; tokens and rows of the weight that have no neighbor in a pair.
   for (const Case& c :
        {Case{1, 1, 2}, {5, 7, 4}, {33, 130, 18}, {64, 512, 64}, {65, 577, 66}, {131, 1601, 146}, {48, 1090, 34}})
     for (const auto type : types())

@@ -266,7 +266,7 @@ TEST(UpdateOps, DoNotDependOnTheThreadsAndRepeat) {
 }
 
 // For a chunk or for a few elements, first or last, the numbers are the same.
-TEST(UpdateOps, AnElementDoesNotDependOnItsNeighbours) {
+TEST(UpdateOps, AnElementDoesNotDependOnItsNeighbors) {
   torch::manual_seed(8);
   for (const Method& method : methods()) {
     const Tensor value = torch::randn({1203}), gradient = torch::randn({1203});

@@ -135,11 +135,11 @@ TEST(Pipeline, RunsEveryPassInOrder) {
   const Plan plan = make_plan(text.trace, options);
   const Observed seen = observe(text.trace, plan, options);
   EXPECT_THAT(seen.all, ElementsAre("recorded", "apply_workspace_model", "fold_casts", "update_in_backward",
-                                    "gather_late", "remove_dead_ops", "initialise_late", "assign_memories", "recompute",
-                                    "settle_updates", "offload", "fuse_norms", "fuse_pointwise", "group_updates",
-                                    "overlap_exchanges", "placement", "validation"));
-  EXPECT_THAT(seen.applied, ElementsAre("recorded", "fold_casts", "remove_dead_ops", "initialise_late", "recompute",
-                                        "settle_updates", "placement", "validation"));
+                                    "gather_late", "remove_dead_ops", "sink_initialization", "assign_memories",
+                                    "recompute", "sink_updates", "offload", "fuse_norms", "fuse_pointwise",
+                                    "group_updates", "overlap_exchanges", "placement", "validation"));
+  EXPECT_THAT(seen.applied, ElementsAre("recorded", "fold_casts", "remove_dead_ops", "sink_initialization", "recompute",
+                                        "sink_updates", "placement", "validation"));
   EXPECT_THAT(seen.changed, ElementsAre("recorded", "remove_dead_ops"));
   EXPECT_TRUE(same_trace(seen.last, plan.trace));
   EXPECT_EQ(seen.reports.back().live_bytes, plan.live_bytes);
@@ -201,7 +201,7 @@ TEST(Pipeline, AStepWithoutSavedValuesRunsTheSamePasses) {
   const Plan plan = make_plan(text.trace, options);
   EXPECT_THAT(plan.choices.kept, ::testing::IsEmpty());
   EXPECT_THAT(observe(text.trace, plan, options).applied,
-              IsSupersetOf({"update_in_backward", "recompute", "settle_updates"}));
+              IsSupersetOf({"update_in_backward", "recompute", "sink_updates"}));
 }
 
 TEST(Pipeline, APlanOfOtherChoicesIsAnError) {

@@ -37,7 +37,7 @@ Trace trace_of(std::vector<Op> ops, const std::vector<bool>& persistent) {
   return trace;
 }
 
-TEST(SinkInitialization, WeightsAreMadeOneByOneJustBeforeTheyAreQuantised) {
+TEST(SinkInitialization, WeightsAreMadeOneByOneJustBeforeTheyAreQuantized) {
   // Buffers 0 to 2 are whole weights, 3 to 5 the kept slices of them.
   const Trace trace = trace_of({op_writing("make0", 0, {}), op_writing("make1", 1, {}), op_writing("make2", 2, {}),
                                 op_writing("keep0", 3, {0}), op_writing("keep1", 4, {1}), op_writing("keep2", 5, {2})},

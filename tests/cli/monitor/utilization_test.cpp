@@ -1,4 +1,4 @@
-#include "cli/monitor/utilisation.h"
+#include "cli/monitor/utilization.h"
 
 #include "test_files.h"
 
@@ -10,16 +10,16 @@
 namespace plimsoll {
 namespace {
 
-class Utilisation : public ::testing::Test {
+class Utilization : public ::testing::Test {
  protected:
-  Utilisation() { std::filesystem::create_directories(root_ / "proc/42"); }
+  Utilization() { std::filesystem::create_directories(root_ / "proc/42"); }
   void put(const char* file, const std::string& text) const { std::ofstream(root_ / file) << text; }
 
   const TempFolder temporary_;
   const std::filesystem::path root_ = temporary_.path();
 };
 
-TEST_F(Utilisation, MemoryIsWhatTheSystemSays) {
+TEST_F(Utilization, MemoryIsWhatTheSystemSays) {
   put("proc/meminfo", "MemTotal:       1000 kB\nMemFree:  1 kB\nMemAvailable:    250 kB\n");
   const auto memory = memory_of_machine(root_);
   ASSERT_TRUE(memory);
@@ -29,7 +29,7 @@ TEST_F(Utilisation, MemoryIsWhatTheSystemSays) {
   EXPECT_FALSE(memory_of_machine(root_));
 }
 
-TEST_F(Utilisation, ProcessorTimeHasItsIdleShare) {
+TEST_F(Utilization, ProcessorTimeHasItsIdleShare) {
   put("proc/stat", "cpu  100 0 100 700 100 0 0 0 50 0\ncpu0 1 2\n");
   const auto time = processor_time(root_);
   ASSERT_TRUE(time);
@@ -38,7 +38,7 @@ TEST_F(Utilisation, ProcessorTimeHasItsIdleShare) {
   EXPECT_FALSE(processor_time(root_));
 }
 
-TEST_F(Utilisation, AProcessMayBeCalledAnything) {
+TEST_F(Utilization, AProcessMayBeCalledAnything) {
   put("proc/42/stat", "42 (a) b (c)) S 1 1 1 0 -1 4194560 10 20 30 40 300 200 0 0 20 0 1 0\n");
   const auto seconds = processor_seconds_of(42, root_);
   ASSERT_TRUE(seconds);
@@ -46,7 +46,7 @@ TEST_F(Utilisation, AProcessMayBeCalledAnything) {
   EXPECT_FALSE(processor_seconds_of(43, root_));
 }
 
-TEST(UtilisationHere, OwnMemoryAndTimeAreThere) {
+TEST(UtilizationHere, OwnMemoryAndTimeAreThere) {
   EXPECT_GT(resident_bytes_of(::getpid()).value_or(0), 1 << 20);
   EXPECT_TRUE(processor_time());
   EXPECT_TRUE(processor_seconds_of(::getpid()));

@@ -1,4 +1,4 @@
-#include "data/slices/labelled_volume.h"
+#include "data/slices/labeled_volume.h"
 
 #include <fmt/format.h>
 
@@ -51,14 +51,14 @@ void check_labels(const NiftiVolume& labels, const std::filesystem::path& file) 
 
 }  // namespace
 
-struct LabelledVolume::Line {
+struct LabeledVolume::Line {
   std::vector<int64_t> lower, upper;  // the two neighboring voxels
   std::vector<float> part;            // weight of the upper neighbor
   std::vector<int64_t> nearest;       // -1: outside
 };
 
-LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::filesystem::path& labels,
-                               const std::unordered_map<int64_t, int64_t>& structures, int axis)
+LabeledVolume::LabeledVolume(const std::filesystem::path& image, const std::filesystem::path& labels,
+                             const std::unordered_map<int64_t, int64_t>& structures, int axis)
     : axis_(axis), columns_(axis == 0 ? 1 : 0), rows_(axis == 2 ? 1 : 2) {
   check(axis >= 0 && axis < 3, "an axis is 0, 1 or 2");
   if (structures.size() > kMaxStructures)
@@ -107,19 +107,19 @@ LabelledVolume::LabelledVolume(const std::filesystem::path& image, const std::fi
   // A foreground of one value becomes 0 and the background -1: rounding errors are no deviation.
   if (lowest == highest) mean_ = least_ + highest, deviation_ = highest;
   if (!std::isfinite(mean_) || !std::isfinite(deviation_))
-    refuse(fmt::format("{}: its values are too large to be normalised", image.string()));
+    refuse(fmt::format("{}: its values are too large to be normalized", image.string()));
 }
 
-std::string LabelledVolume::orientation() const {
+std::string LabeledVolume::orientation() const {
   return orientation_of(image_);
 }
 
-double LabelledVolume::scale(int64_t size) const {
-  const auto millimetres = [&](size_t axis) { return static_cast<double>(image_.sizes[axis]) * image_.spacing[axis]; };
-  return std::max(millimetres(columns_), millimetres(rows_)) / static_cast<double>(size);
+double LabeledVolume::scale(int64_t size) const {
+  const auto millimeters = [&](size_t axis) { return static_cast<double>(image_.sizes[axis]) * image_.spacing[axis]; };
+  return std::max(millimeters(columns_), millimeters(rows_)) / static_cast<double>(size);
 }
 
-LabelledVolume::Line LabelledVolume::line(size_t axis, double scale, int64_t size) const {
+LabeledVolume::Line LabeledVolume::line(size_t axis, double scale, int64_t size) const {
   const auto voxels = static_cast<double>(image_.sizes[axis]);
   const double step = scale / image_.spacing[axis];
   Line line;
@@ -136,7 +136,7 @@ LabelledVolume::Line LabelledVolume::line(size_t axis, double scale, int64_t siz
   return line;
 }
 
-void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, std::span<float> to) const {
+void LabeledVolume::image(int64_t slice, int64_t channels, int64_t size, std::span<float> to) const {
   check(std::ssize(to) == size * size * channels, "an image of another size");
   const double scale = this->scale(size);
   const Line columns = line(columns_, scale, size), rows = line(rows_, scale, size);
@@ -166,7 +166,7 @@ void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, std::s
   }
 }
 
-void LabelledVolume::prefetch(int64_t slice, const void* voxels, size_t voxel_bytes) const {
+void LabeledVolume::prefetch(int64_t slice, const void* voxels, size_t voxel_bytes) const {
   if (axis_ == 0) return;  // its voxels are whole rows apart: usually each in another cache line
   const size_t row_bytes = static_cast<size_t>(image_.sizes[0]) * voxel_bytes;
   const size_t plane_bytes = row_bytes * static_cast<size_t>(image_.sizes[1]);
@@ -180,7 +180,7 @@ void LabelledVolume::prefetch(int64_t slice, const void* voxels, size_t voxel_by
 }
 
 template <typename Visit>
-void LabelledVolume::each_row(int64_t size, const SliceView& view, const Visit& visit) const {
+void LabeledVolume::each_row(int64_t size, const SliceView& view, const Visit& visit) const {
   const double scale = this->scale(size), side = static_cast<double>(size);
   const double cosine = std::cos(view.turn) / view.scale, sine = std::sin(view.turn) / view.scale;
   const auto in_voxels = [&](double pixels, size_t axis) {
@@ -198,8 +198,8 @@ void LabelledVolume::each_row(int64_t size, const SliceView& view, const Visit& 
   }
 }
 
-void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, const SliceView& view,
-                           std::span<float> to) const {
+void LabeledVolume::image(int64_t slice, int64_t channels, int64_t size, const SliceView& view,
+                          std::span<float> to) const {
   check(std::ssize(to) == size * size * channels, "an image of another size");
   const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
   const int64_t column_step = steps[columns_], row_step = steps[rows_];
@@ -234,8 +234,8 @@ void LabelledVolume::image(int64_t slice, int64_t channels, int64_t size, const 
   });
 }
 
-void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, const SliceView& view,
-                          std::span<uint8_t> to) const {
+void LabeledVolume::mask(int64_t slice, int64_t structure, int64_t size, const SliceView& view,
+                         std::span<uint8_t> to) const {
   check(std::ssize(to) == size * size, "a mask of another size");
   const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
   const int64_t column_step = steps[columns_], row_step = steps[rows_];
@@ -254,7 +254,7 @@ void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, const 
 
 // Calls visit(pixel, structure), row by row; structures count from 1, and 0 is none.
 template <typename Visit>
-void LabelledVolume::each_pixel(int64_t slice, int64_t size, const Visit& visit) const {
+void LabeledVolume::each_pixel(int64_t slice, int64_t size, const Visit& visit) const {
   const double scale = this->scale(size);
   const Line columns = line(columns_, scale, size), rows = line(rows_, scale, size);
   const std::array<int64_t, 3> steps = {1, image_.sizes[0], image_.sizes[0] * image_.sizes[1]};
@@ -269,13 +269,13 @@ void LabelledVolume::each_pixel(int64_t slice, int64_t size, const Visit& visit)
     }
 }
 
-void LabelledVolume::mask(int64_t slice, int64_t structure, int64_t size, std::span<uint8_t> to) const {
+void LabeledVolume::mask(int64_t slice, int64_t structure, int64_t size, std::span<uint8_t> to) const {
   check(std::ssize(to) == size * size, "a mask of another size");
   each_pixel(slice, size,
              [&](int64_t pixel, uint16_t found) { to[static_cast<size_t>(pixel)] = found == structure + 1 ? 1 : 0; });
 }
 
-std::vector<int64_t> LabelledVolume::pixels_of_each(int64_t slice, int64_t structures, int64_t size) const {
+std::vector<int64_t> LabeledVolume::pixels_of_each(int64_t slice, int64_t structures, int64_t size) const {
   std::vector<int64_t> pixels(static_cast<size_t>(structures) + 1, 0);
   each_pixel(slice, size, [&](int64_t, uint16_t found) { ++pixels[found]; });
   pixels.erase(pixels.begin());

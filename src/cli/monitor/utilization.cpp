@@ -1,4 +1,4 @@
-#include "cli/monitor/utilisation.h"
+#include "cli/monitor/utilization.h"
 
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ constexpr int64_t kKiB = 1024;
 struct NvmlMemory {
   unsigned long long total, free, used;
 };
-struct NvmlUtilisation {
+struct NvmlUtilization {
   unsigned gpu, memory;
 };
 using NvmlDevice = void*;
@@ -31,7 +31,7 @@ void add_nvidia(std::vector<GpuUse>& gpus) {
   static const auto handle_of = library.find<int(unsigned, NvmlDevice*)>("nvmlDeviceGetHandleByIndex_v2");
   static const auto name_of = library.find<int(NvmlDevice, char*, unsigned)>("nvmlDeviceGetName");
   static const auto memory_of = library.find<int(NvmlDevice, NvmlMemory*)>("nvmlDeviceGetMemoryInfo");
-  static const auto busy_of = library.find<int(NvmlDevice, NvmlUtilisation*)>("nvmlDeviceGetUtilizationRates");
+  static const auto busy_of = library.find<int(NvmlDevice, NvmlUtilization*)>("nvmlDeviceGetUtilizationRates");
   if (!init || !count_of || !handle_of || !name_of || !memory_of) return;
   static const bool ready = init() == 0;
   unsigned count = 0;
@@ -45,7 +45,7 @@ void add_nvidia(std::vector<GpuUse>& gpus) {
     gpu.name = name_of(device, name.data(), name.size() - 1) == 0 ? name.data() : "NVIDIA GPU";
     gpu.memory_total = static_cast<int64_t>(memory.total);
     gpu.memory_used = static_cast<int64_t>(memory.used);
-    if (NvmlUtilisation busy{}; busy_of && busy_of(device, &busy) == 0) gpu.busy = busy.gpu / 100.0;
+    if (NvmlUtilization busy{}; busy_of && busy_of(device, &busy) == 0) gpu.busy = busy.gpu / 100.0;
     gpu.source = "NVML";
     gpus.push_back(std::move(gpu));
   }

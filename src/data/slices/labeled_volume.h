@@ -22,13 +22,13 @@ struct SliceView {
 
 /// A volume and its labels. Any number of threads may read it. Holds the image in its file's format, and 2 bytes a
 /// voxel for the labels.
-class LabelledVolume {
+class LabeledVolume {
  public:
   /// Reads both files. `structures`: each label's value and its structure, counted from 0. Slices are perpendicular to
   /// `axis` (0 to 2). Throws UserError that names the files: one that cannot be read, or labels that are no whole
   /// numbers or are on another grid.
-  LabelledVolume(const std::filesystem::path& image, const std::filesystem::path& labels,
-                 const std::unordered_map<int64_t, int64_t>& structures, int axis);
+  LabeledVolume(const std::filesystem::path& image, const std::filesystem::path& labels,
+                const std::unordered_map<int64_t, int64_t>& structures, int axis);
 
   /// Returns the bytes of its voxels in memory.
   size_t bytes() const { return image_.bytes.size() + structure_.size() * sizeof structure_[0]; }
