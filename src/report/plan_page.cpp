@@ -1,5 +1,6 @@
 #include "plimsoll/plan_page.h"
 
+#include <embedded/plan_page.h>  // the files of report/page (cmake/Embed.cmake)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include "base/text_width.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
-#include "report/plan_page_assets.h"
 #include "report/plan_page_data.h"
 
 namespace plimsoll {
@@ -338,27 +338,18 @@ std::string reasons_html(const Plan& plan) {
       list);
 }
 
-// The fault handler is a separate first script, because it must report faults of the other scripts even when they do
-// not parse. The policy enforces the promise of the header: the browser refuses everything from other origins.
-constexpr const char* kHead = R"html(<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<meta name="referrer" content="no-referrer">
-<script>
-addEventListener('error', (event) => {
-  const show = () => {
-    const fault = document.getElementById('fault');
-    fault.hidden = false;
-    fault.textContent += 'The charts could not be drawn: ' + event.message + ' (line ' + event.lineno + ')\n';
-  };
-  document.getElementById('fault') ? show() : addEventListener('DOMContentLoaded', show);
-});
-</script>
-)html";
-
 }  // namespace
 
+// The files of report/page:
+//   head.html    The fault handler is a separate first script, because it must report faults of the other scripts even
+//                when they do not parse. The policy enforces the promise of the header: the browser refuses everything
+//                from other origins.
+//   style.css    Colors by role are Paul Tol's "bright" scheme, distinct with every common kind of color blindness.
+//   model.js     Reads the data (plan_page_data.h), formats numbers, shows tooltips, keeps the view on the ops.
+//   charts.js    Draws the timeline and the arena map on canvases: an SVG of 40 000 rectangles would not scroll.
+//                A second canvas above each shows marks at the pointer, so that moving it redraws nothing else.
+//   frontier.js  Draws memory against step time as an SVG, in which each point takes the keyboard's focus by itself.
+//   controls.js  Handles pointer, keyboard, zoom and the list of residents. It starts the page, so it comes last.
 std::string to_html(const PlanPage& page) {
   check(page.plan != nullptr, "a page of no plan");
   const Plan& plan = *page.plan;
@@ -370,9 +361,9 @@ std::string to_html(const PlanPage& page) {
         "the plan's peak is not in its trace");
 
   std::string html = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n";
-  html += kHead;
-  html +=
-      fmt::format("<title>{}: plan</title>\n<style>{}</style>\n</head>\n<body>\n", escaped(page.title), kPlanPageStyle);
+  html += kPlanPageHead;
+  html += fmt::format("<title>{}: plan</title>\n<style>\n{}</style>\n</head>\n<body>\n", escaped(page.title),
+                      kPlanPageStyle);
   html += fmt::format("<header><h1>{}</h1>\n<p class=\"subtitle\">{}</p></header>\n<main>\n", escaped(page.title),
                       escaped(page.subtitle));
   html += verdict_html(plan);
@@ -392,7 +383,7 @@ std::string to_html(const PlanPage& page) {
   html += "</main>\n<footer>Planned by Plimsoll: predicted, not measured. 1 GiB = 2<sup>30</sup> bytes.</footer>\n";
   html += "<div id=\"tip\" role=\"status\" hidden></div>\n";
   html += "<script type=\"application/json\" id=\"plan-data\">" + script_json(page_data(page, buffers)) + "</script>\n";
-  html += fmt::format("<script>\n'use strict';\n(() => {{\n{}{}{}{}}})();\n</script>\n</body>\n</html>\n",
+  html += fmt::format("<script>\n'use strict';\n(() => {{\n\n{}\n{}\n{}\n{}}})();\n</script>\n</body>\n</html>\n",
                       kPlanPageModel, kPlanPageCharts, kPlanPageFrontier, kPlanPageControls);
   return html;
 }

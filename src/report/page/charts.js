@@ -1,10 +1,3 @@
-// Draws the charts. Timeline and arena map are canvases: an SVG of 40 000 rectangles would not scroll. A second canvas
-// above each shows marks at the pointer, so that moving it redraws nothing else.
-#include "report/plan_page_assets.h"
-
-namespace plimsoll {
-
-const char* const kPlanPageCharts = R"js(
 // ---- Drawing surfaces ----
 
 let color = {};
@@ -384,6 +377,3 @@ function bufferUnder(c, x, y) {
   }
   return found;
 }
-)js";
-
-}  // namespace plimsoll

@@ -1,9 +1,3 @@
-// Prepares the page's data for the charts. plan_page_data.h describes the arrays.
-#include "report/plan_page_assets.h"
-
-namespace plimsoll {
-
-const char* const kPlanPageModel = R"js(
 const root = document.documentElement;
 const data = JSON.parse(document.getElementById('plan-data').textContent);
 const areaNames = ['parameters', 'optimizer state', 'gradients', 'activations', 'inputs', 'workspace', 'context'];
@@ -203,6 +197,3 @@ function showBufferTip(index, x, y) {
   const module = flags & 1 ? '' : opAt(birth).module;
   showTip(x, y, text(buffers.label[index]), [roleNames[buffers.role[index]], module].filter(Boolean).join(' · '), rows);
 }
-)js";
-
-}  // namespace plimsoll

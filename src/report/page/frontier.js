@@ -1,10 +1,3 @@
-// Draws memory against step time. It has a few dozen points, so it is an SVG, in which each point takes the keyboard's
-// focus by itself.
-#include "report/plan_page_assets.h"
-
-namespace plimsoll {
-
-const char* const kPlanPageFrontier = R"js(
 // ---- The frontier ----
 
 const frontier = data.frontier.map(([budget, peak, seconds, choices, fits]) => ({budget, peak, nanoseconds: seconds * 1e9,
@@ -74,6 +67,3 @@ function drawFrontier() {
   box.replaceChildren(svg);
   return frontier.length;
 }
-)js";
-
-}  // namespace plimsoll

@@ -1,9 +1,3 @@
-// Handles pointer, keyboard, zoom and the list of residents; starts the page.
-#include "report/plan_page_assets.h"
-
-namespace plimsoll {
-
-const char* const kPlanPageControls = R"js(
 // ---- What follows the pointer ----
 
 let marked = -1;  // the buffer pointed at, in the map or in the list
@@ -231,6 +225,3 @@ addEventListener('resize', () => {
 });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawAll);
 root.dataset.drawn = 'true';
-)js";
-
-}  // namespace plimsoll

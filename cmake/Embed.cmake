@@ -1,0 +1,15 @@
+# plimsoll_embed(TARGET NAME CONSTANT FILE...): texts of files for the sources of TARGET, which include <embedded/NAME.h>. Each
+# CONSTANT is a std::string_view in namespace plimsoll. CMake writes the header, and runs again if a file changes.
+function(plimsoll_embed target name)
+  set(text "// Written by cmake/Embed.cmake.\n#pragma once\n\n#include <string_view>\n\nnamespace plimsoll {\n")
+  while(ARGN)
+    list(POP_FRONT ARGN constant file)
+    file(READ ${file} content)
+    string(APPEND text "\ninline constexpr std::string_view ${constant} = R\"embedded(${content})embedded\";\n")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  endwhile()
+  set(header ${CMAKE_CURRENT_BINARY_DIR}/embedded/${name}.h)
+  file(WRITE ${header}.new "${text}\n}  // namespace plimsoll\n")
+  file(COPY_FILE ${header}.new ${header} ONLY_IF_DIFFERENT)
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR})
+endfunction()
