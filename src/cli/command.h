@@ -34,6 +34,10 @@ void add_monitor(CLI::App& app, Action& action);
 /// must live until the action has run.
 void add_completion(CLI::App& app, Action& action);
 
+/// Returns the manual page of the program: commands with their options and examples, job keys, exit codes, environment
+/// variables and files, in the format of troff. A test checks it with groff.
+std::string man_page(const CLI::App& app);
+
 /// Returns "plimsoll VERSION" and a line each for commit, libtorch, CUDA, FFmpeg, compiler and instruction sets;
 /// without a newline at the end.
 std::string version_text();

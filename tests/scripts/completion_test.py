@@ -124,8 +124,7 @@ class CompletionTest(unittest.TestCase):
             for command in self.commands:
                 self.assertRegex(text, rf"\b{command}\b", shell)
                 for option in self.options[command]:
-                    word = option if shell != "fish" else f"-{'l' if option.startswith('--') else 's'} {option.lstrip('-')}"
-                    self.assertRegex(text, rf"(?<![\w-]){re.escape(word)}(?![\w-])", f"{shell}: {command}")
+                    self.assertRegex(text, rf"\n{command or '-'}\|(?:\S+ )*{re.escape(option)}[ |]", f"{shell}: {command}")
             for key in keys:
                 self.assertIn(key, text, shell)
 

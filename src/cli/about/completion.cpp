@@ -1,16 +1,25 @@
-// Implements plimsoll completion: writes the completion script of a shell, or the manual page.
+// Implements plimsoll completion: writes the completion script of a shell, or the manual page. The scripts of all
+// shells have one table, which is made from the commands of the program and the keys of the job file.
+#include <embedded/completion.h>  // the scripts of cli/about (cmake/Embed.cmake)
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "cli/about/man_page.h"
-#include "cli/about/program_words.h"
-#include "cli/about/shells.h"
 #include "cli/command.h"
 #include "cli/value_checks.h"
+#include "plimsoll/devices.h"
+#include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 namespace {
+
+constexpr size_t kMaxMeaning = 80;  // characters
 
 constexpr const char* kCompletionExamples =
     "Examples:\n"
@@ -21,10 +30,158 @@ constexpr const char* kCompletionExamples =
     "\n"
     "The installation has these files too (docs/install.md).";
 
-std::string text_of(const CLI::App& app, const std::string& target) {
-  if (target == "man") return man_page(app);
-  const ProgramWords words = program_words(app);
-  return target == "bash" ? bash_completion(words) : target == "zsh" ? zsh_completion(words) : fish_completion(words);
+// Values of an option, an argument or a key, as far as a shell can offer some.
+struct Values {
+  std::string_view kind;           // any, words, list (words, separated by commas), files, folders or jobs; empty: none
+  std::vector<std::string> words;  // for kind files: offered in addition to the files
+};
+
+std::vector<std::string> split(std::string_view text, std::string_view separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    std::string_view part = text.substr(begin, end - begin);
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    while (part.ends_with(' ')) part.remove_suffix(1);
+    parts.emplace_back(part);
+    begin = end + separator.size();
+  }
+  return parts;
+}
+
+// Returns true if a value is this text itself: "bf16-mixed", but not "FILE" or "integer from 1".
+bool is_word(std::string_view text) {
+  return !text.empty() && text.front() != '-' && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+  });
+}
+
+void add_word(std::vector<std::string>& words, const std::string& word) {
+  if (is_word(word) && std::ranges::find(words, word) == words.end()) words.push_back(word);
+}
+
+// Returns the values that a job key of this type can have: "auto | 32-true | path".
+Values values_of_type(std::string_view type) {
+  Values values{"any", {}};
+  for (std::string variant : split(type, ";")) {
+    // "decoder, mamba: integer from 1 to 4096": the type for these kinds of models.
+    if (const size_t colon = variant.find(": "); colon != std::string::npos && variant.find('|') > colon)
+      variant.erase(0, colon + 2);
+    const std::vector<std::string> alternatives = split(variant, "|");
+    for (const std::string& alternative : alternatives) {
+      if (alternative.ends_with(" or none")) add_word(values.words, "none");
+      if (alternative == "path")
+        values.kind = "files";
+      else if (alternative != "pattern" && alternatives.size() > 1)
+        add_word(values.words, alternative);
+    }
+  }
+  if (values.kind == "any" && !values.words.empty()) values.kind = "words";
+  return values;
+}
+
+// Returns the text of the value in the help, without the range: "FILE|-", "N" of "N:from 1 to 4096".
+std::string value_text(const CLI::Option& option) {
+  const std::string text = option.get_option_text();
+  return text.empty() ? option.get_type_name().substr(0, option.get_type_name().find(':')) : text;
+}
+
+// Returns the key that an option sets: the key with its name, or the first word of its meaning ("batch_size: samples
+// …").
+const KeyHelp* key_of(const std::string& option, const std::string& meaning) {
+  const std::string named = meaning.substr(0, meaning.find(':'));
+  const std::string same = option.starts_with("--") ? option.substr(2) : "";
+  for (const KeyHelp& key : job_keys())
+    if (key.key == named || key.key == same) return &key;
+  return nullptr;
+}
+
+Values values_of(const CLI::Option& option) {
+  // Names of the last spelling: "--batch_size" of "--batch-size,--batch_size".
+  const std::string name = option.get_lnames().empty() ? option.get_name(true) : "--" + option.get_lnames().back();
+  const std::string text = value_text(option);
+  Values values{"any", {}};
+  if (name == "JOB.yaml") return {"jobs", {}};
+  if (name == "--gpu" || name == "PATTERN") {
+    for (const DeviceSpec& device : device_catalogue()) values.words.push_back(device.id);
+    values.kind = text.find(',') != std::string::npos ? "list" : "words";
+  } else if (name == "--link" || name == "--network") {
+    for (const LinkSpec& link : link_catalogue())
+      if (link.between_machines == (name == "--network")) values.words.push_back(link.id);
+    values.kind = "words";
+  } else {
+    for (const std::string& part : split(text, "|")) {
+      if (part == "FILE" || part == "PATH" || part.ends_with(".csv")) values.kind = "files";
+      if (part == "DIR") values.kind = "folders";
+      add_word(values.words, part);
+    }
+    if (name.ends_with(".csv")) values.kind = "files";
+    if (!values.words.empty()) values.kind = "words";
+    const KeyHelp* const key = values.kind == "any" ? key_of(name, option.get_description()) : nullptr;
+    if (key != nullptr) return values_of_type(key->type);
+  }
+  return values;
+}
+
+// Returns the first part of `meaning`, at most kMaxMeaning characters, for one line of a menu.
+std::string short_meaning(const std::string& meaning) {
+  std::string text = meaning.substr(0, meaning.find("; "));
+  if (text.size() <= kMaxMeaning) return text;
+  text.resize(kMaxMeaning - 3);
+  const size_t space = text.rfind(' ');
+  if (space != std::string::npos) text.resize(space);
+  return text + "...";
+}
+
+// Returns a row of the table, whose columns the scripts describe.
+std::string row(std::string_view command, std::string_view names, const Values& values, std::string value,
+                const std::string& meaning) {
+  std::string last = short_meaning(meaning);
+  std::ranges::replace(value, '|', '/');
+  std::ranges::replace(last, '|', '/');
+  return fmt::format("{}|{}|{}|{}|{}|{}\n", command, names, values.kind, value, fmt::join(values.words, " "), last);
+}
+
+std::string rows_of_options(const CLI::App& app, std::string_view command) {
+  std::string rows;
+  for (const CLI::Option* option : app.get_options()) {
+    const bool positional = option->get_positional();
+    if (positional && option->get_name(true) == "OVERRIDE") continue;  // the keys
+    std::vector<std::string> names;
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    const bool has_value = option->get_type_size() > 0 && option->get_expected_max() > 0;
+    // A value that may be left out is not offered.
+    const bool needs_value = positional || (has_value && option->get_expected_min() > 0);
+    rows += row(command, positional ? "@" : fmt::format("{}", fmt::join(names, " ")),
+                needs_value ? values_of(*option) : Values(),
+                positional  ? option->get_name(true)
+                : has_value ? value_text(*option)
+                            : "",
+                option->get_description());
+  }
+  return rows;
+}
+
+std::string table_of(const CLI::App& app) {
+  std::string table = rows_of_options(app, "-");
+  for (const CLI::App* command : app.get_subcommands({})) {
+    table += row("-", command->get_name(), {}, "", command->get_description());
+    table += rows_of_options(*command, command->get_name());
+  }
+  for (const KeyHelp& key : job_keys()) table += row("=", key.key, values_of_type(key.type), "", key.meaning);
+  table.pop_back();
+  return table;
+}
+
+std::string script(std::string_view shell, const CLI::App& app) {
+  constexpr std::string_view kTable = "@TABLE@";
+  std::string text(shell == "bash" ? kBashCompletion : shell == "zsh" ? kZshCompletion : kFishCompletion);
+  // The table is in single quotes, which each shell has its own way to write in such a text.
+  std::string table;
+  for (const char c : table_of(app))
+    table += c == '\'' ? std::string(shell == "fish" ? "\\'" : "'\\''") : std::string(1, c);
+  return text.replace(text.find(kTable), kTable.size(), table);
 }
 
 }  // namespace
@@ -39,7 +196,7 @@ void add_completion(CLI::App& app, Action& action) {
   command->footer(kCompletionExamples);
   command->callback([&app, &action, target] {
     action = [&app, target]() -> int {
-      print_result(text_of(app, *target));
+      print_result(*target == "man" ? man_page(app) : script(*target, app));
       return kDone;
     };
   });

@@ -1,14 +1,13 @@
-#include "cli/about/man_page.h"
-
+// Implements plimsoll completion man: the manual page, from the help of the program.
+#include <embedded/completion.h>  // environment and files: man_page.troff (cmake/Embed.cmake)
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "cli/command.h"
 #include "plimsoll/error.h"
@@ -16,51 +15,6 @@
 
 namespace plimsoll::cli {
 namespace {
-
-using Entries = std::vector<std::pair<std::string_view, std::string_view>>;
-
-const Entries& environment() {
-  static const Entries entries = {
-      {"PLIMSOLL_CPU_CAPABILITY",
-       "default, avx2 or avx512: limits the instructions of the CPU kernels. Default: the best that the processor "
-       "has."},
-      {"PLIMSOLL_16BIT_PRODUCTS",
-       "float32 or libtorch: matrix products of 16-bit numbers on the CPU run in float32 blocks, or in libtorch. "
-       "Default: the faster of both, as measured."},
-      {"PLIMSOLL_KERNELS",
-       "The kernels of some ops, as op=kernel, separated by commas: "
-       "loss_head.float32=libtorch,attention.bfloat16=pairs. "
-       "plimsoll doctor lists them. Default: the faster kernel, as measured once."},
-      {"PLIMSOLL_RUNTIME_DIR",
-       "Absolute path of the folder for the status of runs, which plimsoll monitor reads. Default: "
-       "$XDG_RUNTIME_DIR/plimsoll, or /tmp/plimsoll-UID without that variable."},
-      {"PLIMSOLL_NORMAL_EXIT",
-       "1: a command ends by a normal return, which runs atexit handlers, for example those of profilers. Default: it "
-       "flushes its output and ends without them, which saves about 0.1 s."},
-      {"XDG_CACHE_HOME", "Absolute path of the folder for measurements and prepared data. Default: $HOME/.cache."},
-      {"OMP_NUM_THREADS", "CPU threads, if the job does not set threads."},
-      {"ATEN_CPU_CAPABILITY", "default, avx2 or avx512: limits the instructions of libtorch's kernels."},
-      {"ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS",
-       "Limits of the instructions of oneDNN and MKL, as these libraries define them."},
-      {"RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT",
-       "Set by torchrun for each process; mpirun and srun set variables of their own."},
-      {"GLOO_SOCKET_IFNAME", "Network interface for exchanges between machines on the CPU."},
-      {"NO_COLOR", "If set and not empty, the output has no bold text."},
-  };
-  return entries;
-}
-
-const Entries& files() {
-  static const Entries entries = {
-      {"JOB.yaml", "The job file. Relative paths in it start from its folder. docs/job-file.md lists all keys."},
-      {"$XDG_CACHE_HOME/plimsoll, ~/.cache/plimsoll",
-       "Measured rates of this machine, measured times of ops and prepared data. Plimsoll makes them again if they are "
-       "deleted."},
-      {"$XDG_RUNTIME_DIR/plimsoll, /tmp/plimsoll-UID", "Status of the runs of this user."},
-      {"step-NUMBER.safetensors", "Checkpoints, in the folder checkpoint.directory of the job."},
-  };
-  return entries;
-}
 
 // Returns a line that troff prints unchanged. Hyphens become minus signs, so that a search for an option finds it.
 std::string escaped(std::string_view text) {
@@ -97,12 +51,6 @@ std::string sentence(std::string text) {
 
 std::string entry(std::string_view name, std::string_view meaning) {
   return fmt::format(".TP\n.B {}\n{}\n", escaped(name), escaped(meaning));
-}
-
-std::string section(std::string_view name, const Entries& entries) {
-  std::string text = fmt::format(".SH {}\n", name);
-  for (const auto& [term, meaning] : entries) text += entry(term, meaning);
-  return text;
 }
 
 // Returns lines that troff does not fill: examples and the text around them.
@@ -225,9 +173,7 @@ std::string man_page(const CLI::App& app) {
   std::string shared, shared_name;
   for (const CLI::App* command : app.get_subcommands({})) text += command_section(*command, shared, shared_name);
   if (!shared.empty()) text += fmt::format(".SH THE USUAL FLAGS\n{}\n{}", escaped(sentence(shared_name)), shared);
-  text += key_section() + exit_status(app.get_footer());
-  text += section("ENVIRONMENT", environment()) + section("FILES", files());
-  return text;
+  return text + key_section() + exit_status(app.get_footer()) + std::string(kManPageEnd);
 }
 
 }  // namespace plimsoll::cli
