@@ -6,27 +6,25 @@ torch.compile and others go on as before: outside of `recording()` nothing of to
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
 import pathlib
 import re
-import sys
 import threading
 import traceback
-import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from plimsoll import errors
+from plimsoll._recording import DEVICE, recording
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
 MAKE_MODEL, COMPUTE_LOSS, TRAINING_MODE, EVALUATION_MODE, SCHEDULE = range(5)
 # How the recorder refuses a call.
 _REFUSAL = re.compile(r"cannot be recorded|^operator aten::|was made on the plan device|while it is recorded")
-DEVICE = "ipu"  # torch's name of the slot
 
 _lock = threading.Lock()
 _loaded = False
@@ -65,35 +63,6 @@ def _require_version(torch: Any) -> None:
         )
 
 
-@contextlib.contextmanager
-def recording(torch: Any) -> Iterator[None]:
-    """Makes tensors of factory functions plan tensors, and lets libraries see that the model is being traced."""
-    module: Any = types.ModuleType(f"torch.{DEVICE}")
-    module.is_available = lambda: True
-    module.device_count = lambda: 1
-    module.current_device = lambda: 0
-    module._lazy_init = lambda: None
-    module._is_in_bad_fork = lambda: False
-    module.manual_seed_all = lambda seed: None
-    module.get_rng_state = lambda *args: torch.zeros(1, dtype=torch.uint8)
-    module.set_rng_state = lambda *args: None
-    name = f"torch.{DEVICE}"
-    nested = hasattr(torch, DEVICE)
-    compiling = torch.compiler._is_compiling_flag
-    if not nested:
-        setattr(torch, DEVICE, module)
-        sys.modules[name] = module
-    torch.compiler._is_compiling_flag = True
-    try:
-        with torch.device(DEVICE):
-            yield
-    finally:
-        torch.compiler._is_compiling_flag = compiling
-        if not nested:
-            delattr(torch, DEVICE)
-            sys.modules.pop(name, None)
-
-
 def _answer_of(reference: weakref.ref[Session], request: int) -> int:
     session = reference()
     return session._answer(request) if session is not None else 1
@@ -103,20 +72,24 @@ class Session:
     """One training of the library, and the Python functions that it calls.
 
     `make` returns a module; `compute` takes the module and a function from an input's name to its tensor, and returns
-    the loss. Both run while the step is recorded, on plan tensors.
+    the loss. Both run while the step is recorded, on plan tensors. `options`: keys of the job file.
+
+    Attributes:
+        checkpoints: calls of torch.utils.checkpoint so far.
     """
 
     def __init__(
         self,
         make: Callable[[], Any],
         compute: Callable[[Any, Callable[[str], Any]], Any],
-        options: str,
+        options: dict[str, Any],
         inputs: list[tuple[str, list[int], int]],
         device: str,
         evaluates: bool,
         on_schedule: Callable[[], None] | None = None,
     ) -> None:
         self._torch = load()
+        self.checkpoints = 0
         self._make, self._compute, self._on_schedule = make, compute, on_schedule
         self._model: Any = None
         self._error: BaseException | None = None
@@ -125,9 +98,10 @@ class Session:
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
         self._one_at_a_time = threading.RLock()
         self._modes: dict[Any, bool] = {}
+        self._autocast_device = {"cpu": "cpu", "mps": "mps"}.get(options["device"], "cuda")  # torch's name of ROCm too
         self._session: Any = None
         self._session = self._checked(
-            self._torch.classes.plimsoll_python.Session, address, options, inputs, device, evaluates
+            self._torch.classes.plimsoll_python.Session, address, json.dumps(options), inputs, device, evaluates
         )
 
     def call(self, name: str, *args: Any) -> Any:
@@ -155,7 +129,7 @@ class Session:
             elif request == MAKE_MODEL:
                 self._make_model()
             elif request == COMPUTE_LOSS:
-                with recording(self._torch):
+                with self._recording():
                     self._session.set_loss(self._compute(self._model, self._session.input))
             else:
                 self._model.train(request == TRAINING_MODE)
@@ -167,9 +141,15 @@ class Session:
             self._error = error
             return 1
 
+    def _recording(self) -> AbstractContextManager[None]:
+        return recording(self._torch, self._autocast_device, self._note_checkpoint)
+
+    def _note_checkpoint(self) -> None:
+        self.checkpoints += 1
+
     def _make_model(self) -> None:
         torch = self._torch
-        with recording(torch):
+        with self._recording():
             self._model = self._make()
         if not isinstance(self._model, torch.nn.Module):
             raise errors.UserError(f"the model function returned {type(self._model).__name__}, not a torch.nn.Module")
@@ -211,11 +191,6 @@ def _name_modules(torch: Any, model: Any) -> None:
 def named_at_its_line(error: BaseException) -> BaseException:
     """Returns a refusal of the recorder as UserError with the user's line; other exceptions as they are."""
     text = str(error).split("\nException raised from")[0]
-    if f"no module of '{DEVICE}'" in text or f"no module of `{DEVICE}`" in text:
-        return errors.UserError(
-            "torch.utils.checkpoint inside the model cannot be recorded: leave it out (gradient_checkpointing_enable() too); "
-            'the budget decides what is recomputed, or gradient_checkpointing="on"'
-        )
     if type(error) is not RuntimeError or not _REFUSAL.search(text):
         return error
     ours, torchs = str(pathlib.Path(__file__).parent), f"{os.sep}torch{os.sep}"

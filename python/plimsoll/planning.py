@@ -253,7 +253,7 @@ class Plan:
         self._shape, self._names = shape, names
         self._trainer: weakref.ref[Any] | None = None  # that uses the session
         self._session = _binding.Session(
-            make, compute, json.dumps(keys), shape.specification(_numbers(torch)),
+            make, compute, keys, shape.specification(_numbers(torch)),
             "" if device in _LOCAL else device, evaluates, on_schedule,
         )
         self._session.call("plan")
@@ -266,6 +266,10 @@ class Plan:
         self.breakdown: dict[str, int] = dict(report["breakdown"])
         self.modules: dict[str, dict[str, int]] = dict(report["modules"])
         self.reasons: list[tuple[str, str]] = [(each["decision"], each["why"]) for each in report["reasons"]]
+        if self._session.checkpoints:
+            self.reasons.append((
+                "torch.utils.checkpoint", "seen through: the budget decides what is recomputed "
+                '(gradient_checkpointing="on": for each layer)'))
         self.step_seconds: float = report["step_seconds"]
         self.micro_batch: int = report["micro_batch"]
         self.accumulate: int = report["accumulate"]

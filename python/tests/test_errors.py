@@ -141,14 +141,6 @@ class ErrorsTest(unittest.TestCase):
         with self.assertRaisesRegex(pl.UserError, "runs a plan"):
             pl.Trainer(models.Net())
 
-    def test_checkpointing_inside_the_model_is_refused(self):
-        from torch.utils.checkpoint import checkpoint
-
-        def loss(model, batch):
-            return torch.nn.functional.cross_entropy(checkpoint(model, batch["x"], use_reentrant=False), batch["y"])
-
-        self.refused("checkpoint inside the model", loss=loss)
-
     def test_plans_of_devices_that_are_not_here(self):
         plan = planned(device="rtx4090")
         self.assertTrue(plan.fits)

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "plimsoll/error.h"
 #include "record/plan_device.h"
 
 namespace plimsoll {
@@ -96,7 +97,10 @@ const Table& table_of(AutocastTarget target) {
   return target == AutocastTarget::cpu ? cpu : cuda;
 }
 
-AutocastTarget current_target = AutocastTarget::cpu;  // one recording at a time in a process
+// One recording at a time in a process. A step's backward runs on a thread of the autograd engine, so they are not
+// thread-local.
+AutocastTarget current_target = AutocastTarget::cpu;
+std::optional<c10::DeviceType> followed_device;
 
 bool eligible(const at::Tensor& tensor) {
   return at::autocast::is_eligible(tensor, kPlanDevice);
@@ -208,20 +212,55 @@ std::vector<std::string> autocast_operators(AutocastTarget target) {
   return names;
 }
 
+AutocastState::AutocastState(c10::DeviceType device)
+    : device_(device),
+      enabled_(at::autocast::is_autocast_enabled(device)),
+      dtype_(at::autocast::get_autocast_dtype(device)) {}
+
+AutocastState::~AutocastState() {
+  at::autocast::set_autocast_enabled(device_, enabled_);
+  at::autocast::set_autocast_dtype(device_, dtype_);
+}
+
 AutocastScope::AutocastScope(AutocastTarget target, c10::ScalarType dtype)
-    : was_enabled_(at::autocast::is_autocast_enabled(kPlanDevice)),
-      previous_dtype_(at::autocast::get_autocast_dtype(kPlanDevice)),
-      previous_target_(current_target) {
+    : plan_(kPlanDevice), followed_(followed_device.value_or(kPlanDevice)), previous_target_(current_target) {
   current_target = target;
-  at::autocast::set_autocast_dtype(kPlanDevice, dtype);
-  at::autocast::set_autocast_enabled(kPlanDevice, true);
+  for (const c10::DeviceType device : {kPlanDevice, followed_device.value_or(kPlanDevice)}) {
+    at::autocast::set_autocast_dtype(device, dtype);
+    at::autocast::set_autocast_enabled(device, true);
+  }
+  at::autocast::increment_nesting();  // the end of a block inside keeps the cached casts
 }
 
 AutocastScope::~AutocastScope() {
-  at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(kPlanDevice, was_enabled_);
-  at::autocast::set_autocast_dtype(kPlanDevice, previous_dtype_);
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   current_target = previous_target_;
+}
+
+FollowedAutocast::FollowedAutocast(c10::DeviceType device)
+    : state_(device), previous_target_(current_target), outer_blocks_(at::autocast::increment_nesting() - 1) {
+  check(!followed_device, "autocast of two devices is followed");
+  followed_device = device;
+  // The end of the outermost block inside, and not of one around this scope, forgets the cached casts.
+  while (at::autocast::decrement_nesting() > 0) {
+  }
+  at::autocast::clear_cache();
+  current_target = device == c10::DeviceType::CPU ? AutocastTarget::cpu : AutocastTarget::cuda;
+  at::autocast::set_autocast_enabled(device, false);
+}
+
+FollowedAutocast::~FollowedAutocast() {
+  followed_device.reset();
+  current_target = previous_target_;
+  at::autocast::clear_cache();
+  for (int i = 0; i < outer_blocks_; ++i) at::autocast::increment_nesting();
+}
+
+FollowedAutocast::Call::Call() {
+  if (!followed_device) return;
+  plan_.emplace(kPlanDevice);
+  at::autocast::set_autocast_dtype(kPlanDevice, at::autocast::get_autocast_dtype(*followed_device));
+  at::autocast::set_autocast_enabled(kPlanDevice, at::autocast::is_autocast_enabled(*followed_device));
 }
 
 }  // namespace plimsoll

@@ -1,8 +1,10 @@
 // Declares autocast on the plan device: the same casts as on the device planned for.
 #pragma once
 
+#include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +28,22 @@ AutocastPolicy autocast_policy(AutocastTarget target, const std::string& name);
 /// Returns every operator with a policy on the target. A test compares the list with libtorch's own registrations.
 std::vector<std::string> autocast_operators(AutocastTarget target);
 
+/// The autocast state of a device on this thread, restored when the object is destroyed.
+class AutocastState {
+ public:
+  explicit AutocastState(c10::DeviceType device);
+  ~AutocastState();
+  AutocastState(const AutocastState&) = delete;
+  AutocastState& operator=(const AutocastState&) = delete;
+
+ private:
+  c10::DeviceType device_;
+  bool enabled_;
+  c10::ScalarType dtype_;
+};
+
 /// A scope in which plan tensors of this thread are autocast to `dtype` by the target's rules. Weight casts are cached
-/// until the scope ends, as with torch.autocast.
+/// until the scope ends, as with torch.autocast. Inside FollowedAutocast the scope is a block of the followed device.
 class AutocastScope {
  public:
   AutocastScope(AutocastTarget target, c10::ScalarType dtype);
@@ -36,9 +52,36 @@ class AutocastScope {
   AutocastScope& operator=(const AutocastScope&) = delete;
 
  private:
-  bool was_enabled_;
-  c10::ScalarType previous_dtype_;
+  AutocastState plan_, followed_;
   AutocastTarget previous_target_;
+};
+
+/// A scope in which plan tensors are autocast as tensors of `device` would be. Autocast blocks of a step set the state
+/// of that device, and have the effect that they have there. At its begin autocast on `device` is off; at its end the
+/// state of the thread is as before. At most one exists in a process, as of recorders.
+class FollowedAutocast {
+ public:
+  explicit FollowedAutocast(c10::DeviceType device);
+  ~FollowedAutocast();
+  FollowedAutocast(const FollowedAutocast&) = delete;
+  FollowedAutocast& operator=(const FollowedAutocast&) = delete;
+
+  /// A call on the plan device. While it runs, the plan device has the autocast state that the followed device has on
+  /// this thread. Does nothing if no device is followed.
+  class Call {
+   public:
+    Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    std::optional<AutocastState> plan_;
+  };
+
+ private:
+  AutocastState state_;
+  AutocastTarget previous_target_;
+  int outer_blocks_;  // autocast blocks around this scope
 };
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 
 #include <unordered_map>
 
+#include "record/autocast.h"
 #include "record/op_signature.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
@@ -70,6 +71,7 @@ void send_to_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     adopt_cpu_tensors(op, *stack);
   }
   const c10::impl::ExcludeDispatchKeyGuard below(kModeKey);
+  const FollowedAutocast::Call autocast;
   op.callBoxed(stack);
 }
 

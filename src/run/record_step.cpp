@@ -43,6 +43,12 @@ class DefaultDtype {
   caffe2::TypeMeta previous_;
 };
 
+// Returns the device whose autocast blocks in a step have an effect in a training on `device`.
+c10::DeviceType autocast_device(const std::string& device) {
+  if (device == "cpu") return c10::DeviceType::CPU;
+  return device == "mps" ? c10::DeviceType::MPS : c10::DeviceType::CUDA;  // libtorch calls ROCm's devices CUDA
+}
+
 std::string owner_of(const std::string& name) {
   const size_t dot = name.rfind('.');
   return dot == std::string::npos ? "" : name.substr(0, dot);
@@ -371,6 +377,7 @@ class StepRecorder {
   const TrainingOptions& options_;
   Recorder recorder_;
   PlanScope scope_;
+  FollowedAutocast autocast_{autocast_device(options_.device)};
   Optimizer optimizer_;
   UpdateStep update_step_;
   std::shared_ptr<torch::nn::Module> model_;

@@ -113,5 +113,38 @@ TEST(Autocast, WeightCastsAreCached) {
   EXPECT_EQ(copies, 3);  // the weight once, x twice
 }
 
+// Blocks of the step set the state of the device that is planned for.
+TEST(Autocast, BlocksOfTheFollowedDeviceApply) {
+  at::autocast::set_autocast_enabled(at::kCPU, true);  // a block around the recording has no effect on it
+  at::autocast::set_autocast_dtype(at::kCPU, torch::kHalf);
+  at::autocast::increment_nesting();
+  testing::record([&](Recorder&) {
+    const FollowedAutocast followed(at::kCPU);
+    const auto w = torch::rand({8, 8}).requires_grad_(true), planned = torch::rand({4, 8});
+    const auto dtype = [&] { return torch::linear(planned, w).scalar_type(); };
+    EXPECT_EQ(dtype(), torch::kFloat);
+    at::autocast::set_autocast_dtype(at::kCPU, torch::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    EXPECT_EQ(dtype(), torch::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    EXPECT_EQ(dtype(), torch::kFloat);
+    at::autocast::set_autocast_enabled(at::kCUDA, true);  // of another device
+    EXPECT_EQ(dtype(), torch::kFloat);
+    at::autocast::set_autocast_enabled(at::kCUDA, false);
+    {
+      const AutocastScope mixed(AutocastTarget::cpu, torch::kBFloat16);
+      EXPECT_EQ(dtype(), torch::kBFloat16);
+      EXPECT_TRUE(at::autocast::is_autocast_enabled(at::kCPU));
+      at::autocast::set_autocast_enabled(at::kCPU, false);
+      EXPECT_EQ(dtype(), torch::kFloat);
+    }
+    EXPECT_EQ(dtype(), torch::kFloat);
+  });
+  EXPECT_TRUE(at::autocast::is_autocast_enabled(at::kCPU));
+  EXPECT_EQ(at::autocast::get_autocast_dtype(at::kCPU), torch::kHalf);
+  EXPECT_EQ(at::autocast::decrement_nesting(), 0);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+}
+
 }  // namespace
 }  // namespace plimsoll

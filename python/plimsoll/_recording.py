@@ -1,0 +1,147 @@
+"""What torch answers while the library records a model, and only on the thread that records."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+DEVICE = "ipu"  # torch's name of the slot that plan tensors are in
+_MODE = "TESTING_ONLY_GenericMode"  # dispatch key that is included on a thread while it records
+
+
+@contextlib.contextmanager
+def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None]) -> Iterator[None]:
+    """Makes tensors of factory functions plan tensors, and lets libraries see that the model is being traced.
+
+    Args:
+        autocast_device: torch's type of the device that the step is planned for, whose autocast blocks have an effect.
+        on_checkpoint: called for each call of torch.utils.checkpoint, whose function is recorded as if called itself.
+    """
+    name = f"torch.{DEVICE}"
+    nested = hasattr(torch, DEVICE)
+    compiling = torch.compiler._is_compiling_flag
+    if not nested:
+        module = _device_module(torch)
+        setattr(torch, DEVICE, module)
+        sys.modules[name] = module
+    torch.compiler._is_compiling_flag = _OnThread(_records(torch))
+    try:
+        with torch.device(DEVICE), _autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint):
+            yield
+    finally:
+        torch.compiler._is_compiling_flag = compiling
+        if not nested:
+            delattr(torch, DEVICE)
+            sys.modules.pop(name, None)
+
+
+def _device_module(torch: Any) -> Any:
+    """Returns a stand-in for torch.cuda of the plan device."""
+    module: Any = types.ModuleType(f"torch.{DEVICE}")
+    module.is_available = lambda: True
+    module.device_count = lambda: 1
+    module.current_device = lambda: 0
+    module._lazy_init = lambda: None
+    module._is_in_bad_fork = lambda: False
+    module.manual_seed_all = lambda seed: None
+    module.get_rng_state = lambda *args: torch.zeros(1, dtype=torch.uint8)
+    module.set_rng_state = lambda *args: None
+    return module
+
+
+def _records(torch: Any) -> Callable[[], bool]:
+    """Returns a function that says whether the calling thread records."""
+    key = torch._C._dispatch_key_parse(_MODE)
+    return lambda: bool(torch._C._dispatch_tls_is_dispatch_key_included(key))
+
+
+class _OnThread:
+    """A flag of torch's that is set on the recording thread only. It is used like a bool."""
+
+    def __init__(self, records: Callable[[], bool]) -> None:
+        self._records = records
+
+    def __bool__(self) -> bool:
+        return self._records()
+
+    def __or__(self, other: Any) -> Any:
+        return bool(self) | other
+
+    def __and__(self, other: Any) -> Any:
+        return bool(self) & other
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == other
+
+    __ror__, __rand__ = __or__, __and__
+    __hash__ = None  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, **attributes: Any) -> Iterator[None]:
+    """Sets attributes of `owner` while the block runs."""
+    before = {name: owner.__dict__.get(name) for name in attributes}
+    for name, value in attributes.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+
+
+@contextlib.contextmanager
+def _autocast(torch: Any, target: str) -> Iterator[None]:
+    """Makes autocast blocks for the device of plan tensors blocks for the device that is planned for.
+
+    The library applies the autocast state of `target` to plan tensors. `torch.autocast(x.device.type)` names the plan
+    device, and torch turns blocks for CUDA off on a machine without it."""
+    records = _records(torch)
+    block = torch.amp.autocast_mode.autocast
+    original = block.__init__
+
+    @functools.wraps(original)
+    def begin(self: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None) -> None:
+        if not records():
+            original(self, device_type, dtype, enabled, cache_enabled)
+            return
+        device_type = target if device_type == DEVICE else device_type
+        absent = device_type == target == "cuda" and not torch.cuda.is_available()
+        original(self, device_type, dtype, enabled and not absent, cache_enabled)
+        if absent:
+            self._enabled = enabled
+
+    def of_target(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: function(*(target if each == DEVICE else each for each in args))
+
+    names = ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype")
+    with _replaced(block, __init__=begin), _replaced(torch, **{name: of_target(getattr(torch, name)) for name in names}):
+        yield
+
+
+@contextlib.contextmanager
+def _checkpoint(torch: Any, on_call: Callable[[], None]) -> Iterator[None]:
+    """Lets torch.utils.checkpoint.checkpoint() call its function: the budget decides what is recomputed.
+
+    Libraries import the function by name. torch's wrapper around it calls what its attribute __dynamo_disable has."""
+    import torch.utils.checkpoint
+
+    records = _records(torch)
+    checkpoint = torch.utils.checkpoint.checkpoint.__wrapped__
+    own = {"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"}
+
+    def call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if not records():
+            return torch._dynamo.disable(checkpoint, wrapping=False)(function, *args, **options)
+        on_call()
+        return function(*args, **{name: value for name, value in options.items() if name not in own})
+
+    with _replaced(checkpoint, __dynamo_disable=call):
+        yield
