@@ -67,6 +67,30 @@ class Custom(nn.Module):
         return self.second(Clamp.apply(self.first(x)))
 
 
+class Spectral(nn.Module):
+    """Spectral norms of both kinds, whose buffers change in forward, and a weight norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.utils.spectral_norm(nn.Linear(8, 16))
+        self.second = nn.utils.parametrizations.spectral_norm(nn.Linear(16, 16))
+        self.third = nn.utils.parametrizations.weight_norm(nn.Linear(16, 4))
+
+    def forward(self, x):
+        return self.third(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 16, num_layers=2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(32, 16, batch_first=True)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.head(self.gru(self.lstm(x)[0])[0][:, -1])
+
+
 def classified(model, batch):
     return F.cross_entropy(model(batch["x"]), batch["y"])
 
@@ -91,9 +115,16 @@ def pictures_of(samples=4, seed=1):
     return {"x": torch.randn(samples, 3, 8, 8, generator=g), "y": torch.randint(0, 4, (samples,), generator=g)}
 
 
+def sequences_of(samples=4, seed=1):
+    g = torch.Generator().manual_seed(seed)
+    return {"x": torch.randn(samples, 6, 8, generator=g), "y": torch.randint(0, 4, (samples,), generator=g)}
+
+
 KINDS = {
     "net": (Net, classified, batch_of),
     "tied": (Tied, next_tokens, tokens_of),
     "normed": (Normed, classified, pictures_of),
     "custom": (Custom, classified, batch_of),
+    "spectral": (Spectral, classified, batch_of),
+    "recurrent": (Recurrent, classified, sequences_of),
 }

@@ -161,12 +161,26 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   return target;
 }
 
+// torch.nn.utils.parametrize sets a parameter to itself. Another storage is refused.
+at::Tensor& set_source(at::Tensor& self, const at::Tensor& source) {
+  static const auto set = c10::Dispatcher::singleton().findSchemaOrThrow("aten::set_", "source_Tensor");
+  if (is_plan(source) && self.storage().is_alias_of(source.storage()) && self.dtype() == source.dtype()) {
+    self.unsafeGetTensorImpl()->set_storage_offset(source.storage_offset());
+    self.unsafeGetTensorImpl()->set_sizes_and_strides(source.sizes(), source.strides());
+    return self;
+  }
+  torch::jit::Stack stack{self, source};
+  record_call(set, &stack);  // throws
+  return self;
+}
+
 TORCH_LIBRARY_IMPL(_, IPU, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&record_call>());
 }
 
 TORCH_LIBRARY_IMPL(aten, IPU, m) {
   m.impl("_copy_from", copy_from);
+  m.impl("set_.source_Tensor", set_source);
   // Record these as single ops: libtorch would split them into ops that need more memory, or fail.
   for (const char* name :
        {"native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
@@ -174,6 +188,8 @@ TORCH_LIBRARY_IMPL(aten, IPU, m) {
         "_fused_adamw_", "_fused_adamw_.tensor_lr", "_fused_sgd_", "_fused_sgd_.tensor_lr", "native_dropout",
         "native_dropout_backward", "linalg_vector_norm", "mse_loss", "smooth_l1_loss"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
+  // libtorch writes these as addmv with beta 0, which reads a result that nothing has written.
+  for (const char* name : {"mv", "mv.out"}) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
   // Real devices have kernels for these. A device without one gets a formula instead, with more buffers and other bits.
   for (const char* name : {"silu_backward", "mish_backward"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
