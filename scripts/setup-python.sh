@@ -3,13 +3,13 @@
 # The CUDA build of the torch wheel needs all of its dependencies to be imported, some 4 GB, even where there is no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-readonly requirements=(scripts/requirements/{torch,torch-gpu,python}.txt)
+readonly requirements=(scripts/requirements/{torch,torch-gpu,python,notebook}.txt)
 readonly stamp=.venv-python/.requirements
 if cmp -s <(cat "${requirements[@]}") "$stamp"; then
   echo "==> Python environment: already there"
   exit 0
 fi
-echo "==> Python environment: installing torch with its dependencies, transformers, timm and diffusers into .venv-python"
+echo "==> Python environment: installing torch with its dependencies, transformers, timm, diffusers and nbconvert into .venv-python"
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
 rm -rf .venv-python

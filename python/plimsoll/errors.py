@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from plimsoll.planning import Plan
 
 
-
 class UserError(ValueError):
     """Something in the call is wrong: an option, the model, the batch, a file. The text says what to do."""
 
@@ -24,6 +23,10 @@ class PlanDoesNotFit(UserError):
         super().__init__(text)
         self.minimum = minimum
         self.plan = plan
+
+    def __reduce__(self) -> tuple[type[PlanDoesNotFit], tuple[str, int | None]]:
+        """Passes the exception to another process, without the plan."""
+        return type(self), (str(self), self.minimum)
 
 
 class RunError(RuntimeError):

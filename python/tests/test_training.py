@@ -2,6 +2,9 @@
 import collections
 import gc
 import pathlib
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -37,6 +40,23 @@ def eager(make, loss, batches, weights, lr=1e-2):
         optimizer.step()
         losses.append(result.item())
     return losses, model.state_dict()
+
+
+# A training in a process of its own that is interrupted: prints "ready" in step 5, then its steps and the next loss.
+INTERRUPTED = """
+import itertools, signal, sys
+import models, plimsoll as pl
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started this with SIGINT ignored
+def ready(trainer, step, loss):
+    if step == 5:
+        print("ready", flush=True)
+trainer = pl.Trainer(pl.plan(models.Net, models.classified, models.batch_of(256)))
+try:
+    trainer.fit(itertools.repeat(models.batch_of(256)), epochs=1, callbacks=[ready], progress=False)
+except KeyboardInterrupt:
+    trainer.save(sys.argv[1])
+    print(trainer.steps, repr(trainer.step(models.batch_of(256))))
+"""
 
 
 class TrainingTest(unittest.TestCase):
@@ -201,6 +221,25 @@ class TrainingTest(unittest.TestCase):
                 self.assertEqual(trainer.state_dict()["layers.0.weight"].dtype, torch.float64)
         finally:
             torch.set_default_dtype(torch.float32)
+
+    def test_ctrl_c_ends_after_the_step_and_the_trainer_can_be_saved(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "training.safetensors"
+            child = subprocess.Popen([sys.executable, "-c", INTERRUPTED, file], stdout=subprocess.PIPE, text=True,
+                                     cwd=pathlib.Path(__file__).parent)
+            self.assertEqual(child.stdout.readline(), "ready\n")
+            child.send_signal(signal.SIGINT)
+            steps, following = (float(word) for word in child.communicate()[0].split())
+            self.assertEqual(child.returncode, 0)
+            self.assertGreaterEqual(steps, 5)
+            plan = pl.plan(models.Net, models.classified, models.batch_of(256))
+            with pl.Trainer(plan) as trainer, pl.Trainer(plan) as again:
+                for _ in range(int(steps)):  # the same steps without an interruption
+                    trainer.step(models.batch_of(256))
+                self.assertEqual(trainer.step(models.batch_of(256)), following)
+                again.load(file)
+                self.assertEqual(again.steps, steps)
+                self.assertEqual(again.step(models.batch_of(256)), following)
 
     def test_a_dropped_trainer_frees_its_memory(self):
         plan = pl.plan(models.Net, models.classified, models.batch_of())
