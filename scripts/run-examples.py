@@ -71,7 +71,7 @@ def plimsoll_json(options, command, name, overrides):
 def baselines_of(options, name, overrides, report):
     """What examples/baselines/baselines.py says of the samples that a run has read and evaluated."""
     command = [str(options.python), str(ROOT / "examples/baselines/baselines.py"), *BASELINES[name], "--json",
-               f"--writer={pathlib.Path(options.plimsoll).parent}/examples/write_samples", f"--evaluated={report['evaluated_samples']}",
+               f"--writer={pathlib.Path(options.plimsoll).parent}/write_samples", f"--evaluated={report['evaluated_samples']}",
                f"--trained={report['steps'] * report['effective_batch_size']}", str(small_job(ROOT / "examples" / name)), *overrides]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -85,11 +85,8 @@ def baselines_of(options, name, overrides, report):
 
 
 def metric_of(report, baselines):
-    """The name and value of the first metric that has baselines; else the evaluation loss, which is to be below them."""
-    for name, value in report["metrics"].items():
-        if any(each["metric"] == name for each in baselines):
-            return name, value
-    return "evaluation_loss", report["evaluation_loss"]
+    """The first metric that has baselines; else the evaluation loss, which is to be below them."""
+    return next((name for name in report["metrics"] if any(each["metric"] == name for each in baselines)), "evaluation_loss")
 
 
 def run(options, name):
@@ -102,26 +99,26 @@ def run(options, name):
         subprocess.run([str(folder / "prepare")], check=True, stdout=sys.stderr)
     plan = plimsoll_json(options, "plan", name, overrides)
     seeds = [f"seed={seed}" for seed in range(1, options.seeds + 1)] or [None]
-    values, seconds, used, evaluation_losses, baselines = [], [], [], [], []
+    reports, seconds = [], []
     for seed in seeds:
         began = time.monotonic()
         report = plimsoll_json(options, "train", name, [*ANEW, *overrides, *([seed] if seed else [])])
         seconds.append(time.monotonic() - began)
         if report["evaluation_loss"] is None:
             sys.exit(f"{name}: the run evaluated nothing; set data.validation_fraction above 0")
-        if seed == seeds[-1]:  # a baseline sees what a seed draws, if it sees that at all: those of the last seed are shown
-            baselines = baselines_of(options, name, [*overrides, *([seed] if seed else [])], report)
-        metric, value = metric_of(report, baselines)
-        values.append(value)
-        evaluation_losses.append(report["evaluation_loss"])
-        used.append([report["planned_peak_bytes"], report["measured_peak_bytes"]])
-        print(f"{split:20} {seed or '':8} {metric} {value:.4f} {seconds[-1]:6.1f} s", file=sys.stderr, flush=True)
+        reports.append(report)
+        print(f"{split:20} {seed or '':8} evaluation loss {report['evaluation_loss']:.4f} {seconds[-1]:6.1f} s", file=sys.stderr, flush=True)
     # A baseline sees what a seed draws, if it sees that at all: those of the last seed are shown.
+    found = baselines_of(options, name, [*overrides, *([seed] if seed else [])], report)
+    metric = metric_of(report, found)
+    values = [each["metrics"].get(metric, each["evaluation_loss"]) for each in reports]
+    used = [[each["planned_peak_bytes"], each["measured_peak_bytes"]] for each in reports]
     return {
         "example": split, "parameters": plan["parameters"], "held_out": HELD_OUT[split], "steps": report["steps"],
         "precision": report["choices"]["precision"], "metric": metric, "seeds": len(seeds), "values": values,
         "mean": statistics.mean(values), "deviation": statistics.stdev(values) if len(values) > 1 else None,
-        "evaluation_losses": evaluation_losses, "baselines": {each["name"]: each["value"] for each in baselines},
+        "evaluation_losses": [each["evaluation_loss"] for each in reports],
+        "baselines": {each["name"]: each["value"] for each in found if each["metric"] == metric},
         "budget_bytes": report["budget_bytes"], "planned_peak_bytes": used[0][0],
         "planned_and_used_bytes": used, "wall_seconds": [round(each, 1) for each in seconds],
     }

@@ -6,7 +6,7 @@
     .venv-examples/bin/python examples/baselines/baselines.py text examples/small-lm/tiny.yaml --trained 4800 --evaluated 4096
     .venv-examples/bin/python examples/baselines/baselines.py KIND JOB [KEY=VALUE...]
 
-KIND is the job's data.type: text, series, stimuli, slices, pictures or clips. `build/examples/write_samples` reads the data as a run
+KIND is the job's data.type: text, series, stimuli, slices, pictures or clips. `build/write_samples` reads the data as a run
 does, so that samples, parts and normalization are the run's. README.md defines each baseline.
 """
 import argparse
@@ -21,7 +21,7 @@ import tempfile
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-WRITER = ROOT / "build" / "examples" / "write_samples"
+WRITER = ROOT / "build" / "write_samples"
 TYPES = {"F32": np.float32, "I64": np.int64, "U8": np.uint8}
 
 

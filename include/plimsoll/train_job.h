@@ -56,7 +56,7 @@ struct TrainProgress {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  /// Data are being prepared, or baselines computed after the last step: `fraction` in [0, 1] of `what` is done.
+  /// Data are being prepared: `fraction` in [0, 1] of `what` is done.
   virtual void preparing(const std::string& what, double fraction) {}
   virtual void planned(const PlannedJob& job) {}  ///< before any memory is allocated
   /// The job was planned again, for the reason `why`. Either the planned memory was not available (only if the budget
@@ -92,8 +92,7 @@ struct TrainReport {
   MemoryUse used;
   Breakdown planned,
       measured;  ///< measured: the same parts, up to the highest byte of the arena in use, and scratch as counted
-  /// Peak of the process in bytes until the end of the training, as counted by the operating system. Baselines are
-  /// computed after it, when the training's memory is released.
+  /// Peak of the process in bytes until the end of the training, as counted by the operating system.
   int64_t resident_bytes = 0;
   RunLength length;  ///< steps of the whole run
   EvaluatedPart evaluated;
@@ -113,7 +112,7 @@ struct TrainReport {
   /// A warning about evaluated samples with classes, structures or captions that no training sample has; empty: there
   /// are none, or there was no evaluation.
   std::string never_trained;
-  /// A metric's value without learning.
+  /// A metric's value without learning, from counts of the training samples.
   struct Baseline {
     std::string metric, name;
     double value = 0;

@@ -16,7 +16,7 @@ namespace plimsoll {
 /// Name of the metric for baselines of the loss itself.
 inline constexpr const char* kEvaluationLoss = "evaluation_loss";
 
-/// A metric's value without learning: "the most frequent class", "1-nearest neighbor".
+/// A metric's value without learning, from counts of the training samples: "most frequent class".
 struct Baseline {
   std::string metric;  ///< name as in the step's metrics, or kEvaluationLoss
   std::string name;
@@ -34,15 +34,9 @@ class SampleSource {
   /// Returns samples [first, first + count) of `order`, whose count is samples(split).
   virtual Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const = 0;
 
-  /// Returns the baselines on the held-out samples with these numbers, computed from the training samples; may take
-  /// seconds. Returns none if the source has none.
+  /// Returns the baselines on the held-out samples with these numbers, from counts alone. Returns none if the source
+  /// has none.
   virtual std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const { return {}; }
-  /// Returns baselines() and those that learn from what a run has read: the training samples order.index(0) to
-  /// order.index(trained - 1), counted over all epochs.
-  virtual std::vector<Baseline> run_baselines(const std::vector<int64_t>& held_out, const WindowOrder& order,
-                                              int64_t trained) const {
-    return baselines(held_out);
-  }
   /// Computes on all held-out samples.
   std::vector<Baseline> all_baselines() const;
 

@@ -113,10 +113,10 @@ Batch MicroBatches::next() {
   return loader_->next();
 }
 
-std::vector<Baseline> MicroBatches::baselines(int64_t position) const {
+std::vector<Baseline> MicroBatches::baselines() const {
   std::vector<int64_t> evaluated;
   for (int64_t i = 0; i < evaluation_windows_; ++i) evaluated.push_back(evaluation_order_->index(i));
-  return source_->run_baselines(evaluated, order_, position);
+  return source_->baselines(evaluated);
 }
 
 Batch MicroBatches::evaluation_batch(int64_t index, int64_t& windows) const {

@@ -65,8 +65,8 @@ class MicroBatches {
   Batch evaluation_batch(int64_t index, int64_t& windows) const;
 
   const SampleSource& source() const { return *source_; }
-  /// Returns the source's baselines on the samples that an evaluation reads, after the run has read `position` windows.
-  std::vector<Baseline> baselines(int64_t position) const;
+  /// Returns the source's baselines on the samples that an evaluation reads.
+  std::vector<Baseline> baselines() const;
 
  private:
   /// Returns the batch in the form for the device; the first `counted` samples count.

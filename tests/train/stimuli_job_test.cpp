@@ -34,11 +34,10 @@ TEST(StimuliJob, LearnsWhatIsHeldOutInsideItsPlan) {
   EXPECT_EQ(report.measured_peak_bytes, report.planned_peak_bytes);
   ASSERT_FALSE(report.metrics.empty());
   EXPECT_EQ(report.metrics[0].first, "correlation");
-  ASSERT_EQ(report.baselines.size(), 3u);
+  ASSERT_EQ(report.baselines.size(), 1u);
+  EXPECT_EQ(report.baselines[0].name, "training mean");
   EXPECT_EQ(report.baselines[0].value, 0);
-  EXPECT_GT(report.baselines[1].value, 0.6);
-  EXPECT_EQ(report.baselines[2].name, "ridge regression");
-  expect_above("correlation", report.metrics[0].second, report.baselines[1].value - 0.1);
+  expect_above("correlation", report.metrics[0].second, 0.5);
 }
 
 TEST(StimuliJob, SaysWhichKeyDoesNotFitTheFiles) {

@@ -12,7 +12,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 void expect_as_planned(const TrainReport& report) {
   EXPECT_LE(report.measured_peak_bytes, report.planned_peak_bytes);
@@ -103,25 +102,6 @@ TEST(VideoLlmJob, AListThatHoldsVideosOutIsEvaluated) {
   EXPECT_EQ(without.losses, report.losses);
   EXPECT_FALSE(without.last_evaluation.has_value());
   EXPECT_THAT(without.baselines, IsEmpty());
-}
-
-// The decoded clips are gone when the baselines read them.
-TEST(VideoLlmJob, BaselinesThatFailLoseNoReport) {
-  TempFolder folder;
-  Job job = video_job(folder);
-  job.max_steps = 2;
-  struct Remover : Watcher {
-    void evaluated(int64_t, double) override { std::filesystem::remove_all(cache); }
-    std::filesystem::path cache;
-  } remover;
-  remover.cache = job.data.cache_dir;
-  const TrainReport report = train_job(job, remover);
-  EXPECT_EQ(report.losses.size(), 2u);
-  EXPECT_EQ(report.steps, 2);
-  EXPECT_TRUE(report.last_evaluation.has_value());
-  EXPECT_THAT(report.baselines, IsEmpty());
-  ASSERT_EQ(report.not_written.size(), 1u);
-  EXPECT_THAT(report.not_written[0], StartsWith("baselines: "));
 }
 
 TEST(VideoLlmJob, OnlyAListWithHeldOutVideosRecordsAnEvaluation) {

@@ -1,4 +1,4 @@
-// Declares captions as tokens, and baselines of captions without seeing the video.
+// Declares captions as tokens.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,5 @@ struct CaptionTokens {
 /// Throws UserError that names `place` if prompt and caption are longer than `length` tokens.
 CaptionTokens caption_tokens(const Tokenizer& tokenizer, const std::string& prompt, const std::string& caption,
                              int64_t length, const std::string& place);
-
-/// Results of the best prediction without the video, from the counts of the captions: the next token is the one that
-/// most often followed the same beginning.
-struct CaptionBaseline {
-  double captions_right = 0;  ///< share of the held-out clips whose caption is the most frequent one
-  double tokens_right = 0;    ///< share of their captions' tokens
-  double nats = 0;            ///< nats a token, by the frequencies of the next tokens; not finite if a token never
-                              ///< followed
-};
-
-/// `captions` are all captions; `trained[i]` and `held_out[i]` are the numbers of clips with the i-th.
-CaptionBaseline blind_captions(const std::vector<std::vector<int32_t>>& captions, const std::vector<int64_t>& trained,
-                               const std::vector<int64_t>& held_out);
 
 }  // namespace plimsoll

@@ -17,7 +17,6 @@
 #include "data/pictures/picture_facts.h"
 #include "data/pictures/picture_list.h"
 #include "data/pictures/picture_plane.h"
-#include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
 #include "data/stratified_split.h"
 #include "files/data_memory.h"
@@ -29,7 +28,6 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kKeptBytes = size_t{256} << 20;
-constexpr int64_t kForBaselines = 256;  // training samples of each structure
 
 /// A cache of planes read from files, bounded in bytes.
 template <typename Plane>
@@ -69,8 +67,7 @@ size_t room_for_kept(const DataConfig& config) {
 
 struct Sample {
   size_t task = 0;
-  size_t prompt = 0;     // index into prompts_
-  size_t structure = 0;  // index into structures_
+  size_t prompt = 0;  // index into prompts_
 };
 
 class PictureSamples final : public SampleSource {
@@ -124,28 +121,6 @@ class PictureSamples final : public SampleSource {
       std::ranges::copy(prompt.read_at, row_of<float>(batch.fields[3], i).begin());
     }
     return batch;
-  }
-
-  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
-    if (held_out.empty()) return {};
-    const int64_t pixels = shape_.image_size * shape_.image_size;
-    double mean_mask = 0, brightness = 0;
-    for (size_t structure = 0; structure < structures_.size(); ++structure) {
-      std::vector<Sample> trained, evaluated;
-      for (const Sample& sample : train_)
-        if (sample.structure == structure) trained.push_back(sample);
-      for (const int64_t i : held_out)
-        if (held_out_[static_cast<size_t>(i)].structure == structure)
-          evaluated.push_back(held_out_[static_cast<size_t>(i)]);
-      if (evaluated.empty()) continue;
-      thin_out(trained);
-      const MaskedPictures known = masked(trained), wanted = masked(evaluated);
-      mean_mask += mean_mask_dice(pixels, known.masks, wanted.masks);
-      brightness += brightness_dice(pixels, known, wanted);
-    }
-    const auto count = static_cast<double>(held_out.size());
-    return {{"dice", "the structure's mean mask", mean_mask / count},
-            {"dice", "the best threshold of brightness", brightness / count}};
   }
 
   std::string name_of(Split split, int64_t index) const override {
@@ -205,7 +180,6 @@ class PictureSamples final : public SampleSource {
     }
     const std::map<std::filesystem::path, DataPart> split = splits(config, listed, labels);
     std::map<std::pair<std::string, std::string>, size_t> known_prompts;
-    std::map<std::string, size_t> known_structures;
     const DataPart evaluated = config.evaluate_on == "test" ? DataPart::test : DataPart::validation;
     PartLabels in_parts({.samples = "pictures", .label = "structure"});
     for (const auto& [image, of_picture] : labels) in_parts.add(split.at(image), of_picture);
@@ -216,8 +190,6 @@ class PictureSamples final : public SampleSource {
       const DataPart part = split.at(task.image);
       if (part != DataPart::train && part != evaluated) continue;
       Sample sample{.task = i};
-      sample.structure = known_structures.emplace(task.structure, structures_.size()).first->second;
-      if (sample.structure == structures_.size()) structures_.push_back(task.structure);
       const std::string prompt = task.prompt.empty() ? config.slices.prompt : task.prompt;
       const std::string answer = task.answer.empty() ? config.slices.answer : task.answer;
       const auto [found, fresh] =
@@ -362,32 +334,6 @@ class PictureSamples final : public SampleSource {
     return split;
   }
 
-  static void thin_out(std::vector<Sample>& samples) {
-    const int64_t count = std::ssize(samples);
-    if (count <= kForBaselines) return;
-    for (int64_t i = 0; i < kForBaselines; ++i)
-      samples[static_cast<size_t>(i)] = samples[static_cast<size_t>(i * count / kForBaselines)];
-    samples.resize(static_cast<size_t>(kForBaselines));
-  }
-
-  MaskedPictures masked(const std::vector<Sample>& samples) const {
-    const int64_t size = shape_.image_size;
-    return {{std::ssize(samples),
-             [this, samples, size](int64_t i) {
-               std::vector<uint8_t> mask(static_cast<size_t>(size * size));
-               put_mask(samples[static_cast<size_t>(i)], {}, mask);
-               return mask;
-             }},
-            [this, samples, size](int64_t i) {
-              std::vector<float> image(static_cast<size_t>(size * size * shape_.channels));
-              show(*picture_of(samples[static_cast<size_t>(i)]), size, {}, image);
-              std::vector<float> brightness(static_cast<size_t>(size * size), 0.0F);
-              for (size_t k = 0; k < image.size(); ++k)
-                brightness[k / static_cast<size_t>(shape_.channels)] += image[k] / static_cast<float>(shape_.channels);
-              return brightness;
-            }};
-  }
-
   SliceShape shape_;
   std::string normalize_;
   double augment_;
@@ -396,7 +342,6 @@ class PictureSamples final : public SampleSource {
   int64_t readers_;  // threads that may read at the same time: the workers and the evaluating thread
   std::vector<PictureTask> tasks_;
   std::vector<SlicePrompt> prompts_;
-  std::vector<std::string> structures_;
   std::vector<Sample> train_, held_out_;
   Kept<PicturePlane> pictures_;
   Kept<MaskPlane> masks_;

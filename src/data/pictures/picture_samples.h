@@ -19,9 +19,8 @@ namespace plimsoll {
 ///
 /// All masks are read in this call to count pixels, and the pictures are validated without decoding. `progress` is
 /// called meanwhile and may stop the call by throwing. Pictures are decoded when they are needed; up to 256 MiB of them
-/// are cached. Baselines of "dice" use at most 256 training samples of each structure: its mean mask, and all pixels
-/// brighter (or darker) than the best threshold. Throws UserError for unreadable files, pictures and masks of different
-/// sizes, a prompt that is too long, and if nothing is left to train on.
+/// are cached. Throws UserError for unreadable files, pictures and masks of different sizes, a prompt that is too long,
+/// and if nothing is left to train on.
 std::unique_ptr<SampleSource> picture_samples(const DataConfig& config, const SliceShape& shape,
                                               const Tokenizer& tokenizer,
                                               const std::function<void(double fraction)>& progress, uint64_t seed);

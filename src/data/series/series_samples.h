@@ -24,9 +24,8 @@ struct SeriesShape {
 ///
 /// A sample is "vectors", float32 [V, channels + 1] with V = config.series.vectors(), and "labels", int64. The last
 /// number of a vector is its time (mean 0, deviation 1 over a whole series). In training, the choice of the V vectors
-/// depends on the seed, the epoch and the series alone; in held-out series they are evenly spaced. Baselines are those
-/// of series_baselines() on whole normalized series. Throws UserError for unreadable files and series that are not of
-/// that shape.
+/// depends on the seed, the epoch and the series alone; in held-out series they are evenly spaced. Throws UserError
+/// for unreadable files and series that are not of that shape.
 std::unique_ptr<SampleSource> series_samples(const DataConfig& config, const SeriesShape& shape, uint64_t seed);
 
 }  // namespace plimsoll

@@ -11,7 +11,6 @@
 #include "data/part_labels.h"
 #include "data/slices/label_names.h"
 #include "data/slices/labeled_volume.h"
-#include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
 #include "data/slices/slice_split.h"
 #include "files/data_memory.h"
@@ -75,21 +74,6 @@ class SliceSamples final : public SampleSource {
       std::ranges::copy(prompt.read_at, row_of<float>(batch.fields[3], i).begin());
     }
     return batch;
-  }
-
-  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
-    if (held_out.empty()) return {};
-    std::vector<Sample> evaluated;
-    for (const int64_t i : held_out) evaluated.push_back(held_out_[static_cast<size_t>(i)]);
-    double mean_mask = 0, nearest = 0;
-    for (size_t structure = 0; structure < prompts_.size(); ++structure)
-      mean_mask +=
-          mean_mask_dice(shape_.image_size * shape_.image_size, masks_of(static_cast<int32_t>(structure), train_),
-                         masks_of(static_cast<int32_t>(structure), evaluated));
-    for (const Sample& sample : evaluated) nearest += nearest_slice_dice(sample);
-    const auto count = static_cast<double>(evaluated.size());
-    return {{"dice", "the structure's mean mask", mean_mask / count},
-            {"dice", "the mask of the nearest slice trained on", nearest / count}};
   }
 
   std::string name_of(Split split, int64_t index) const override {
@@ -211,38 +195,6 @@ class SliceSamples final : public SampleSource {
       return mix64(mix64(mix64(static_cast<uint64_t>(sample.volume)) + static_cast<uint64_t>(sample.slice)) +
                    static_cast<uint64_t>(sample.structure));
     });
-  }
-
-  std::vector<uint8_t> mask_of(const Sample& sample) const {
-    std::vector<uint8_t> mask(static_cast<size_t>(shape_.image_size * shape_.image_size));
-    volumes_[static_cast<size_t>(sample.volume)].mask(sample.slice, sample.structure, shape_.image_size, mask);
-    return mask;
-  }
-
-  Masks masks_of(int32_t structure, const std::vector<Sample>& samples) const {
-    std::vector<Sample> chosen;
-    for (const Sample& sample : samples)
-      if (sample.structure == structure) chosen.push_back(sample);
-    const auto count = std::ssize(chosen);
-    return {count, [this, chosen = std::move(chosen)](int64_t i) { return mask_of(chosen[static_cast<size_t>(i)]); }};
-  }
-
-  double nearest_slice_dice(const Sample& sample) const {
-    const Sample* nearest = nullptr;
-    for (const Sample& other : train_)
-      if (other.volume == sample.volume &&
-          (!nearest || std::abs(other.slice - sample.slice) < std::abs(nearest->slice - sample.slice)))
-        nearest = &other;
-    if (!nearest) return 0;
-    const std::vector<uint8_t> wanted = mask_of(sample),
-                               got = mask_of({sample.volume, nearest->slice, sample.structure});
-    int64_t both = 0, one = 0, other = 0;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      both += wanted[i] & got[i];
-      one += wanted[i];
-      other += got[i];
-    }
-    return dice_of(both, one, other);
   }
 
   SliceShape shape_;

@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
-const float* row(const FmriSeries& series, int64_t volume) {
-  return series.values.data() + volume * series.voxels;
-}
 float* row(FmriSeries& series, int64_t volume) {
   return series.values.data() + volume * series.voxels;
 }
@@ -77,48 +73,6 @@ void standardize(FmriSeries& series, const Volumes& over) {
       float& value = row(series, v)[i];
       value = constant ? 0 : static_cast<float>((static_cast<double>(value) - mean[i]) / std::sqrt(variance[i]));
     }
-}
-
-VoxelCorrelation::VoxelCorrelation(int64_t voxels)
-    : x_(static_cast<size_t>(voxels)), y_(x_), xx_(x_), yy_(x_), xy_(x_) {}
-
-void VoxelCorrelation::add(const std::vector<double>& predicted, const double* measured) {
-  ++samples_;
-  for (size_t i = 0; i < x_.size(); ++i) {
-    const double x = predicted[i], y = measured[i];
-    x_[i] += x, y_[i] += y;
-    xx_[i] += x * x, yy_[i] += y * y, xy_[i] += x * y;
-  }
-}
-
-double VoxelCorrelation::mean() const {
-  double total = 0;
-  for (size_t i = 0; i < x_.size(); ++i) {
-    const double scale = (xx_[i] - x_[i] * x_[i] / samples_) * (yy_[i] - y_[i] * y_[i] / samples_);
-    if (scale > 1e-12 * xx_[i] * yy_[i]) total += (xy_[i] - x_[i] * y_[i] / samples_) / std::sqrt(scale);
-  }
-  return total / static_cast<double>(x_.size());
-}
-
-double label_mean_correlation(const FmriSeries& series, const std::vector<int64_t>& label, const Volumes& train,
-                              const Volumes& held_out) {
-  const auto voxels = static_cast<size_t>(series.voxels);
-  std::map<int64_t, std::pair<int64_t, std::vector<double>>> means;  // number of volumes, and their sum
-  for (int64_t v : train) {
-    auto& [count, sum] = means.try_emplace(label[static_cast<size_t>(v)], 0, voxels).first->second;
-    ++count;
-    for (size_t i = 0; i < voxels; ++i) sum[i] += static_cast<double>(row(series, v)[i]);
-  }
-  const std::pair<int64_t, std::vector<double>> unseen{1, std::vector<double>(voxels)};  // the training mean, 0
-  VoxelCorrelation correlation(series.voxels);
-  for (int64_t v : held_out) {
-    const auto found = means.find(label[static_cast<size_t>(v)]);
-    const auto& [count, sum] = found == means.end() ? unseen : found->second;
-    std::vector<double> predicted(sum);
-    for (double& each : predicted) each /= static_cast<double>(count);
-    correlation.add(predicted, std::vector<double>(row(series, v), row(series, v) + voxels).data());
-  }
-  return correlation.mean();
 }
 
 }  // namespace plimsoll

@@ -12,7 +12,6 @@
 #include "data/stimuli/fmri_responses.h"
 #include "data/stimuli/fmri_series.h"
 #include "data/stimuli/mel_spectrogram.h"
-#include "data/stimuli/ridge.h"
 #include "data/stimuli/run_split.h"
 #include "data/stimuli/stimulus_features.h"
 #include "data/stimuli/stimulus_labels.h"
@@ -84,19 +83,8 @@ class StimuliSamples final : public SampleSource {
     return batch;
   }
 
-  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
-    std::vector<Baseline> all = {{"correlation", "training mean", 0}};
-    if (held_out.empty()) return all;
-    Volumes evaluated;
-    for (const int64_t i : held_out) evaluated.push_back(held_out_[static_cast<size_t>(i)]);
-    if (labels_.names.size() >= 2) {
-      std::vector<int64_t> shown(labels_.label);  // `delay` volumes before
-      for (size_t v = shown.size(); v-- > static_cast<size_t>(config_.delay);)
-        shown[v] = labels_.label[v - static_cast<size_t>(config_.delay)];
-      all.push_back({"correlation", "mean of the label", label_mean_correlation(series_, shown, train_, evaluated)});
-    }
-    if (const auto ridge = ridge_correlation(evaluated)) all.push_back({"correlation", "ridge regression", *ridge});
-    return all;
+  std::vector<Baseline> baselines(const std::vector<int64_t>&) const override {
+    return {{"correlation", "training mean", 0}};
   }
 
   std::string name_of(Split split, int64_t index) const override {
@@ -107,43 +95,6 @@ class StimuliSamples final : public SampleSource {
 
  private:
   const Volumes& volumes(Split split) const { return split == Split::train ? train_ : held_out_; }
-
-  const float* voxels_of(int64_t volume) const { return series_.values.data() + volume * shape_.voxels; }
-
-  /// Returns the correlation of a ridge regression that is fitted to the volumes trained on and sees what the model
-  /// sees: the words, frames and mel frames of a sample. None if there are no inputs or more than the limits allow.
-  /// The regression reads inputs and voxels in place, after it has checked its limits.
-  std::optional<double> ridge_correlation(const Volumes& evaluated) const {
-    const StimuliShape& s = shape_;
-    RidgeSamples samples{.fitted = std::ssize(train_), .predicted = std::ssize(evaluated), .targets = s.voxels};
-    Volumes volumes = train_;
-    volumes.insert(volumes.end(), evaluated.begin(), evaluated.end());
-    using Fill = void (StimuliSamples::*)(int64_t volume, float* to) const;
-    const auto add = [&](bool given, int64_t width, float nothing, Fill fill) {
-      if (!given) return;
-      samples.inputs.push_back({width, [this, &volumes, nothing, fill](int64_t sample, std::span<float> row) {
-                                  std::ranges::fill(row, nothing);
-                                  (this->*fill)(volumes[static_cast<size_t>(sample)], row.data());
-                                }});
-    };
-    add(!vectors_.empty() || words_.given(), s.text_tokens * s.text_features, 0, &StimuliSamples::fill_words);
-    add(pictures_.given() || !config_.videos.empty(), s.video_frames * 3 * s.video_size * s.video_size, kBlack,
-        &StimuliSamples::fill_frames);
-    add(sounds_.given() || !config_.videos.empty(), s.audio_frames * s.audio_mels, kMelSilence,
-        &StimuliSamples::fill_mel);
-    if (samples.inputs.empty()) return std::nullopt;
-    samples.measured = [&](int64_t sample) { return voxels_of(volumes[static_cast<size_t>(sample)]); };
-    for (const int64_t volume : train_) samples.run.push_back(labels_.run[static_cast<size_t>(volume)]);
-    const auto prediction = ridge_prediction(samples);
-    if (!prediction) return std::nullopt;
-    VoxelCorrelation correlation(s.voxels);
-    for (size_t i = 0; i < evaluated.size(); ++i) {
-      const float* predicted = prediction->values.data() + static_cast<int64_t>(i) * s.voxels;
-      const std::vector<double> measured(voxels_of(evaluated[i]), voxels_of(evaluated[i]) + s.voxels);
-      correlation.add({predicted, predicted + s.voxels}, measured.data());
-    }
-    return correlation.mean();
-  }
 
   void read_labels() {
     if (config_.texts.empty()) {

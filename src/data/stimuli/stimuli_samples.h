@@ -30,11 +30,6 @@ struct StimuliShape {
 /// matters only if the last runs lack a label that has room there. Split::validation is the part that
 /// config.evaluate_on names. Voxels are standardized by the training volumes. `progress` is called during long work.
 /// Throws UserError for files that cannot be read, do not fit together or do not have the sizes of `shape`.
-///
-/// Baselines of "correlation" on the held-out part are: the training mean, which is 0; the mean of the training volumes
-/// with the same label; and ridge_prediction(), fitted to the training volumes. Its inputs are those from which the
-/// model predicts voxels: a sample's words, frames and mel frames. Neither the model nor the regression gets other
-/// volumes' voxels as inputs.
 std::unique_ptr<SampleSource> stimuli_samples(const DataConfig& config, const StimuliShape& shape,
                                               const std::function<void(const std::string&, double)>& progress,
                                               uint64_t seed = 0);

@@ -14,7 +14,7 @@ std::vector<Key> held_out_keys() {
              "fraction of the data that is held out for a final test, separate from data.validation_fraction: not used "
              "for training or for the choice of settings"),
       word("data.evaluate_on", &D::evaluate_on, {"validation", "test"},
-           "held-out part that evaluations and baselines use; no effect on the training data"),
+           "held-out part that evaluations use; no effect on the training data"),
   };
 }
 

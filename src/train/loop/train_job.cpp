@@ -55,8 +55,6 @@ class WatchOfRanks {
   Exchange* exchange_;
 };
 
-constexpr const char* kBaselines = "baselines on the held-out part";
-
 class Run {
  public:
   Run(const Job& job, TrainObserver& observer, ProfileOptions profile, std::shared_ptr<Exchange> exchange)
@@ -405,10 +403,10 @@ class Run {
                                      .used_host = report_.used.host,
                                      .resident = report_.resident_bytes});
     if (exchange_)
-      exchange_->watch_others({});  // the last exchange: other ranks end, and this one may compute baselines
+      exchange_->watch_others({});  // the last exchange: other ranks end before this one has counted baselines
     report_.steps = training().steps_done();
     report_.steps_skipped = training().steps_skipped();
-    prepared_.release_memory();  // the report has its figures; baselines have the memory of the arena
+    prepared_.release_memory();  // the report has its figures
     compute_baselines();
     report_.step_seconds = step_times_.median_seconds();
     report_.predicted_step_seconds = step_times_.median_predicted_seconds();
@@ -426,10 +424,7 @@ class Run {
     if (!report_.last_evaluation || report_.stopped || is_stop_requested()) return;
     if (!agreement_.leads() || !job::data_kind(job().data.type).from_files) return;
     try {
-      observer_.preparing(kBaselines, 0);
-      for (const Baseline& each : data().baselines(position_))
-        report_.baselines.push_back({each.metric, each.name, each.value});
-      observer_.preparing(kBaselines, 1);
+      for (const Baseline& each : data().baselines()) report_.baselines.push_back({each.metric, each.name, each.value});
     } catch (const std::exception& error) {
       // libtorch's messages have a stack trace after their first line.
       const std::string_view message = error.what();

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "data/pictures/picture_list.h"
-#include "data/slices/mask_baselines.h"
 #include "data/slices/slice_prompt.h"
 #include "files/data_notes.h"
 #include "files/jpeg_files.h"
@@ -393,51 +392,6 @@ TEST_F(PictureSamplesTest, KeepToTheBudgetOfData) {
                                HasSubstr("for files that are kept or read at the same time")));
   config_.memory_budget.reset();
   EXPECT_EQ(numbers<float>(within, 0), numbers<float>(all(*open(), Split::train), 0));
-}
-
-TEST_F(PictureSamplesTest, KnowTheirBaselines) {
-  config_.slices.structures = {"bright square"};
-  const auto baselines = open()->all_baselines();
-  ASSERT_THAT(baselines, SizeIs(2));
-  EXPECT_EQ(baselines[0].metric, "dice");
-  EXPECT_GT(baselines[0].value, 0.2);
-  EXPECT_LT(baselines[0].value, 0.95);
-  EXPECT_GT(baselines[1].value, 0.95);  // it alone is bright
-}
-
-// Against counting pixel by pixel.
-TEST(MaskBaselines, AreTheBestOfTheirThresholds) {
-  std::mt19937 random(4);
-  constexpr int64_t kPixels = 40;
-  std::vector<std::vector<float>> pictures(6, std::vector<float>(kPixels));
-  std::vector<std::vector<uint8_t>> masks(6, std::vector<uint8_t>(kPixels));
-  for (size_t i = 0; i < 6; ++i)
-    for (size_t p = 0; p < kPixels; ++p) {
-      masks[i][p] = random() % 3 == 0;
-      pictures[i][p] = static_cast<float>(random() % 1000) / 400 - 1.25F - (masks[i][p] ? 0.6F : 0);
-    }
-  const auto part = [&](size_t first, size_t count) {
-    return MaskedPictures{{int64_t(count), [&, first](int64_t i) { return masks[first + size_t(i)]; }},
-                          [&, first](int64_t i) { return pictures[first + size_t(i)]; }};
-  };
-  const auto dice_at = [&](size_t i, double threshold, bool above) {
-    int64_t both = 0, one = 0, other = 0;
-    for (size_t p = 0; p < kPixels; ++p) {
-      const bool chosen = (pictures[i][p] >= threshold) == above;
-      both += chosen && masks[i][p], one += chosen, other += masks[i][p];
-    }
-    return dice_of(both, one, other);
-  };
-  double best = -1, wanted = 0;
-  for (const bool above : {true, false})
-    for (int t = 0; t < 33; ++t) {
-      const double threshold = -2 + t * 0.125;
-      double sum = 0, held_out = 0;
-      for (size_t i = 0; i < 4; ++i) sum += dice_at(i, threshold, above);
-      for (size_t i = 4; i < 6; ++i) held_out += dice_at(i, threshold, above);
-      if (sum > best) best = sum, wanted = held_out;
-    }
-  EXPECT_NEAR(brightness_dice(kPixels, part(0, 4), part(4, 2)), wanted, 1e-9);
 }
 
 }  // namespace

@@ -309,26 +309,6 @@ TEST_F(SliceSamplesTest, KeepProportionsOnEveryAxis) {
   EXPECT_EQ(std::count(mask.begin(), mask.end(), 1), 4 * pixels[0]);
 }
 
-TEST_F(SliceSamplesTest, BaselinesAreBetweenNothingAndAll) {
-  const auto baselines = open()->all_baselines();
-  ASSERT_THAT(baselines, SizeIs(2));
-  for (const Baseline& each : baselines) {
-    EXPECT_EQ(each.metric, "dice");
-    EXPECT_GT(each.value, 0.2) << each.name;
-    EXPECT_LT(each.value, 0.95) << each.name;
-  }
-  config_.validation_fraction = 0;
-  EXPECT_THAT(open()->all_baselines(), IsEmpty());
-}
-
-TEST_F(SliceSamplesTest, TheMeanMaskOfWhatNeverChangesIsRight) {
-  std::vector<uint8_t> labels(24 * 24 * 30, 0);
-  for (size_t i = 0; i < labels.size(); ++i) labels[i] = i % 24 < 6 ? 5 : 0;
-  put_file(config_.slices.labels[0], nifti_bytes(NiftiType::uint8, {24, 24, 30}, labels));
-  config_.slices.structures = {"left *"};
-  for (const Baseline& each : open()->all_baselines()) EXPECT_DOUBLE_EQ(each.value, 1) << each.name;
-}
-
 TEST_F(SliceSamplesTest, RefuseGridsThatDiffer) {
   const auto other = nifti_bytes<uint8_t>(NiftiType::uint8, {24, 23, 30}, std::vector<uint8_t>(24 * 23 * 30, 5));
   put_file(config_.slices.labels[0], other);

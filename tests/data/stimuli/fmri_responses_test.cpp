@@ -97,42 +97,5 @@ TEST(FmriResponses, StandardizesByTheVolumesTrainedOn) {
   for (int64_t v = 0; v < 12; ++v) EXPECT_EQ(series.values[v * 2 + 1], 0);
 }
 
-TEST(FmriResponses, TheLabelsMeanCorrelatesAsWrittenOut) {
-  FmriSeries series = noise(40, 5, 4);
-  std::vector<int64_t> label;
-  Volumes train, held_out;
-  for (int64_t v = 0; v < 40; ++v) {
-    label.push_back(v / 2 % 3);
-    for (int64_t i = 0; i < 4; ++i) series.values[v * 5 + i] += static_cast<float>((i + 1) * label.back());
-    series.values[v * 5 + 4] = 1;  // constant: counts as 0
-    (v < 30 ? train : held_out).push_back(v);
-  }
-  double total = 0;
-  for (int64_t i = 0; i < 4; ++i) {
-    std::vector<double> x, y;
-    for (int64_t v : held_out) {
-      double sum = 0, count = 0;
-      for (int64_t t : train)
-        if (label[t] == label[v]) sum += series.values[t * 5 + i], ++count;
-      x.push_back(sum / count);
-      y.push_back(series.values[v * 5 + i]);
-    }
-    const auto mean = [](const auto& values) {
-      double sum = 0;
-      for (double value : values) sum += value;
-      return sum / static_cast<double>(values.size());
-    };
-    double xy = 0, xx = 0, yy = 0;
-    for (size_t k = 0; k < x.size(); ++k) {
-      xy += (x[k] - mean(x)) * (y[k] - mean(y));
-      xx += (x[k] - mean(x)) * (x[k] - mean(x));
-      yy += (y[k] - mean(y)) * (y[k] - mean(y));
-    }
-    total += xy / std::sqrt(xx * yy);
-  }
-  EXPECT_NEAR(label_mean_correlation(series, label, train, held_out), total / 5, 1e-9);
-  EXPECT_GT(total / 5, 0.4);
-}
-
 }  // namespace
 }  // namespace plimsoll
