@@ -30,7 +30,10 @@ def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None
         sys.modules[name] = module
     torch.compiler._is_compiling_flag = _OnThread(_records(torch))
     try:
-        with torch.device(DEVICE), _autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint):
+        with contextlib.ExitStack() as blocks:
+            blocks.enter_context(torch.device(DEVICE))
+            for block in (_autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint), _bags(torch)):
+                blocks.enter_context(block)
             yield
     finally:
         torch.compiler._is_compiling_flag = compiling
@@ -144,4 +147,32 @@ def _checkpoint(torch: Any, on_call: Callable[[], None]) -> Iterator[None]:
         return function(*args, **{name: value for name, value in options.items() if name not in own})
 
     with _replaced(checkpoint, __dynamo_disable=call):
+        yield
+
+
+@contextlib.contextmanager
+def _bags(torch: Any) -> Iterator[None]:
+    """Computes embedding bags of one size by an embedding and a sum, mean or maximum.
+
+    The sizes of further results of torch's own operator depend on the kernel that runs."""
+    records, functional = _records(torch), torch.nn.functional
+    original = functional.embedding_bag
+
+    @functools.wraps(original)
+    def bag(input: Any, weight: Any, offsets: Any = None, max_norm: float | None = None, norm_type: float = 2,
+            scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
+            include_last_offset: bool = False, padding_idx: int | None = None) -> Any:
+        ours = input.dim() == 2 and mode in ("sum", "mean", "max") and not (scale_grad_by_freq or sparse)
+        ours = ours and offsets is None and max_norm is None and padding_idx is None
+        if not (records() and ours) or (per_sample_weights is not None and mode != "sum"):
+            return original(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights,
+                            include_last_offset, padding_idx)
+        rows = functional.embedding(input, weight)
+        if per_sample_weights is not None:
+            rows = rows * per_sample_weights.unsqueeze(-1)
+        if mode == "max":
+            return rows.max(1).values
+        return rows.sum(1) if mode == "sum" else rows.mean(1)
+
+    with _replaced(functional, embedding_bag=bag):
         yield

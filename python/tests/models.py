@@ -91,6 +91,21 @@ class Recurrent(nn.Module):
         return self.head(self.gru(self.lstm(x)[0])[0][:, -1])
 
 
+class Bags(nn.Module):
+    """Embedding bags of each mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.bags = nn.ModuleList(nn.EmbeddingBag(50, 8, mode=mode) for mode in ("sum", "mean", "max"))
+        self.weighted = nn.EmbeddingBag(50, 8, mode="sum")
+        self.head = nn.Linear(32, 4)
+
+    def forward(self, tokens):
+        weights = tokens.float().softmax(-1)
+        parts = [bag(tokens) for bag in self.bags] + [self.weighted(tokens, per_sample_weights=weights)]
+        return self.head(torch.cat(parts, 1))
+
+
 def classified(model, batch):
     return F.cross_entropy(model(batch["x"]), batch["y"])
 
@@ -126,5 +141,6 @@ KINDS = {
     "normed": (Normed, classified, pictures_of),
     "custom": (Custom, classified, batch_of),
     "spectral": (Spectral, classified, batch_of),
+    "bags": (Bags, lambda model, batch: model(batch["tokens"]).square().mean(), tokens_of),
     "recurrent": (Recurrent, classified, sequences_of),
 }

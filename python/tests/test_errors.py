@@ -68,12 +68,13 @@ class ErrorsTest(unittest.TestCase):
         self.assertIn("if loss.item() > 0", str(error))  # the user's line
         self.assertNotIn("Exception raised from", str(error))
 
-    def test_embedding_bags_are_refused(self):
+    def test_embedding_bags_of_several_sizes_are_refused(self):
         def make():
             return torch.nn.EmbeddingBag(50, 4)
 
-        tokens = {"tokens": torch.zeros(8, 6, dtype=torch.int64)}
-        self.refused("_embedding_bag cannot be recorded", make=make, loss=lambda m, b: m(b["tokens"]).mean(), batch=tokens)
+        bags = {"tokens": torch.zeros(48, dtype=torch.int64), "offsets": torch.arange(0, 48, 6)}
+        self.refused("_embedding_bag cannot be recorded", make=make, loss=lambda m, b: m(b["tokens"], b["offsets"]).mean(),
+                     batch=bags, static=["offsets"])
 
     def test_a_model_from_outside_is_refused(self):
         model = models.Net()
@@ -129,7 +130,8 @@ class ErrorsTest(unittest.TestCase):
     def test_first_mistakes_are_named(self):
         self.refused("pass a function that makes the module", make=models.Net())
         self.refused("optimizer=plimsoll.AdamW", lr=3)
-        self.refused("job files only", lora={"modules": ["*"]})
+        self.refused("lora is a key of job files only.*peft", lora={"modules": ["*"]})
+        self.refused("quantize is a key of job files only", quantize="4bit")
         self.refused("CUDA_VISIBLE_DEVICES", device="cuda:3")
         self.refused("no amount of memory", memory=[1])
         self.refused("static names 'temp'", static="temp")
