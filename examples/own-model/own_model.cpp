@@ -50,7 +50,7 @@ int train(const std::string& budget) {
   const plimsoll::PlannedTraining planned = plimsoll::plan_training(circle_step, options);
   for (const auto& reason : planned.plan.reasons) std::printf("%s: %s\n", reason.decision.c_str(), reason.why.c_str());
   if (!planned.plan.fits) {
-    std::printf("does not fit: %s is the least\n", plimsoll::format_bytes(planned.plan.minimum_budget_bytes).c_str());
+    std::printf("does not fit: %s is the least\n", plimsoll::format_bytes(planned.minimum_budget_bytes).c_str());
     return 3;
   }
   std::printf("micro batches: %s\n", plimsoll::describe_micro_batches(planned.settings).c_str());

@@ -104,8 +104,6 @@ struct Plan {
   bool fits = true;        ///< peak_bytes, host_bytes and disk_bytes are within the budget
   Budget budget;           ///< budget of the plan
   int64_t peak_bytes = 0;  ///< arena_bytes + budget.context + budget.library
-  /// Smallest budget for which a plan was placed, over every choice left to the planner.
-  int64_t minimum_budget_bytes = 0;
   int64_t host_bytes = 0;  ///< size of the host arena; 0: nothing is offloaded to host memory
   int64_t disk_bytes = 0;  ///< size of the disk arena; 0: nothing is offloaded to disk
   int64_t arena_bytes = 0;

@@ -64,6 +64,8 @@ struct PlannedStep {
   Plan plan;
   /// Scratch of kernels that was measured on the device during planning; null: no kernel was run.
   std::shared_ptr<const MeasuredWorkspace> workspace;
+  /// Smallest budget for which a plan was placed, over every choice left to the planner.
+  int64_t minimum_budget_bytes = 0;
 };
 
 /// A training with its settings and its plan.
@@ -144,7 +146,7 @@ std::vector<int64_t> candidate_micro_batches(int64_t batch_size);
 /// precision becomes the faster of 32-true and mixed among those that fit; bf16-true changes the result, so it is used
 /// only if neither fits. Open formats become the most exact with which the training fits, an open strategy the fastest
 /// of zero2 and zero3. The budget is that of the target; `options` say how much host memory prefetched micro batches
-/// take. plan.fits says whether the plan fits; plan.minimum_budget_bytes is the smallest over all open choices. The
+/// take. plan.fits says whether the plan fits; minimum_budget_bytes is the smallest over all open choices. The
 /// result's settings and plan make a Training. Throws UserError as `step` and record_step() do.
 PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& options, const PlanTarget& target,
                               const SearchOptions& search = {});

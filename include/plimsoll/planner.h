@@ -107,8 +107,8 @@ struct PlanOptions {
   std::function<void()> on_schedule;                ///< called before each candidate schedule is computed; may throw
 };
 
-/// Returns a plan for `trace`. If nothing fits, `fits` is false and minimum_budget_bytes is the budget that would fit;
-/// that is no exception. The validator has passed every plan that is returned. Deterministic: the same trace and
+/// Returns a plan for `trace`. If nothing fits, `fits` is false and Planner::minimum_budget() is the budget that would
+/// fit; that is no exception. The validator has passed every plan that is returned. Deterministic: the same trace and
 /// options give the same plan.
 Plan make_plan(const Trace& trace, const PlanOptions& options = {});
 

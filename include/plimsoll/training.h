@@ -114,6 +114,8 @@ class Training {
   const Plan& plan() const;
   /// Returns the reason for the last re-planning and what changed, in one line; empty: the plan is the first one.
   const std::string& plan_change() const;
+  /// Returns the smallest budget for which the step can be planned as it is now: with the scratch that is known.
+  int64_t minimum_budget_bytes() const;
 
   /// Allocates the arena and initializes the model in it. Large kernels whose scratch no rule predicts are run once
   /// before that, separately; if they need scratch that was not planned, the step is planned again. Throws UserError

@@ -11,7 +11,8 @@
 
 namespace plimsoll::cli {
 
-std::string verdict_of(const Plan& plan) {
+std::string verdict_of(const PlannedStep& planned) {
+  const Plan& plan = planned.plan;
   const std::string peak = format_bytes(plan.peak_bytes);
   if (plan.budget.device_bytes() == 0) return fmt::format("needs {}; no budget is set", peak);
   const std::string budget = format_bytes(plan.budget.device_bytes());
@@ -25,7 +26,7 @@ std::string verdict_of(const Plan& plan) {
   };
   return fmt::format("does not fit: the peak is {}, the budget is {}; the minimum budget is {} ({} bytes){}",
                      exactly(peak, plan.peak_bytes), exactly(budget, plan.budget.device_bytes()),
-                     format_bytes_up(plan.minimum_budget_bytes), plan.minimum_budget_bytes, limits);
+                     format_bytes_up(planned.minimum_budget_bytes), planned.minimum_budget_bytes, limits);
 }
 
 std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes) {
@@ -33,17 +34,17 @@ std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes) {
                      format_bytes(budget_bytes));
 }
 
-std::string peak_report(const Plan& plan, const Screen& screen) {
+std::string peak_report(const PlannedStep& planned, const Screen& screen) {
   Table table({{.name = "buffer", .fit = Fit::middle, .min_width = 20},
                {"role"},
                {"size", Align::right},
                {"share", Align::right}},
               "Largest buffers at the peak");
-  for (const Resident& resident : largest_at_peak(plan, kResidentsShown)) {
+  for (const Resident& resident : largest_at_peak(planned.plan, kResidentsShown)) {
     table.add_row({resident.label, std::string(name_of(resident.role)), format_bytes(resident.bytes),
-                   percent_of(resident.bytes, plan.peak_bytes)});
+                   percent_of(resident.bytes, planned.plan.peak_bytes)});
   }
-  return fold(verdict_of(plan), screen.columns, 2) + "\n" + table.to_string(screen);
+  return fold(verdict_of(planned), screen.columns, 2) + "\n" + table.to_string(screen);
 }
 
 }  // namespace plimsoll::cli

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cli/screen/terminal.h"
-#include "plimsoll/plan.h"
+#include "plimsoll/plan_training.h"
 
 namespace plimsoll::cli {
 
@@ -12,13 +12,13 @@ namespace plimsoll::cli {
 constexpr size_t kResidentsShown = 8;
 
 /// Returns "fits: 7.42 GiB of 8.00 GiB" or "does not fit: …" with the minimum budget; one line.
-std::string verdict_of(const Plan& plan);
+std::string verdict_of(const PlannedStep& planned);
 
 /// Returns the verdict that is known before the fastest plan is: "fits: 42.6 GiB of 47.4 GiB are enough; looking for
 /// the fastest plan"; one line.
 std::string early_verdict_of(int64_t enough_bytes, int64_t budget_bytes);
 
 /// Returns, for a plan that does not fit, the verdict and the memory at the peak, by name and bytes.
-std::string peak_report(const Plan& plan, const Screen& screen);
+std::string peak_report(const PlannedStep& planned, const Screen& screen);
 
 }  // namespace plimsoll::cli

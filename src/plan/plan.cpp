@@ -373,7 +373,6 @@ Plan Planner::plan(std::optional<int64_t> bytes) const {
                                                 : impl_in_backward_->minimum_budget() < impl_->minimum_budget();
     if (better) plan = std::move(other);
   }
-  plan.minimum_budget_bytes = minimum_budget();
   return plan;
 }
 

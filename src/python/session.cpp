@@ -151,7 +151,7 @@ std::string Session::report() {
   nlohmann::json json = {
       {"fits", plan.fits},
       {"peak_bytes", plan.peak_bytes},
-      {"minimum_budget_bytes", planned_.plan.minimum_budget_bytes},
+      {"minimum_budget_bytes", planned_.minimum_budget_bytes},
       {"host_bytes", plan.host_bytes},
       {"disk_bytes", plan.disk_bytes},
       {"breakdown", json_of(plan.breakdown)},
@@ -194,6 +194,7 @@ std::string Session::page(const std::string& title, const std::string& subtitle)
     page.title = title;
     page.subtitle = subtitle;
     page.plan = &planned_.plan;
+    page.minimum_budget_bytes = planned_.minimum_budget_bytes;
     for (const Op& op : planned_.plan.trace.ops) page.op_seconds.push_back(seconds_of(planned_.settings.cost, op));
     return to_html(page);
   });
@@ -215,7 +216,7 @@ void Session::start() {
       throw UserError("this plan is for a device that is not here: " + target_.cost.device +
                       "; plan with device=\"cpu\" or \"cuda\" to train");
     if (!planned_.plan.fits)
-      throw UserError("the plan does not fit: it needs at least " + format_bytes(planned_.plan.minimum_budget_bytes),
+      throw UserError("the plan does not fit: it needs at least " + format_bytes(planned_.minimum_budget_bytes),
                       UserError::Kind::does_not_fit);
     training_ = std::make_unique<Training>(step_of(planned_.settings.micro_batch()), planned_.settings, planned_);
     try {

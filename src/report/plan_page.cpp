@@ -106,9 +106,10 @@ std::vector<Part> parts_of(const Breakdown& b) {
   return parts;
 }
 
-std::string verdict_html(const Plan& plan) {
+std::string verdict_html(const PlanPage& page) {
+  const Plan& plan = *page.plan;
   const std::string least =
-      fmt::format("The smallest budget that fits is {}.", least_amount(plan.minimum_budget_bytes));
+      fmt::format("The smallest budget that fits is {}.", least_amount(page.minimum_budget_bytes));
   if (plan.budget.device_bytes() <= 0)
     return fmt::format("<div class=\"verdict open\"><strong>Takes {}</strong>No budget is set. {}</div>\n",
                        amount(plan.peak_bytes), least);
@@ -132,7 +133,7 @@ std::string tiles_html(const PlanPage& page) {
   };
   tile("Peak", amount(plan.peak_bytes));
   if (plan.budget.device_bytes() > 0) tile("Budget", amount(plan.budget.device_bytes()));
-  tile("Smallest budget", least_amount(plan.minimum_budget_bytes));
+  tile("Smallest budget", least_amount(page.minimum_budget_bytes));
   tile("Arena waste", fmt::format("{:.2f} %", 100 * plan.arena_waste()));
   for (const auto& [name, value] : page.facts) tile(escaped(name), escaped(value));
   return html + "</dl>\n";
@@ -366,7 +367,7 @@ std::string to_html(const PlanPage& page) {
                       kPlanPageStyle);
   html += fmt::format("<header><h1>{}</h1>\n<p class=\"subtitle\">{}</p></header>\n<main>\n", escaped(page.title),
                       escaped(page.subtitle));
-  html += verdict_html(plan);
+  html += verdict_html(page);
   html += "<div id=\"fault\" role=\"alert\" hidden></div>\n";
   html += "<noscript><p class=\"note\">The charts need JavaScript; the tables are complete without.</p></noscript>\n";
   html += tiles_html(page);

@@ -36,18 +36,22 @@ struct Training::Impl {
         inputs(step, options),
         workspace(planned.workspace ? *planned.workspace
                                     : MeasuredWorkspace(plan_options_of(options, backend).workspace)),
+        minimum_budget(planned.minimum_budget_bytes),
         scaler(options.precision == Precision::fp16_mixed),
         plan(std::move(planned.plan)) {
     at::set_num_threads(threads_of(options));
     if (options.device == "cpu") kernel_choices();  // measured now, not by the first step
   }
 
-  // Plans again with the measured scratch of kernels. `whose` names these kernels.
-  void replan(const std::string& whose) {
+  // Plans again with the measured scratch of kernels. `whose` names these kernels. Throws as require_fit() does.
+  void replan(const char* when, const std::string& whose) {
     const int64_t before = plan.peak_bytes;
-    plan = make_plan(recorded, with_measured(plan_options_of(options, backend), workspace));
+    const Planner planner(recorded, with_measured(plan_options_of(options, backend), workspace));
+    plan = planner.plan();
+    minimum_budget = planner.minimum_budget();
     plan_change_text = fmt::format("kernels take scratch that was not planned: {} instead of {}{}",
                                    format_bytes_up(plan.peak_bytes), format_bytes_up(before), whose);
+    require_fit(when, whose);
   }
 
   // The caller may have written to tensors from state() on another stream. Wait for the whole device before the step.
@@ -55,16 +59,16 @@ struct Training::Impl {
     if (given_out && backend->device().type() != c10::kCPU) backend->synchronize_device();
   }
 
-  void require_fit(const char* when, const std::string& why = {}) const {
+  void require_fit(const char* when = "", const std::string& why = {}) const {
     if (plan.fits) return;
     throw UserError(
         fmt::format("the step does not fit{}: it needs at least {}, the budget is {}{}", when,
-                    format_bytes_up(plan.minimum_budget_bytes), format_bytes(plan.budget.device_bytes()), why),
+                    format_bytes_up(minimum_budget), format_bytes(plan.budget.device_bytes()), why),
         UserError::Kind::does_not_fit);
   }
 
   void start() {
-    require_fit("");
+    require_fit();
     if (!backend) backend = &backend_for(options.device);  // its error says what is missing
     if (!memory) memory.emplace(*backend, options);
     memory->require(plan);  // before large ops are tried
@@ -72,8 +76,7 @@ struct Training::Impl {
     bool found_more = workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).found_more;
     if (exchange()) found_more = merge_workspaces(*exchange(), workspace, found_more);
     if (found_more) {
-      replan("");
-      require_fit(" with the scratch that its kernels take");
+      replan(" with the scratch that its kernels take", "");
       memory->require(plan);
     }
     if (exchange()) require_same_exchanges(*exchange(), plan.trace);
@@ -182,8 +185,7 @@ struct Training::Impl {
     executor.reset();  // it refers to the plan
     if (profile) profile->forget_plan();
     const Plan before = std::move(plan);
-    replan(whose);
-    require_fit(" with the scratch that its kernels turned out to take", whose);
+    replan(" with the scratch that its kernels turned out to take", whose);
     if (exchange()) require_same_exchanges(*exchange(), plan.trace);
     memory->change_plan(before, plan, recorded.buffers.size());
     executor = memory->make_executor(plan);
@@ -205,6 +207,7 @@ struct Training::Impl {
   Trace recorded;
   MicroBatchInputs inputs;
   MeasuredWorkspace workspace;
+  int64_t minimum_budget;  // bytes
   LossScaler scaler;
   Plan plan;
   std::string plan_change_text;
@@ -229,6 +232,10 @@ const Plan& Training::plan() const {
 
 const std::string& Training::plan_change() const {
   return impl_->plan_change_text;
+}
+
+int64_t Training::minimum_budget_bytes() const {
+  return impl_->minimum_budget;
 }
 
 void Training::start() {

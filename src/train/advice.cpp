@@ -315,7 +315,7 @@ class Finder {
   // Tries host memory; not on the CPU, where it would be the same memory.
   void try_host_memory(const Job& job) {
     if (target_.device == "cpu" || target_.cost.host_link <= 0 || result_.found.size() >= options_.max_changes) return;
-    const int64_t missing = base_plan_.plan.minimum_budget_bytes - target_.budget.device.value_or(0);
+    const int64_t missing = base_plan_.minimum_budget_bytes - target_.budget.device.value_or(0);
     for (int64_t bytes = 8 * GiB; bytes <= 512 * GiB; bytes *= 4) {
       if (bytes <= job.budget.host || bytes < missing) continue;
       Trial trial;

@@ -41,7 +41,7 @@ ModelVariant result_of(const PlannedJob& planned, const Change& change) {
   result.fits = planned.plan.fits;
   result.parameters = planned.settings.parameters;
   result.peak_bytes = planned.plan.peak_bytes;
-  result.minimum_budget_bytes = planned.plan.minimum_budget_bytes;
+  result.minimum_budget_bytes = planned.minimum_budget_bytes;
   result.step_seconds = planned.step_seconds;
   result.tokens_per_second = planned.tokens_per_second;
   return result;

@@ -95,7 +95,7 @@ TEST_F(CudaTraining, LessMemoryGivesTheSameLosses) {
     const int64_t least = [&] {
       TrainingOptions options{.budget = {.host = host}, .device = "cuda"};
       options.accumulate = micro > 1;
-      return Training(decoder(), options).plan().minimum_budget_bytes;
+      return Training(decoder(), options).minimum_budget_bytes();
     }();
     const RunResult tight = run("cuda", {.budget = {.device = least, .host = host}}, micro);
     EXPECT_LE(tight.used.arena, least);

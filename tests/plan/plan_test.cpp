@@ -164,11 +164,12 @@ u - w <- g
 
 TEST(Plan, DoesNotFitIsAnAnswer) {
   const TraceText text(kTwoBlocks);
-  const Plan plan = make_plan(text.trace, {.budget = {.device = 100}});
-  EXPECT_FALSE(plan.fits);
-  EXPECT_GT(plan.minimum_budget_bytes, 100);
-  EXPECT_TRUE(make_plan(text.trace, {.budget = {.device = plan.minimum_budget_bytes}}).fits);
-  EXPECT_FALSE(make_plan(text.trace, {.budget = {.device = plan.minimum_budget_bytes - 1}}).fits);
+  const Planner planner(text.trace, {.budget = {.device = 100}});
+  const int64_t least = planner.minimum_budget();
+  EXPECT_FALSE(planner.plan().fits);
+  EXPECT_GT(least, 100);
+  EXPECT_TRUE(make_plan(text.trace, {.budget = {.device = least}}).fits);
+  EXPECT_FALSE(make_plan(text.trace, {.budget = {.device = least - 1}}).fits);
 }
 
 TEST(Plan, LargestAtPeakIsNamed) {

@@ -79,7 +79,7 @@ TEST(OverlapBytes, StayWithinTheBudget) {
   const std::vector<std::string> texts =
       run_ranks(2, folder.path(), [&](int rank, const std::shared_ptr<Exchange>& exchange) {
         TrainingOptions options = options_of(of, 2, rank, Strategy::zero3, exchange);
-        options.budget.device = plan_step(small_decoder(), options).plan.minimum_budget_bytes;
+        options.budget.device = plan_step(small_decoder(), options).minimum_budget_bytes;
         overlap_exchanges(options);
         return train_steps(small_decoder(), of, options, [&](Training& training) {
           if (training.plan().peak_bytes > *options.budget.device) throw std::runtime_error("over the budget");

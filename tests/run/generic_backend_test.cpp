@@ -63,7 +63,7 @@ TEST_F(GenericBackend, RecomputesAccumulatesAndMovesToTheHost) {
   const int64_t least = [&] {
     TrainingOptions options{.budget = {.host = int64_t{1} << 30}, .device = "made_up"};
     options.accumulate = true;
-    return Training(three_layer_decoder(), options).plan().minimum_budget_bytes;
+    return Training(three_layer_decoder(), options).minimum_budget_bytes();
   }();
   ASSERT_LT(least, whole.plan.peak_bytes);
   const RunResult tight = train_on("made_up", {.budget = {.device = least, .host = int64_t{1} << 30}}, 2);

@@ -76,7 +76,7 @@ TEST_F(Greedy, IsFoundOutBeforeTheStartAndPlanned) {
   const RunResult modest = train(two_layer_decoder(), {}, 1, 3, 16, 128);
   take(kGreed);
   TrainingOptions options;
-  options.budget.device = modest.plan.minimum_budget_bytes;
+  options.budget.device = modest.minimum_budget;
   Training refused(two_layer_decoder(), options);
   EXPECT_FALSE(refused.plan().fits);  // by the plan before the start
   const int64_t tried = calls;
@@ -84,8 +84,8 @@ TEST_F(Greedy, IsFoundOutBeforeTheStartAndPlanned) {
   EXPECT_THAT(refusal_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("needs at least")));
   EXPECT_EQ(calls, tried);  // none of it was run
 
-  options.budget.device = refused.plan().minimum_budget_bytes;
-  EXPECT_GT(*options.budget.device, modest.plan.minimum_budget_bytes + kGreed / 2);
+  options.budget.device = refused.minimum_budget_bytes();
+  EXPECT_GT(*options.budget.device, modest.minimum_budget + kGreed / 2);
   const RunResult planned = train(two_layer_decoder(), options, 1, 3, 16, 128);
   EXPECT_EQ(planned.losses, modest.losses);
   EXPECT_LE(planned.used.measured_peak(), *options.budget.device);
@@ -105,7 +105,7 @@ TEST_F(Greedy, OfALargeOpIsFoundOutAtTheStart) {
   };
   TrainingOptions options;
   Training modest(step, options);
-  options.budget.device = modest.plan().minimum_budget_bytes;
+  options.budget.device = modest.minimum_budget_bytes();
   // Its scratch must show at the peak, which is at another op.
   take(*options.budget.device);
   Training refused(step, options);
@@ -113,14 +113,14 @@ TEST_F(Greedy, OfALargeOpIsFoundOutAtTheStart) {
   EXPECT_EQ(calls, 0);
   EXPECT_THAT(refusal_of([&] { refused.start(); }), AllOf(HasSubstr("does not fit"), HasSubstr("scratch")));
   EXPECT_FALSE(refused.plan().fits);
-  EXPECT_GT(refused.plan().minimum_budget_bytes, *options.budget.device);
+  EXPECT_GT(refused.minimum_budget_bytes(), *options.budget.device);
 }
 
 // Scratch that only data causes is counted in its step, and planned from then on; or the run ends.
 TEST_F(Greedy, WithDataOnlyIsNoticedAndPlannedFromThenOn) {
   Training modest(two_layer_decoder(), {});
   modest.start();
-  const int64_t minimum = modest.plan().minimum_budget_bytes, peak = modest.plan().peak_bytes;
+  const int64_t minimum = modest.minimum_budget_bytes(), peak = modest.plan().peak_bytes;
   take(kGreed, /*of_data_only=*/true);
   Training training(two_layer_decoder(), {});
   training.start();

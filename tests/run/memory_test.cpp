@@ -86,7 +86,7 @@ int64_t minimum_of(const Step& step, TrainingOptions options) {
   options.budget.device.reset();
   Training training(step, options);
   training.start();
-  return training.plan().minimum_budget_bytes;
+  return training.minimum_budget_bytes();
 }
 
 TEST(Budget, TheMinimumTrainsAndAByteLessDoesNotFit) {

@@ -59,11 +59,10 @@ TEST_P(Offload, BothArenasAreUsedAsPlannedAndTheLossesStay) {
   const RunResult whole = train(dropout_decoder(), options, 2, 4);
   EXPECT_EQ(whole.plan.host_bytes, 0);
   options.budget.host = int64_t{1} << 30;
-  const Plan least = Training(dropout_decoder(), options).plan();
+  const int64_t least = Training(dropout_decoder(), options).minimum_budget_bytes();
   bool moved = false, moved_state = false, moved_parameters = false, moved_gradients = false;
   for (int part = 0; part <= 4; ++part) {
-    options.budget.device =
-        least.minimum_budget_bytes + (whole.plan.peak_bytes - least.minimum_budget_bytes) * part / 5;
+    options.budget.device = least + (whole.plan.peak_bytes - least) * part / 5;
     SCOPED_TRACE(*options.budget.device);
     RunResult result;
     try {
@@ -209,7 +208,7 @@ TEST(OffloadUpdate, InBackwardItIsTheSameToTheBit) {
       options.disk_path = folder.path();
       options.cost.host_bytes = each.host_bytes;
       options.budget.device = 1;
-      const int64_t least = Training(dropout_decoder(), options).plan().minimum_budget_bytes;
+      const int64_t least = Training(dropout_decoder(), options).minimum_budget_bytes();
       bool parameters = false;
       for (const int percent : {3, 10, 20}) {
         SCOPED_TRACE(percent);
@@ -455,17 +454,17 @@ TEST(OffloadSegments, AllOfThemRunAndARefusalLeavesNothingBehind) {
 
 TEST(OffloadBudget, HostMemoryIsNotExceeded) {
   TrainingOptions options;
-  const int64_t without = Training(dropout_decoder(), options).plan().minimum_budget_bytes;
+  const int64_t without = Training(dropout_decoder(), options).minimum_budget_bytes();
   options.budget.device = 1;
-  int64_t before = Training(dropout_decoder(), options).plan().minimum_budget_bytes;
+  int64_t before = Training(dropout_decoder(), options).minimum_budget_bytes();
   EXPECT_LE(before, without);
   for (int64_t host : {64 << 10, 1 << 20, 2 << 20, 8 << 20}) {
     options.budget.host = host;
-    const Plan plan = Training(dropout_decoder(), options).plan();
-    EXPECT_LE(plan.host_bytes, host);
-    EXPECT_GT(plan.host_bytes, 0);
-    EXPECT_LE(plan.minimum_budget_bytes, before);
-    before = plan.minimum_budget_bytes;
+    const Training training(dropout_decoder(), options);
+    EXPECT_LE(training.plan().host_bytes, host);
+    EXPECT_GT(training.plan().host_bytes, 0);
+    EXPECT_LE(training.minimum_budget_bytes(), before);
+    before = training.minimum_budget_bytes();
   }
 }
 

@@ -173,7 +173,7 @@ TEST(Ragged, TheMinimumTrains) {
   const std::vector<double> losses = train_ragged(options).losses;
   Training open(ragged_decoder(4), options);
   open.start();
-  options.budget.device = open.plan().minimum_budget_bytes;
+  options.budget.device = open.minimum_budget_bytes();
   ASSERT_LT(*options.budget.device, open.plan().peak_bytes);
   const RaggedResult least = train_ragged(options);
   EXPECT_LE(least.used.measured_peak(), *options.budget.device);
@@ -184,10 +184,10 @@ TEST(Ragged, TheMinimumTrains) {
 TEST(Ragged, TheMinimumIsThatOfTheOthers) {
   TrainingOptions options = ragged_options();
   options.last_micro_batch = 0;
-  const int64_t least = Training(ragged_decoder(4), options).plan().minimum_budget_bytes;
+  const int64_t least = Training(ragged_decoder(4), options).minimum_budget_bytes();
   for (int64_t last : {1, 2, 3}) {
     options.last_micro_batch = last;
-    EXPECT_EQ(Training(ragged_decoder(4), options).plan().minimum_budget_bytes, least) << last;
+    EXPECT_EQ(Training(ragged_decoder(4), options).minimum_budget_bytes(), least) << last;
   }
 }
 

@@ -18,6 +18,7 @@ struct RunResult {
   std::map<std::string, torch::Tensor> state;
   Plan plan;  ///< the state at the end
   MemoryUse used;
+  int64_t minimum_budget = 0;  ///< Training::minimum_budget_bytes() at the end
 };
 
 /// Trains `step`, which reads 2 x `time` tokens of a vocabulary of `words`. The same seed, and so the same model and
@@ -37,6 +38,7 @@ inline RunResult train(const Step& step, const TrainingOptions& options, int mic
   }
   for (const auto& [name, tensor] : training.state()) result.state[name] = tensor.clone();
   result.plan = training.plan();
+  result.minimum_budget = training.minimum_budget_bytes();
   result.used = training.used();
   return result;
 }

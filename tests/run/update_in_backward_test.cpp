@@ -90,9 +90,9 @@ INSTANTIATE_TEST_SUITE_P(Modes, InBackward,
 TEST(UpdateInBackwardBudget, AutomaticUsesItWhereNothingElseFits) {
   TrainingOptions options = options_for(Choice::off, 0);
   options.budget.device = 1;
-  const int64_t without = Training(eight_layer_decoder(), options).plan().minimum_budget_bytes;
+  const int64_t without = Training(eight_layer_decoder(), options).minimum_budget_bytes();
   options.update_in_backward = Choice::automatic;
-  const int64_t with = Training(eight_layer_decoder(), options).plan().minimum_budget_bytes;
+  const int64_t with = Training(eight_layer_decoder(), options).minimum_budget_bytes();
   EXPECT_LT(with, without - MiB);
   options.budget.device = without + MiB;
   const int64_t above = Training(eight_layer_decoder(), options).plan().peak_bytes;

@@ -32,7 +32,7 @@ class AdaptTest : public ::testing::Test {
     job_.gradient_accumulation_steps.reset();
     Job small = job_;
     small.budget.device = 1;
-    least_ = plan_job(small).plan.minimum_budget_bytes;
+    least_ = plan_job(small).minimum_budget_bytes;
     whole_ = plan_job(job_).plan.peak_bytes;
     job_.budget.device.reset();
   }
@@ -142,7 +142,7 @@ TEST_F(AdaptTest, BelowTheMinimumItDoesNotFit) {
   EXPECT_FALSE(report.fits);
   EXPECT_EQ(report.steps, 0);
   EXPECT_THAT(watcher_.replans, SizeIs(1));
-  EXPECT_EQ(report.job.plan.minimum_budget_bytes, least_);
+  EXPECT_EQ(report.job.minimum_budget_bytes, least_);
   EXPECT_EQ(report.job.plan.budget.device_bytes(), least_ / 2 / 10 * 9);
 }
 

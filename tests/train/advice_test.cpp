@@ -35,7 +35,7 @@ class AdviceTest : public ::testing::Test {
     target_.budget.context = target_.budget.library = 0;
     target_.budget.device = 1;
     const PlannedJob least = plan_job(read_job(file_, overrides_), target_);
-    least_ = least.plan.minimum_budget_bytes;
+    least_ = least.minimum_budget_bytes;
     target_.budget.device = static_cast<int64_t>(static_cast<double>(least_) * share);
     const PlannedJob base_plan = plan_job(read_job(file_, overrides_), target_);
     EXPECT_FALSE(base_plan.plan.fits);

@@ -93,7 +93,7 @@ TEST(AutoIsNeverWorse, ThanAPinnedWayToPlanAStep) {
     };
     std::vector<std::optional<int64_t>> budgets{std::nullopt};
     std::vector<Plan> plans{open.plan({})};
-    const int64_t least = plans[0].minimum_budget_bytes, most = plans[0].peak_bytes;
+    const int64_t least = open.minimum_budget(), most = plans[0].peak_bytes;
     budgets.emplace_back(least + (most - least) * static_cast<int64_t>(jobs.random()() % 7) / 8);
     plans.push_back(open.plan(budgets[1]));
     EXPECT_TRUE(plans[1].fits) << *budgets[1];
@@ -113,9 +113,9 @@ TEST(AutoIsNeverWorse, ThanAPinnedWayToPlanAStep) {
       for (size_t i = 0; i < plans.size(); ++i) {
         const Plan other = pinned->plan(budgets[i]);
         if (i == 0) {
-          compared[key].least(least, other.minimum_budget_bytes);
+          compared[key].least(least, pinned->minimum_budget());
           EXPECT_LE(static_cast<double>(least),
-                    static_cast<double>(other.minimum_budget_bytes) * (key == 2 ? kCompileBytes : 1));
+                    static_cast<double>(pinned->minimum_budget()) * (key == 2 ? kCompileBytes : 1));
         }
         if (!other.fits) continue;
         compared[key].time(seconds(plans[i]), seconds(other));

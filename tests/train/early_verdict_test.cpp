@@ -28,7 +28,7 @@ TEST(EarlyVerdict, NeverContradictsTheAnswer) {
     PlanTarget target = device;
     target.budget.host = jobs.number({0, 0, 1 << 20});
     target.budget.device = 1;
-    const int64_t least = plan_job(job, target).plan.minimum_budget_bytes;
+    const int64_t least = plan_job(job, target).minimum_budget_bytes;
     for (const int64_t budget : {least - 1, least, least + least / 50, 2 * least}) {
       target.budget.device = budget;
       std::vector<int64_t> enough;
@@ -36,7 +36,7 @@ TEST(EarlyVerdict, NeverContradictsTheAnswer) {
       ASSERT_EQ(enough.size(), planned.plan.fits ? 1u : 0u) << budget;
       for (const int64_t bytes : enough) {
         EXPECT_LE(bytes, budget);
-        EXPECT_GE(bytes, planned.plan.minimum_budget_bytes);
+        EXPECT_GE(bytes, planned.minimum_budget_bytes);
       }
       (planned.plan.fits ? fitted : misfitted) += 1;
     }

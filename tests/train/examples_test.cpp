@@ -52,7 +52,7 @@ TEST_P(ExampleJob, FitsItsBudgetWithAWasteOfTwoPercentAtMost) {
 
 TEST_P(ExampleJob, WastesLittleAtItsMinimumBudgetToo) {
   Job job = read_job(GetParam());
-  job.budget.device = plan_with_more_time(job).plan.minimum_budget_bytes;
+  job.budget.device = plan_with_more_time(job).minimum_budget_bytes;
   const PlannedJob planned = plan_with_more_time(job);
   EXPECT_TRUE(planned.plan.fits);
   EXPECT_LE(planned.plan.arena_waste(), 0.02);

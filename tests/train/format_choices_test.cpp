@@ -56,7 +56,7 @@ TEST_F(FormatChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
     Job chosen = in_formats(job, each);
     EXPECT_EQ(format_choices(chosen).size(), 1);
     chosen.budget.device = 1;
-    least.push_back(plan_job(chosen).plan.minimum_budget_bytes);
+    least.push_back(plan_job(chosen).minimum_budget_bytes);
   }
   EXPECT_TRUE(std::ranges::is_sorted(least, std::greater<>()));
   EXPECT_EQ(std::ranges::adjacent_find(least), least.end());
@@ -85,14 +85,14 @@ TEST_F(FormatChoices, TheMostExactThatFitsIsTaken) {
   tight.budget.device = 1;
   const PlannedJob nothing = plan_job(tight);
   EXPECT_FALSE(nothing.plan.fits);
-  const int64_t least = nothing.plan.minimum_budget_bytes;
+  const int64_t least = nothing.minimum_budget_bytes;
   for (size_t i = 0; i < choices.size(); ++i) {
     Job alone = in_formats(job, choices[i]);
     alone.budget.device = 1;
-    tight.budget.device = plan_job(alone).plan.minimum_budget_bytes;
+    tight.budget.device = plan_job(alone).minimum_budget_bytes;
     const PlannedJob planned = plan_job(tight);
     EXPECT_TRUE(planned.plan.fits);
-    EXPECT_EQ(planned.plan.minimum_budget_bytes, least);
+    EXPECT_EQ(planned.minimum_budget_bytes, least);
     EXPECT_EQ(planned.settings.optimizer.state_dtype, choices[i].state_dtype);
     EXPECT_EQ(planned.settings.optimizer.weight_update, choices[i].weight_update);
     EXPECT_EQ(planned.settings.accumulator_dtype, choices[i].accumulator_dtype);
@@ -106,7 +106,7 @@ TEST_F(FormatChoices, AResumedRunKeepsWhatWasChosen) {
   Job job = open_job();
   Job alone = in_formats(job, format_choices(job).back());
   alone.budget.device = 1;
-  job.budget.device = plan_job(alone).plan.minimum_budget_bytes;
+  job.budget.device = plan_job(alone).minimum_budget_bytes;
   job.scheduler.name = "constant";  // its course does not depend on max_steps
   job.checkpoint.directory = folder_ / "run";
   job.max_steps = 3;

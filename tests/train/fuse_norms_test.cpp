@@ -96,7 +96,7 @@ TEST_P(FuseNormsUnderABudget, LossesStay) {
   for (const Choice compile : {Choice::automatic, Choice::on}) {
     options_.compile = compile;
     options_.budget.device = 1;
-    const int64_t least = Training(decoder_step(config_, 2, 64), options_).plan().minimum_budget_bytes;
+    const int64_t least = Training(decoder_step(config_, 2, 64), options_).minimum_budget_bytes();
     options_.budget.device = std::max(least, plain.plan.peak_bytes * 7 / 10);
     const RunResult lean = run(compile);
     expect_same(lean, plain);

@@ -84,7 +84,7 @@ TEST_P(Fuse, LossesStayUnderTheLeastBudget) {
   options_.compile = Choice::automatic;
   const Plan whole = Training(shape_.step, options_).plan();
   options_.budget.device = 1;
-  const int64_t least = Training(shape_.step, options_).plan().minimum_budget_bytes;
+  const int64_t least = Training(shape_.step, options_).minimum_budget_bytes();
   const FusedRun lean = train(Choice::automatic, std::max(least, whole.peak_bytes * 3 / 4));
   expect_same(plain, lean);
   EXPECT_LE(lean.used.measured_peak(), lean.plan.budget.device_bytes());

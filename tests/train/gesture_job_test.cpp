@@ -79,7 +79,7 @@ TEST(GestureJob, LossesDoNotDependOnTheBudget) {
     job.model.gesture.share_weights = share;
     job.max_steps = 4;
     const TrainReport free = train(job);
-    job.budget.device = plan_job(job).plan.minimum_budget_bytes;
+    job.budget.device = plan_job(job).minimum_budget_bytes;
     const TrainReport tight = train(job);
     EXPECT_LT(tight.planned_peak_bytes, free.planned_peak_bytes) << share;
     EXPECT_EQ(tight.losses, free.losses) << share;

@@ -29,7 +29,7 @@ TEST(LargeSteps, AnOpenMicroBatchIsAsFastAsTheBestOfThePinnedOnes) {
     const PlannedJob least = plan_job(job, target);
     ASSERT_GT(least.recorded.ops.size(), 1500u);
     target.budget.device.reset();
-    const int64_t most = plan_job(job, target).plan.peak_bytes, from = least.plan.minimum_budget_bytes;
+    const int64_t most = plan_job(job, target).plan.peak_bytes, from = least.minimum_budget_bytes;
     for (const int part : {15, 50, 85}) {
       target.budget.device = from + (most - from) * part / 100;
       double best = std::numeric_limits<double>::infinity();

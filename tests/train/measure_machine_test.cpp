@@ -32,8 +32,8 @@ TEST(MeasureMachine, TimesTheMicroBatchThatIsChosenByItsTimes) {
   put_file(file, rates.dump());
 
   // A smaller micro batch is considered if the largest one fits only with recomputation.
-  const Plan unlimited = plan_job(job).plan;
-  job.budget.device = (unlimited.peak_bytes + unlimited.minimum_budget_bytes) / 2;
+  const PlannedJob unlimited = plan_job(job);
+  job.budget.device = (unlimited.plan.peak_bytes + unlimited.minimum_budget_bytes) / 2;
   const HotOps ops = hot_ops(plan_by_timed_ops(job, 60));
   EXPECT_GT(ops.seconds, 0);
   EXPECT_DOUBLE_EQ(ops.timed_seconds, ops.seconds);

@@ -104,7 +104,7 @@ TEST_F(PlanJobTest, SaysTheLeastBudgetOverAllMicroBatchesWhereNoneFits) {
   job.budget.device = least - 1;
   const PlannedJob planned = plan_job(job);
   EXPECT_FALSE(planned.plan.fits);
-  EXPECT_EQ(planned.plan.minimum_budget_bytes, least);
+  EXPECT_EQ(planned.minimum_budget_bytes, least);
   job.budget.device = least;
   EXPECT_TRUE(plan_job(job).plan.fits);
 }
@@ -112,7 +112,7 @@ TEST_F(PlanJobTest, SaysTheLeastBudgetOverAllMicroBatchesWhereNoneFits) {
 TEST_F(PlanJobTest, TheLeastBudgetIsOverAllMicroBatchesWhereTheLargestFitsToo) {
   Job job = open_job(6);
   EXPECT_EQ(plan_job(job).settings.micro_batch_size, 6);
-  EXPECT_LT(plan_job(job).plan.minimum_budget_bytes, plan_job(job).plan.peak_bytes);
+  EXPECT_LT(plan_job(job).minimum_budget_bytes, plan_job(job).plan.peak_bytes);
 }
 
 TEST_F(PlanJobTest, WeighsDivisorsAndWhereTheyLieFarApartPartsWithASmallerLastOne) {
@@ -199,7 +199,7 @@ TEST_F(PlanJobTest, AnOpenPrecisionIsTheFasterOfFullAndMixed) {
   EXPECT_EQ(full.settings.precision, Precision::fp32_true);
   EXPECT_EQ(full.step_seconds, seconds(Precision::fp32_true, slow));
   EXPECT_THAT(reason_of(full, "precision: 32-true"), HasSubstr("times as fast as bf16-mixed"));
-  EXPECT_EQ(mixed.plan.minimum_budget_bytes, full.plan.minimum_budget_bytes);  // over every open choice
+  EXPECT_EQ(mixed.minimum_budget_bytes, full.minimum_budget_bytes);  // over every open choice
   EXPECT_EQ(resolved_job(job, mixed).precision, Precision::bf16_mixed);
   EXPECT_EQ(mixed.settings.micro_batch_size, 4);
 }
@@ -219,7 +219,7 @@ TEST_F(PlanJobTest, AnOpenPrecisionFollowsTheBudgetDownToTheOneThatChangesTheRes
   std::map<Precision, int64_t> least;
   for (Precision each : {Precision::fp32_true, Precision::bf16_mixed, Precision::bf16_true}) {
     job.precision = each;
-    least[each] = plan_job(job, target_with(100, 1, GiB)).plan.minimum_budget_bytes;
+    least[each] = plan_job(job, target_with(100, 1, GiB)).minimum_budget_bytes;
   }
   const auto [lower, higher] = std::minmax(least[Precision::fp32_true], least[Precision::bf16_mixed]);
   ASSERT_LT(least[Precision::bf16_true], lower);
@@ -240,9 +240,9 @@ TEST_F(PlanJobTest, AnOpenPrecisionFollowsTheBudgetDownToTheOneThatChangesTheRes
                 AllOf(HasSubstr("neither 32-true nor bf16-mixed fits"), HasSubstr("changes the result")));
     const PlannedJob none = planned(least[Precision::bf16_true] - 1);
     EXPECT_FALSE(none.plan.fits);
-    EXPECT_EQ(none.plan.minimum_budget_bytes, least[Precision::bf16_true]);
-    EXPECT_TRUE(planned(none.plan.minimum_budget_bytes).plan.fits);
-    EXPECT_EQ(last.plan.minimum_budget_bytes, none.plan.minimum_budget_bytes);
+    EXPECT_EQ(none.minimum_budget_bytes, least[Precision::bf16_true]);
+    EXPECT_TRUE(planned(none.minimum_budget_bytes).plan.fits);
+    EXPECT_EQ(last.minimum_budget_bytes, none.minimum_budget_bytes);
   }
 }
 
@@ -274,7 +274,7 @@ TEST_F(PlanJobTest, PlacesOnCudaAreAlignedAsItsAllocatorHasThem) {
   Job job = open_job(4);
   job.device = "cuda";
   for (const bool tight : {false, true}) {
-    if (tight) job.budget.device = plan_job(job).plan.minimum_budget_bytes;
+    if (tight) job.budget.device = plan_job(job).minimum_budget_bytes;
     const Plan plan = plan_job(job).plan;
     ASSERT_TRUE(plan.fits);
     for (const int64_t offset : plan.offsets) EXPECT_TRUE(offset < 0 || offset % 256 == 0) << offset;

@@ -152,7 +152,7 @@ TEST_F(TrainJobTest, DoesNotFitIsAnAnswer) {
   EXPECT_EQ(report.steps, 0);
   EXPECT_EQ(watcher.plans, 1);
   EXPECT_THAT(watcher.steps, IsEmpty());
-  EXPECT_GT(report.job.plan.minimum_budget_bytes, 64 * KiB);
+  EXPECT_GT(report.job.minimum_budget_bytes, 64 * KiB);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
 

@@ -201,7 +201,7 @@ TEST(MambaLm, LearnsAndDoesNotDependOnTheBudget) {
   const TrainReport roomy = train(job);
   expect_below("loss, last of first", roomy.losses.back() / roomy.losses.front(), 0.9);
   Job tight = job;
-  tight.budget.device = roomy.job.plan.minimum_budget_bytes;
+  tight.budget.device = roomy.job.minimum_budget_bytes;
   const TrainReport same = train(tight);
   EXPECT_EQ(same.losses, roomy.losses);
 }

@@ -227,7 +227,7 @@ int run_plan(const PlanArguments& arguments) {
   json["run_length"] = run_length_json(job, length);
   // A unit was probably left out, so the rest is about another job.
   const bool verdict_alone = !planned.plan.fits && job.budget_lacks_unit;
-  print(verdict_alone ? fold(verdict_of(planned.plan), screen.columns, 2)
+  print(verdict_alone ? fold(verdict_of(planned), screen.columns, 2)
                       : plan_text(job, planned, describe_run_length(job, length), screen));
   if (!arguments.by.empty()) {
     print("\n" + modules_table(planned.plan, screen));
@@ -282,7 +282,7 @@ int run_plan(const PlanArguments& arguments) {
   }
   // The verdict is first. If the terminal has fewer lines than the output, it shows only the end, so the verdict is
   // repeated.
-  if (static_cast<size_t>(lines) >= screen.lines) print("\n" + fold(verdict_of(planned.plan), screen.columns, 2));
+  if (static_cast<size_t>(lines) >= screen.lines) print("\n" + fold(verdict_of(planned), screen.columns, 2));
   arguments.job.output.write(json);
   if (signals) signals->end_as_received();
   return planned.plan.fits ? kDone : kDoesNotFit;

@@ -35,10 +35,10 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
     const PlannedJob planned = plan_job(job, target);
     const Plan& plan = planned.plan;
     job_limits |= job.budget.device && target.budget.device == job.budget.device &&
-                  plan.minimum_budget_bytes <= *target_of(device).budget.device;
+                  planned.minimum_budget_bytes <= *target_of(device).budget.device;
     report.fits = report.fits || plan.fits;
     std::vector<std::string> row{device.name, format_bytes(plan.budget.device_bytes()), plan.fits ? "yes" : "no",
-                                 format_bytes(plan.peak_bytes), format_bytes_up(plan.minimum_budget_bytes)};
+                                 format_bytes(plan.peak_bytes), format_bytes_up(planned.minimum_budget_bytes)};
     if (plan.fits) {
       const StepTime& time = plan.time;
       row.insert(row.end(), {std::string(name_of(planned.settings.precision)), describe_micro_batches(planned.settings),

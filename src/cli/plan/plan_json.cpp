@@ -42,7 +42,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
   Json json{{"fits", plan.fits},
             {"budget_bytes", plan.budget.device_bytes()},
             {"peak_bytes", plan.peak_bytes},
-            {"minimum_budget_bytes", plan.minimum_budget_bytes},
+            {"minimum_budget_bytes", planned.minimum_budget_bytes},
             {"plan_hash", plan_hash(plan)},
             {"breakdown", json_of(plan.breakdown)},
             {"step_seconds", planned.step_seconds},

@@ -166,6 +166,7 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
   page.subtitle = fmt::format("{} parameters, {}, planned for {}", describe_parameters(planned.settings),
                               name_of(planned.settings.precision), planned.settings.cost.device);
   page.plan = &planned.plan;
+  page.minimum_budget_bytes = planned.minimum_budget_bytes;
   page.op_seconds.assign(planned.plan.trace.ops.size(), 0);
   for (const Segment& segment : planned.plan.trace.segments) {
     double before = 0;
@@ -198,8 +199,8 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
 
 std::string plan_text(const Job& job, const PlannedJob& planned, const std::string& run_length, const Screen& screen) {
   const Plan& plan = planned.plan;
-  const std::string verdict = fold(verdict_of(plan), screen.columns, 2);
-  std::string text = plan.fits ? verdict : peak_report(plan, screen);
+  const std::string verdict = fold(verdict_of(planned), screen.columns, 2);
+  std::string text = plan.fits ? verdict : peak_report(planned, screen);
   // The effective batch is printed with the verdict: a batch of another size is another training.
   std::string beside = fold(describe_effective_batch(planned.settings), screen.columns, 2);
   if (!planned.settings.slow_matmul_note.empty()) beside += fold(planned.settings.slow_matmul_note, screen.columns, 2);

@@ -39,7 +39,7 @@ DevicesReport plan_rank_counts(const Job& job, const std::vector<int64_t>& count
     json["efficiency"] = nullptr;
     const std::string strategy = strategy_of(job, planned);
     std::vector<std::string> row{std::to_string(count), strategy.empty() ? "-" : strategy, plan.fits ? "yes" : "no",
-                                 format_bytes_up(plan.minimum_budget_bytes), format_bytes(plan.peak_bytes)};
+                                 format_bytes_up(planned.minimum_budget_bytes), format_bytes(plan.peak_bytes)};
     const StepExchanges exchanges = exchanges_of(planned);
     if (plan.fits && count > 1 && exchanges.count == 0) {
       row.push_back(short_seconds(planned.step_seconds));

@@ -99,7 +99,7 @@ Json report_json(const Job& job, const TrainReport& report) {
   const Plan& plan = report.job.plan;
   return {{"fits", report.fits},
           {"budget_bytes", plan.budget.device_bytes()},
-          {"minimum_budget_bytes", plan.minimum_budget_bytes},
+          {"minimum_budget_bytes", report.job.minimum_budget_bytes},
           {"plan_hash", plan_hash(plan)},
           {"planned_peak_bytes", report.planned_peak_bytes},
           {"measured_peak_bytes", report.measured_peak_bytes},
@@ -223,9 +223,9 @@ std::string profile_line(const ProfileOptions& profile, const TrainReport& repor
 }
 
 std::string results_text(const Job& job, const TrainReport& report, const Screen& screen) {
-  if (!report.fits && job.budget_lacks_unit) return fold(verdict_of(report.job.plan), screen.columns, 2);
+  if (!report.fits && job.budget_lacks_unit) return fold(verdict_of(report.job), screen.columns, 2);
   if (!report.fits)
-    return peak_report(report.job.plan, screen) + "\n" +
+    return peak_report(report.job, screen) + "\n" +
            fold("To see changes of the job that fit, run 'plimsoll plan' with the same job file and settings.",
                 screen.columns, 2);
   if (report.losses.empty() && report.stopped)
@@ -351,7 +351,7 @@ int train_or_report(const TrainArguments& all) {
   attempt([&] { arguments.output.print(results_text(job, report, screen)); });
   // A log that has only one of the streams has the verdict.
   if (!report.fits && (arguments.output.target() == "-" || !is_terminal(STDOUT_FILENO)))
-    print_status(verdict_of(report.job.plan) + "\n");
+    print_status(verdict_of(report.job) + "\n");
   print_status(profile_line(all.profile, report));
   for (const std::string& note : {report.prediction_notes, report.data_note})
     if (!note.empty()) print_status(fold(note, screen_of(STDERR_FILENO).columns, 2));

@@ -72,7 +72,7 @@ void TrainProgressView::preparing(const std::string& what, double fraction) {
 
 void TrainProgressView::planned(const PlannedJob& job) {
   // A plan that does not fit is explained after the view has ended.
-  if (job.plan.fits) note(verdict_of(job.plan));
+  if (job.plan.fits) note(verdict_of(job));
   note(describe_effective_batch(job.settings));
   note(fmt::format("{}, {} parameters{}, {} operators; recorded in {}, planned in {}", name_of(job.settings.precision),
                    describe_parameters(job.settings),
@@ -88,7 +88,7 @@ void TrainProgressView::planned(const PlannedJob& job) {
 
 void TrainProgressView::replanned(const std::string& why, const PlannedJob& job) {
   note(fmt::format("{}; new plan: {}; {}, micro batch {}", why,
-                   job.plan.fits ? verdict_of(job.plan) : "the job does not fit", name_of(job.settings.precision),
+                   job.plan.fits ? verdict_of(job) : "the job does not fit", name_of(job.settings.precision),
                    describe_micro_batches(job.settings)));
   begin_steps();
 }

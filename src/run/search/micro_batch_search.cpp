@@ -58,7 +58,7 @@ StepCandidate& MicroBatchSearch::candidate(size_t index) {
 }
 
 int64_t MicroBatchSearch::minimum_budget_of(size_t index) {
-  return candidate(index).plan(1, true).plan.minimum_budget_bytes;
+  return candidate(index).plan(1, true).minimum_budget;
 }
 
 int64_t MicroBatchSearch::minimum_budget() {
@@ -73,7 +73,9 @@ Found MicroBatchSearch::choose(std::optional<int64_t> budget) {
   int64_t minimum = std::numeric_limits<int64_t>::max();
   size_t evaluated = 0;
   std::vector<bool> counted(fits.size(), false);  // true: included in the minimum
-  const auto evaluate = [&](size_t i, bool exact) {
+  // Plans a size, if it is not known whether it fits or if `exact`.
+  const auto fit_of = [&](size_t i, bool exact = false) {
+    if (fits[i] != Fit::unknown && !exact) return fits[i];
     StepCandidate& tried = candidate(i);
     evaluated += fits[i] == Fit::unknown;
     // It fits, and is not the fastest: searching its own fastest plan is useless.
@@ -81,21 +83,16 @@ Found MicroBatchSearch::choose(std::optional<int64_t> budget) {
         tried.takes_longer_than(best->planned.step_seconds, budget)) {
       minimum = std::min(minimum, tried.minimum_budget());
       counted[i] = true;
-      fits[i] = Fit::with_extra_time;
-      return;
+      return fits[i] = Fit::with_extra_time;
     }
-    Found found{tried.plan(budget, exact)};
+    Found found = tried.plan(budget, exact);
     const Plan& plan = found.planned.plan;
-    found.minimum_budget = plan.minimum_budget_bytes;
     if (plan.fits || exact) {
       minimum = std::min(minimum, found.minimum_budget);
       counted[i] = true;
     }
     fits[i] = !plan.fits ? Fit::no : pays_for_memory(plan) ? Fit::with_extra_time : Fit::whole;
     if (!best || found.is_better_than(*best)) best = std::move(found);
-  };
-  const auto fit_of = [&](size_t i) {
-    if (fits[i] == Fit::unknown) evaluate(i, false);
     return fits[i];
   };
   size_t end = fits.size();  // sizes from here on do not fit
@@ -110,7 +107,7 @@ Found MicroBatchSearch::choose(std::optional<int64_t> budget) {
     end = 0;
     if (search_.minimize_step_time)
       for (const size_t i : {size_t{0}, fits.size() - 1})
-        if (!counted[i]) evaluate(i, true);
+        if (!counted[i]) fit_of(i, true);
   } else if (fit_of(end - 1) == Fit::no) {
     size_t begin = 0;  // sizes before it fit
     for (--end; begin < end;) {
@@ -123,7 +120,7 @@ Found MicroBatchSearch::choose(std::optional<int64_t> budget) {
     // Bisection alone does not prove that nothing fits.
     if (end == 0 && search_.minimize_step_time) {
       best.reset();
-      for (size_t i = fits.size(); i-- > 0;) evaluate(i, true);
+      for (size_t i = fits.size(); i-- > 0;) fit_of(i, true);
     }
   }
   // Search and placement are not exact, and scratch depends on the shape. A size that does not fit may be smaller
@@ -136,12 +133,11 @@ Found MicroBatchSearch::choose(std::optional<int64_t> budget) {
   if (search_.minimize_step_time)
     for (const size_t i : {size_t{0}, fits.size() - 1})
       if (!counted[i]) minimum = std::min(minimum, minimum_budget_of(i));
-  if (search_.minimize_step_time) best->minimum_budget = minimum;
   ResolvedSettings& settings = best->planned.settings;
   if (!options_.micro_batch_size)
     settings.reasons.push_back(
         {fmt::format("micro_batch_size: {}", settings.micro_batch()), micro_batch_reason(best->planned, evaluated)});
-  return std::move(*best);
+  return {std::move(best->planned), search_.minimize_step_time ? minimum : best->minimum_budget};
 }
 
 std::string MicroBatchSearch::micro_batch_reason(const PlannedTraining& planned, size_t evaluated) const {

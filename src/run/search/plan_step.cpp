@@ -20,7 +20,7 @@ PlannedStep plan_step(const Step& step, const TrainingOptions& options) {
   stated.prefetched_micro_batches = 0;  // plan_training() alone subtracts them
   StepCandidate candidate([&](int64_t) { return step; }, stated, target, search);
   // Scratch without a rule is measured before the step is checked against the budget; for large ops, at the start.
-  return candidate.plan(options.budget.device, /*exact=*/true);
+  return candidate.plan(options.budget.device, /*exact=*/true).result();
 }
 
 }  // namespace plimsoll

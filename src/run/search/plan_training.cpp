@@ -56,15 +56,9 @@ class ChoiceSearch {
     Found best = choose_precision(formats_[0], budget);
     if (formats_.size() == 1) return best;
     const int64_t first_minimum = best.minimum_budget;
-    int64_t least = first_minimum;
-    for (size_t i = 1; i < formats_.size() && !best.fits(); ++i) {
-      Found next = choose_precision(formats_[i], budget);
-      least = std::min(least, next.minimum_budget);
-      if (next.is_better_than(best)) best = std::move(next);
-    }
+    for (size_t i = 1; i < formats_.size() && !best.fits(); ++i) best.add(choose_precision(formats_[i], budget));
     // The minimum budget is that of the formats with the fewest bytes, even if they are not used.
-    if (best.fits() && minimize_step_time_)
-      least = std::min(least, choose_precision(formats_.back(), 1).minimum_budget);
+    if (best.fits() && minimize_step_time_) best.add(choose_precision(formats_.back(), 1));
     const std::string words = formats_words(best.planned);
     std::string why = "the most exact formats fit";
     if (!best.fits())
@@ -72,7 +66,6 @@ class ChoiceSearch {
     else if (words != formats_[0].words)
       why = fmt::format("the most exact formats that fit; {} needs at least {}", formats_[0].words,
                         format_bytes_up(first_minimum));
-    best.minimum_budget = least;
     best.planned.settings.reasons.push_back({words, why});
     return best;
   }
@@ -128,34 +121,30 @@ class ChoiceSearch {
 
   static Found choose_precision(Formats& formats, std::optional<int64_t> budget) {
     std::vector<MicroBatchSearch>& precisions = formats.precisions;
-    if (precisions.size() == 1) return precisions[0].choose(budget);
-    Found full = precisions[0].choose(budget), mixed = precisions[1].choose(budget);
-    int64_t least = std::min(full.minimum_budget, mixed.minimum_budget);
+    Found best = precisions[0].choose(budget);
+    if (precisions.size() == 1) return best;
+    Found mixed = precisions[1].choose(budget);
     const bool third = precisions.size() > 2;
-    if (third) least = std::min(least, precisions[2].minimum_budget());
-    Found best;
+    const int64_t third_minimum = third ? precisions[2].minimum_budget() : mixed.minimum_budget;
     std::string why;
-    if (full.fits() || mixed.fits()) {
-      const bool faster = mixed.is_better_than(full);
-      why = faster ? compared(mixed, full) : compared(full, mixed);
-      best = std::move(faster ? mixed : full);
+    if (best.fits() || mixed.fits()) {
+      why = mixed.is_better_than(best) ? compared(mixed, best) : compared(best, mixed);
     } else {
-      best = third ? precisions[2].choose(budget) : full;
-      least = std::min(least, best.minimum_budget);
-      if (best.fits()) {
-        why = fmt::format(
-            "neither {} nor {} fits: they need at least {} and {}; bf16-true changes the result: parameters and "
-            "gradients have 8 significant bits",
-            name_of(full.planned.settings.precision), name_of(mixed.planned.settings.precision),
-            format_bytes(full.minimum_budget), format_bytes(mixed.minimum_budget));
+      why = fmt::format(
+          "neither {} nor {} fits: they need at least {} and {}; bf16-true changes the result: parameters and "
+          "gradients have 8 significant bits",
+          name_of(best.planned.settings.precision), name_of(mixed.planned.settings.precision),
+          format_bytes(best.minimum_budget), format_bytes(mixed.minimum_budget));
+      if (third) {
+        Found full = std::exchange(best, precisions[2].choose(budget));
+        if (!best.fits()) why = "no precision fits; this one needs the least memory";
+        best.add(std::move(full));
       } else {
-        why = third ? "no precision fits; this one needs the least memory"
-                    : "neither precision fits, and the device has no bfloat16; this one needs the least memory";
-        for (Found* other : {&full, &mixed})
-          if (other->is_better_than(best)) best = std::move(*other);
+        why = "neither precision fits, and the device has no bfloat16; this one needs the least memory";
       }
     }
-    best.minimum_budget = least;
+    best.add(std::move(mixed));
+    best.add(third_minimum);
     best.planned.settings.reasons.push_back(
         {fmt::format("precision: {}", name_of(best.planned.settings.precision)), why});
     return best;
@@ -239,19 +228,18 @@ PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& opt
     once.on_fit = [&search, told = false](int64_t bytes) mutable {
       if (!std::exchange(told, true)) search.on_fit(bytes);
     };
-  Found found = choose_strategy(
-      of_ranks(options, target), target.budget, search.minimize_step_time, [&](const TrainingOptions& one) {
-        Found best = ChoiceSearch(step, one, target, once).choose(target.budget.device);
-        const std::vector<Reason> more = reasons_of(best.planned, target);
-        best.planned.settings.reasons.insert(best.planned.settings.reasons.end(), more.begin(), more.end());
-        return best;
-      });
-  PlannedTraining& planned = found.planned;
-  planned.plan.minimum_budget_bytes = found.minimum_budget;
+  StrategyChoice strategies(of_ranks(options, target), target.budget, search.minimize_step_time);
+  while (const std::optional<TrainingOptions> one = strategies.next()) {
+    Found best = ChoiceSearch(step, *one, target, once).choose(target.budget.device);
+    const std::vector<Reason> more = reasons_of(best.planned, target);
+    best.planned.settings.reasons.insert(best.planned.settings.reasons.end(), more.begin(), more.end());
+    strategies.add(std::move(best));
+  }
+  PlannedTraining planned = std::move(strategies).result().result();
   planned.plan.reasons.insert(planned.plan.reasons.end(), planned.settings.reasons.begin(),
                               planned.settings.reasons.end());
   planned.plan_seconds = seconds_now() - start;
-  return std::move(planned);
+  return planned;
 }
 
 PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& options) {

@@ -112,12 +112,13 @@ const Planner& StepCandidate::planner() {
   return *planner_;
 }
 
-PlannedTraining StepCandidate::plan(std::optional<int64_t> budget, bool exact) {
+Found StepCandidate::plan(std::optional<int64_t> budget, bool exact) {
   PlannedTraining planned;
   const auto fits = [&] { return !budget || planner().minimum_budget() <= *budget; };
   if (exact || (to_be_probed_ && fits())) probe();
   if (search_.on_fit && budget && !to_be_probed_ && fits()) search_.on_fit(planner().minimum_budget());
-  planned.plan = answer_to(budget);
+  planned.plan = misfit_ && misfit_->budget.device == budget ? *misfit_ : planner().plan(budget);
+  if (!planned.plan.fits) misfit_ = planned.plan;
   planned.recorded = recorded_;
   planned.workspace = workspace_;
   planned.plan_options = plan_options_;
@@ -129,7 +130,7 @@ PlannedTraining StepCandidate::plan(std::optional<int64_t> budget, bool exact) {
   planned.settings.batch_size = settings_.sequences(count);
   planned.step_seconds = planned.plan.time.step(count, settings_.last_micro_batch > 0);
   planned.samples_per_second = static_cast<double>(settings_.sequences(count)) / planned.step_seconds;
-  return planned;
+  return {std::move(planned), planner().minimum_budget()};
 }
 
 void StepCandidate::probe() {
@@ -169,13 +170,6 @@ void StepCandidate::probe() {
   plan_options_ = with_measured(std::move(plan_options_), *workspace);
   planner_.reset();
   misfit_.reset();
-}
-
-Plan StepCandidate::answer_to(std::optional<int64_t> budget) {
-  if (misfit_ && misfit_->budget.device == budget) return *misfit_;
-  Plan plan = planner().plan(budget);
-  if (!plan.fits) misfit_ = plan;
-  return plan;
 }
 
 }  // namespace plimsoll

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "device/backend.h"
-#include "plimsoll/plan_training.h"
 #include "run/measured_workspace.h"
+#include "run/search/found.h"
 
 namespace plimsoll {
 
@@ -23,7 +23,7 @@ class StepCandidate {
   /// Plans the step. Scratch that only a run shows is not measured for a step that does not fit without it: running a
   /// kernel of each kind is most of the planning time. `exact`: it is measured anyway. Calls `search.on_fit` with the
   /// bytes of a plan that fits before the fastest one is searched.
-  PlannedTraining plan(std::optional<int64_t> budget, bool exact);
+  Found plan(std::optional<int64_t> budget, bool exact);
 
   /// Returns true if probably no plan under the budget takes less than `seconds` per step, and if this is known without
   /// a plan. If scratch was not measured yet, only plan() knows whether the step fits.
@@ -40,9 +40,6 @@ class StepCandidate {
   const Planner& planner();
   // Measures the scratch of ops, so that a plan alone reports the needs of a run. Large ops are left to the run.
   void probe();
-  // Returns the plan, and stores one that does not fit, because it is requested twice: to see whether it fits, and for
-  // its need.
-  Plan answer_to(std::optional<int64_t> budget);
 
   const SearchOptions& search_;
   ResolvedSettings settings_;
@@ -54,7 +51,7 @@ class StepCandidate {
   double record_seconds_ = 0;
   std::shared_ptr<const MeasuredWorkspace> workspace_;
   std::optional<Planner> planner_;
-  std::optional<Plan> misfit_;  // the last plan, if it did not fit
+  std::optional<Plan> misfit_;  // the last plan, if it did not fit: it is requested for its verdict, then for its need
 };
 
 }  // namespace plimsoll

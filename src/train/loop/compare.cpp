@@ -129,7 +129,7 @@ std::vector<CompareRow> compare_job(const Job& job, const CompareOptions& option
     };
     PlannedJob planned = plan_for_run();
     if (rung.down > 0) {
-      const int64_t room = planned.plan.peak_bytes - planned.plan.minimum_budget_bytes;
+      const int64_t room = planned.plan.peak_bytes - planned.minimum_budget_bytes;
       rung.job.budget.device = planned.plan.peak_bytes - static_cast<int64_t>(rung.down * static_cast<double>(room));
       planned = plan_for_run();
     }

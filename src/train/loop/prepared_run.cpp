@@ -1,6 +1,5 @@
 #include "train/loop/prepared_run.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -86,13 +85,12 @@ void PreparedRun::take_plan() {
   plan_change_ = training_->plan_change();
   if (plan_change_.empty()) return;
   Plan plan = training_->plan();
-  plan.minimum_budget_bytes = std::min(plan.minimum_budget_bytes, report_.job.plan.minimum_budget_bytes);
   plan.reasons.insert(plan.reasons.end(), settings().reasons.begin(), settings().reasons.end());
   report_.job.plan = std::move(plan);
 }
 
 void PreparedRun::replan(const MemoryUnavailable& error) {
-  plan(replan_target(asked_, report_.job.plan, error));
+  plan(replan_target(asked_, report_.job, error));
   observer_.replanned(error.reason(), report_.job);
 }
 

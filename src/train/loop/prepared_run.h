@@ -46,7 +46,7 @@ class PreparedRun {
 
   /// Reports a change of plan because kernels allocated other scratch than was planned.
   void report_plan_change();
-  /// Updates the plan in the report, with the minimum budget over all choices and the reasons of the job's search.
+  /// Updates the plan in the report, with the reasons of the job's search, whose minimum budget stays.
   void take_plan();
   /// Releases the memory. The data remain.
   void release_memory() { training_.reset(); }

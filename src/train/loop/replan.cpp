@@ -21,7 +21,8 @@ std::string as_a_key_has_it(int64_t bytes) {
 
 }  // namespace
 
-PlanTarget replan_target(const Job& job, const Plan& refused, const MemoryUnavailable& error) {
+PlanTarget replan_target(const Job& job, const PlannedStep& planned, const MemoryUnavailable& error) {
+  const Plan& refused = planned.plan;
   const Backend& backend = backend_for(job.device);
   const bool one_memory = backend.shares_host_memory();
   const bool of_host = one_memory || error.owner() == MemoryUnavailable::Owner::host;
@@ -40,9 +41,9 @@ PlanTarget replan_target(const Job& job, const Plan& refused, const MemoryUnavai
   const int64_t beside_arena = one_memory ? 0 : refused.peak_bytes - refused.arena_bytes;
   if (job.budget.device) {
     const std::string lower = as_a_key_has_it(most + beside_arena);
-    if (parse_bytes(lower) < refused.minimum_budget_bytes)
+    if (parse_bytes(lower) < planned.minimum_budget_bytes)
       throw BudgetUnavailable(
-          error, fmt::format("the job needs at least {}: free memory", format_bytes_up(refused.minimum_budget_bytes)),
+          error, fmt::format("the job needs at least {}: free memory", format_bytes_up(planned.minimum_budget_bytes)),
           lower);
     throw MemoryUnavailable(error.reason(), error.requested_bytes(),
                             fmt::format("lower memory_budget to {}, or set it to auto", lower));

@@ -385,12 +385,18 @@ TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
     options.budget.disk = random() % 3 == 0 ? 2048 : random() % 2 == 0 ? 1 << 20 : 0;
     // One planner answers all budgets with as much host memory, as make_plan does each.
     std::map<int64_t, Planner> planners;
+    const auto planner_with = [&](int64_t host) -> const Planner& {
+      PlanOptions with = options;
+      with.budget.host = host;
+      if (host == 0) with.budget.disk = 0;
+      return planners.try_emplace(host, trace, with).first->second;
+    };
     const auto plan_with = [&](std::optional<int64_t> budget, int64_t host) {
       PlanOptions with = options;
       with.budget.device = budget;
       with.budget.host = host;
       if (host == 0) with.budget.disk = 0;
-      const Plan plan = planners.try_emplace(host, trace, with).first->second.plan(budget);
+      const Plan plan = planner_with(host).plan(budget);
       if (round % 10 == 0) {
         EXPECT_EQ(plan_hash(plan), plan_hash(make_plan(trace, with)));
       }
@@ -398,16 +404,16 @@ TEST(Offload, RandomStepsUnderTighterAndTighterBudgets) {
     };
     const auto expected = results_of(trace);
     const int64_t host = round % 4 == 0 ? 1024 : random() % 3 == 0 ? 4096 : 1 << 20;
-    const int64_t without = plan_with(1, 0).minimum_budget_bytes;
-    const Plan least = plan_with(1, host);
-    EXPECT_FALSE(least.fits);
-    EXPECT_LE(least.minimum_budget_bytes, without);
-    EXPECT_TRUE(plan_with(least.minimum_budget_bytes, host).fits);
-    EXPECT_FALSE(plan_with(least.minimum_budget_bytes - 1, host).fits);
+    const int64_t without = planner_with(0).minimum_budget();
+    const int64_t least = planner_with(host).minimum_budget();
+    EXPECT_FALSE(plan_with(1, host).fits);
+    EXPECT_LE(least, without);
+    EXPECT_TRUE(plan_with(least, host).fits);
+    EXPECT_FALSE(plan_with(least - 1, host).fits);
     const Plan whole = plan_with({}, host);
     EXPECT_EQ(whole.host_bytes + whole.disk_bytes, 0);
     for (int i = 0; i < 5; ++i) {
-      const int64_t budget = whole.peak_bytes - (whole.peak_bytes - least.minimum_budget_bytes) * i / 4;
+      const int64_t budget = whole.peak_bytes - (whole.peak_bytes - least) * i / 4;
       const Plan plan = plan_with(budget, host);
       ASSERT_TRUE(plan.fits) << budget;
       EXPECT_LE(plan.peak_bytes, budget);

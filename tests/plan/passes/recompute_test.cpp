@@ -284,9 +284,9 @@ u - w <- g
   for (Choice choice : {Choice::off, Choice::on, Choice::automatic}) {
     options.gradient_checkpointing = choice;
     options.budget.device = 1;
-    const Plan least = make_plan(text.trace, options);
-    EXPECT_EQ(results_of(least.trace), results_of(text.trace));
-    options.budget.device = least.minimum_budget_bytes;
+    const Planner planner(text.trace, options);
+    EXPECT_EQ(results_of(planner.plan().trace), results_of(text.trace));
+    options.budget.device = planner.minimum_budget();
     EXPECT_TRUE(make_plan(text.trace, options).fits);
   }
 }
@@ -309,13 +309,12 @@ TEST_P(RandomRecomputation, UnderTighterAndTighterBudgets) {
     PlanOptions options;
     options.cost = test_cost();
     const Planner planner(text.trace, options);
-    const Plan least = planner.plan(1);
-    EXPECT_FALSE(least.fits);
+    EXPECT_FALSE(planner.plan(1).fits);
     const Plan whole = planner.plan({});
     const auto expected = results_of(text.trace);
     double before = 0;
     for (int i = 0; i < 4; ++i) {
-      options.budget.device = whole.peak_bytes - (whole.peak_bytes - least.minimum_budget_bytes) * i / 3;
+      options.budget.device = whole.peak_bytes - (whole.peak_bytes - planner.minimum_budget()) * i / 3;
       const Plan plan = planner.plan(options.budget.device);
       if (round % 20 == 0) {
         EXPECT_EQ(plan_hash(plan), plan_hash(make_plan(text.trace, options)));

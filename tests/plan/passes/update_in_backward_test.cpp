@@ -83,7 +83,7 @@ TEST(UpdateInBackwardPass, RandomStepsComputeTheSameUnderEveryBudget) {
     const Planner planner(text.trace, options);
     const Plan whole = planner.plan({});
     EXPECT_EQ(most_gradients(whole), 1);
-    const int64_t least = planner.plan(1).minimum_budget_bytes;
+    const int64_t least = planner.minimum_budget();
     for (int part = 0; part <= 3; ++part) {
       const Plan plan = planner.plan(least + (whole.peak_bytes - least) * part / 3);
       EXPECT_TRUE(plan.fits);
@@ -124,7 +124,7 @@ TEST(UpdateInBackwardPass, AnUpdateWaitsForWhatIsRunAgain) {
   options.update_in_backward = Choice::on;
   options.gradient_checkpointing = Choice::automatic;
   const Planner planner(trace, options);
-  const Plan plan = planner.plan(planner.plan(1).minimum_budget_bytes);
+  const Plan plan = planner.plan(planner.minimum_budget());
   ASSERT_TRUE(plan.checkpointed);
   const std::vector<Op>& ops = plan.trace.ops;
   EXPECT_EQ(ops[ops.size() - 3].name, "make_a");

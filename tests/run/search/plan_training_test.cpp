@@ -69,7 +69,7 @@ TEST(PlanTraining, ChoosesTheMicroBatchByTheBudgetAndTrainsTheSame) {
   const PlannedTraining whole = planned_in(1 << 30);
   EXPECT_EQ(whole.settings.micro_batch(), kBatch);
   EXPECT_FALSE(whole.settings.accumulate);
-  const PlannedTraining small = planned_in(whole.plan.minimum_budget_bytes * 21 / 20);
+  const PlannedTraining small = planned_in(whole.minimum_budget_bytes * 21 / 20);
   ASSERT_TRUE(small.plan.fits);
   EXPECT_LT(small.settings.micro_batch(), kBatch);
   EXPECT_TRUE(small.settings.accumulate);
@@ -87,8 +87,8 @@ TEST(PlanTraining, TheMinimumBudgetIsThatOfAllOpenChoicesAndSuffices) {
   options.accumulator_dtype = AccumulatorDtype::automatic;
   const PlannedTraining nothing = planned_in(1, options);
   EXPECT_FALSE(nothing.plan.fits);
-  const int64_t least = nothing.plan.minimum_budget_bytes;
-  EXPECT_LT(least, planned_in(1).plan.minimum_budget_bytes);
+  const int64_t least = nothing.minimum_budget_bytes;
+  EXPECT_LT(least, planned_in(1).minimum_budget_bytes);
   EXPECT_TRUE(planned_in(least, options).plan.fits);
   EXPECT_FALSE(planned_in(least - 1, options).plan.fits);
   // No choice is open in the result.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "plimsoll/bytes.h"
@@ -48,9 +49,11 @@ struct Plans {
       planned.step_seconds = !third ? seconds_2 : part > 0 ? seconds_mixed : seconds_3;
       return found;
     };
-    const Found found = choose_strategy(options, {.device = budget}, /*minimize_step_time=*/true, plan);
-    minimum_budget = found.minimum_budget;
-    return found.planned;
+    StrategyChoice choice(options, {.device = budget}, /*minimize_step_time=*/true);
+    while (const auto next = choice.next()) choice.add(plan(*next));
+    const PlannedTraining planned = std::move(choice).result().result();
+    minimum_budget = planned.minimum_budget_bytes;
+    return planned;
   }
 };
 
