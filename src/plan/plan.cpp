@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "plan/explain/decision_reasons.h"
 #include "plan/fixed_strategy.h"
 #include "plan/offload/offload_variants.h"
@@ -105,22 +105,39 @@ struct Planner::Impl {
     return min_memory_plan_of_all().peak_bytes;
   }
 
+  /// Returns the plan of the strategy that the job sets. If it sets none, returns the plan of the search, which decides
+  /// for each value whether it is kept, recomputed or offloaded; or that of a fixed strategy, if only that fits or if
+  /// it is faster. It may be faster because neither the search nor the placement is exact. If `budget` is below the
+  /// minimum budget, returns the minimum-memory plan.
   Plan plan(std::optional<int64_t> budget) const {
-    const auto start = std::chrono::steady_clock::now();
-    Plan plan = !search ? builder.build_without_choices() : choose(budget);
-    plan.fits = builder.fits(plan, budget);
-    plan.budget = options.budget;
-    plan.budget.device = budget;
-    plan.update_in_backward = updates_in_backward;
-    if (plan.fits) plan = builder.with_overlap(std::move(plan), budget);
-    if (updates_in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
-    if (plan.fused_ops > 0) plan.reasons.push_back(fusion_reason(options, plan));
-    if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups > 0)
-      plan.reasons.push_back(grouping_reason(options, grouped));
-    if (plan.choices.exchange_limit_bytes >= 0) plan.reasons.push_back(overlap_reason(options, plan));
-    plan = builder.validated(std::move(plan));
-    plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return plan;
+    if (!search) return finished(builder.build_without_choices(), budget, {});
+    if (options.gradient_checkpointing != Choice::automatic) {
+      const FixedStrategy& strategy = fixed_strategy(options.gradient_checkpointing);
+      return finished(strategy.plan(budget), budget, fixed_reason(options, strategy.without_offload()));
+    }
+    const auto with_reason = [&](Plan plan) {
+      Reason reason = recompute_reason(plan, builder.fits(plan, budget), keep_all_peak(), budget);
+      return finished(std::move(plan), budget, std::move(reason));
+    };
+    if (const Plan& least = min_memory_plan_of_all(); budget && *budget < least.peak_bytes) return with_reason(least);
+    Plan best = plan_without_offload(budget);
+    if (offload_planner && offload_planner->min_memory_plan()) {
+      if (const Plan& least = min_memory_plan_of_search(); budget && *budget < least.peak_bytes)
+        best = least;
+      else if (!builder.fits(best, budget) || best.checkpointed)
+        best = offload_planner->choose(*budget, std::move(best));
+    }
+    if (!options.minimize_step_time && builder.fits(best, budget)) return with_reason(std::move(best));
+    const double lower_bound = best.time.recompute_lower_bound;
+    for (const Choice choice : {Choice::on, Choice::off}) {
+      if (!may_be_faster(choice, best, budget)) continue;
+      Plan other = fixed_strategy(choice).plan(budget);
+      if (!builder.fits(other, budget)) continue;
+      if (builder.fits(best, budget) && builder.step_seconds(other) >= builder.step_seconds(best)) continue;
+      best = std::move(other);
+      best.time.recompute_lower_bound = std::min(lower_bound, best.time.recompute + best.time.offload);
+    }
+    return with_reason(std::move(best));
   }
 
   /// Returns an approximate lower bound of the step time in seconds over all budgets. It begins with the plan without
@@ -156,6 +173,23 @@ struct Planner::Impl {
   }
 
  private:
+  /// Returns `plan`, chosen for `budget`, with exchanges that overlap other ops, and with its reasons; it is validated.
+  /// `reason`: that of the choice; nullopt: there was none.
+  Plan finished(Plan plan, std::optional<int64_t> budget, const std::optional<Reason>& reason) const {
+    if (reason) plan.reasons.insert(plan.reasons.begin(), *reason);
+    plan.fits = builder.fits(plan, budget);
+    plan.budget = options.budget;
+    plan.budget.device = budget;
+    plan.update_in_backward = updates_in_backward;
+    if (plan.fits) plan = builder.with_overlap(std::move(plan), budget);
+    if (updates_in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
+    if (plan.fused_ops > 0) plan.reasons.push_back(fusion_reason(options, plan));
+    if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups > 0)
+      plan.reasons.push_back(grouping_reason(options, grouped));
+    if (plan.choices.exchange_limit_bytes >= 0) plan.reasons.push_back(overlap_reason(options, plan));
+    return builder.validated(std::move(plan));
+  }
+
   /// Returns an approximate lower bound of the step time in seconds if no exchange overlaps other ops: the keep-all
   /// plan, less the updates that may run on the host.
   double step_seconds_lower_bound_without_overlap() const {
@@ -197,20 +231,6 @@ struct Planner::Impl {
     return *least;
   }
 
-  Plan choose(std::optional<int64_t> budget) const {
-    Plan best;
-    if (options.gradient_checkpointing == Choice::automatic) {
-      best = choose_automatically(budget);
-      best.reasons.insert(best.reasons.begin(),
-                          recompute_reason(best, builder.fits(best, budget), keep_all_peak(), budget));
-    } else {
-      const FixedStrategy& strategy = fixed_strategy(options.gradient_checkpointing);
-      best = strategy.plan(budget);
-      best.reasons.insert(best.reasons.begin(), fixed_reason(options, strategy.without_offload()));
-    }
-    return best;
-  }
-
   const Plan& keep_all_plan() const {
     if (!keep_all_plan_) keep_all_plan_ = builder.build(search->keep_all_solution());
     return *keep_all_plan_;
@@ -219,25 +239,6 @@ struct Planner::Impl {
   /// Returns the peak of the keep-all plan in bytes; a lower bound if it was never placed.
   int64_t keep_all_peak() const {
     return keep_all_plan_ ? keep_all_plan_->peak_bytes : builder.keep_all_peak_lower_bound();
-  }
-
-  // Returns the plan of the search, or the plan of a fixed strategy if only that fits or if it is faster. It may be
-  // faster because neither the search nor the placement is exact. If `budget` is below the minimum budget, returns the
-  // minimum-memory plan.
-  Plan choose_automatically(std::optional<int64_t> budget) const {
-    if (const Plan& least = min_memory_plan_of_all(); budget && *budget < least.peak_bytes) return least;
-    Plan best = plan_of_search(budget);
-    if (!options.minimize_step_time && builder.fits(best, budget)) return best;
-    const double lower_bound = best.time.recompute_lower_bound;
-    for (const Choice choice : {Choice::on, Choice::off}) {
-      if (!may_be_faster(choice, best, budget)) continue;
-      Plan other = fixed_strategy(choice).plan(budget);
-      if (!builder.fits(other, budget)) continue;
-      if (builder.fits(best, budget) && builder.step_seconds(other) >= builder.step_seconds(best)) continue;
-      best = std::move(other);
-      best.time.recompute_lower_bound = std::min(lower_bound, best.time.recompute + best.time.offload);
-    }
-    return best;
   }
 
   // Returns whether the strategy `choice` may fit and, if `best` fits, be faster than `best`. Placing a plan of a large
@@ -261,15 +262,6 @@ struct Planner::Impl {
     const FixedStrategy& strategy = fixed_strategy(choice);
     return (!budget || strategy.min_memory_plan().peak_bytes <= *budget) &&
            (!best_fits || strategy.step_seconds_lower_bound() < builder.step_seconds(best));
-  }
-
-  // Returns the plan of the search, which decides for each value whether it is kept, recomputed or offloaded.
-  Plan plan_of_search(std::optional<int64_t> budget) const {
-    Plan best = plan_without_offload(budget);
-    if (!offload_planner || !offload_planner->min_memory_plan()) return best;
-    if (const Plan& least = min_memory_plan_of_search(); budget && *budget < least.peak_bytes) return least;
-    if (!builder.fits(best, budget) || best.checkpointed) return offload_planner->choose(*budget, std::move(best));
-    return best;
   }
 
   // Returns a placed plan of the recomputation search that fits `budget` bytes; nullopt: none was found. The search
@@ -363,6 +355,7 @@ Plan Planner::plan() const {
 }
 
 Plan Planner::plan(std::optional<int64_t> bytes) const {
+  const double start = seconds_now();
   Plan plan = impl_->plan(bytes);
   if (impl_in_backward_ &&
       (!plan.fits || (impl_->options.minimize_step_time &&
@@ -373,6 +366,7 @@ Plan Planner::plan(std::optional<int64_t> bytes) const {
                                                 : impl_in_backward_->minimum_budget() < impl_->minimum_budget();
     if (better) plan = std::move(other);
   }
+  plan.plan_seconds = seconds_now() - start;
   return plan;
 }
 
@@ -391,9 +385,9 @@ int64_t Planner::minimum_budget() const {
 }
 
 Plan make_plan(const Trace& trace, const PlanOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = seconds_now();
   Plan plan = Planner(trace, options).plan();
-  plan.plan_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  plan.plan_seconds = seconds_now() - start;
   return plan;
 }
 

@@ -45,20 +45,16 @@ StepTime time_of(const Trace& trace, const CostModel& cost) {
   return time;
 }
 
-Plan timed(Plan plan, const CostModel& cost) {
-  plan.time = time_of(plan.trace, cost);
-  return plan;
-}
-
 }  // namespace
 
 ScheduleBuilder::ScheduleBuilder(const Trace& recorded, const PlanOptions& options, bool updates_in_backward)
     : options_(options),
-      updates_in_backward_(updates_in_backward),
+      base_choices_{.update_in_backward = updates_in_backward},
       trace_(prepare_trace(recorded, updates_in_backward, options_)) {
   if (!trace_.segment(SegmentKind::micro)) return;
   search_.emplace(trace_, options_.cost, options_.solver.recompute);
-  const Trace keep_all_trace = run_stages(Stage::merging, Stage::merging, trace_, {}).trace;
+  const Trace keep_all_trace =
+      run_passes({.trace = trace_}, Stage::merging, Stage::merging, inputs(base_choices_)).trace;
   const StepTime keep_all_time = time_of(keep_all_trace, options_.cost);
   keep_all_micro_seconds_ = keep_all_time.micro;
   keep_all_update_seconds_ = keep_all_time.update;
@@ -83,30 +79,22 @@ double ScheduleBuilder::max_update_seconds_saved() const {
   return on_host ? keep_all_update_seconds_ : 0;
 }
 
-Plan ScheduleBuilder::run_stages(Stage first, Stage last, Trace trace, const PlanChoices& choices) const {
-  Plan plan;
-  plan.trace = std::move(trace);
-  const std::vector<TrainingGraph>* const graphs = search_ ? &search_->graphs() : nullptr;
-  return run_passes(std::move(plan), first, last, {options_, choices, options_.cost, graphs});
-}
-
-Plan ScheduleBuilder::build_placed(const Trace& trace, PlanChoices choices) const {
-  if (options_.on_schedule) options_.on_schedule();
-  choices.update_in_backward = updates_in_backward_;
-  return timed(run_stages(Stage::choices, Stage::placement, trace, choices), options_.cost);
+PassInputs ScheduleBuilder::inputs(const PlanChoices& choices) const {
+  return {options_, choices, options_.cost, search_ ? &search_->graphs() : nullptr};
 }
 
 Plan ScheduleBuilder::build_without_choices() const {
-  PlanChoices choices;
-  choices.update_in_backward = updates_in_backward_;
-  return timed(run_stages(Stage::placement, Stage::placement, trace_, choices), options_.cost);
+  Plan plan = run_passes({.trace = trace_}, Stage::placement, Stage::placement, inputs(base_choices_));
+  plan.time = time_of(plan.trace, options_.cost);
+  return plan;
 }
 
 Plan ScheduleBuilder::build(const RecomputeSolution& solution) const {
-  PlanChoices choices;
+  PlanChoices choices = base_choices_;
   choices.recompute = true;
   choices.kept = solution.kept;
-  Plan plan = build_placed(trace_, std::move(choices));
+  Plan plan = run_passes({.trace = trace_}, Stage::choices, Stage::placement, inputs(choices));
+  plan.time = time_of(plan.trace, options_.cost);
   plan.checkpointed = solution.cost > 0;
   plan.time.recompute = static_cast<double>(solution.cost) * 1e-12;
   plan.time.recompute_lower_bound = static_cast<double>(solution.lower_bound) * 1e-12;
@@ -116,7 +104,7 @@ Plan ScheduleBuilder::build(const RecomputeSolution& solution) const {
 
 Plan ScheduleBuilder::build(const OffloadVariant& variant, const OffloadSolution& solution, bool host_updates,
                             int64_t limit) const {
-  PlanChoices choices;
+  PlanChoices choices = base_choices_;
   choices.memory = variant.assignment.memory;
   choices.recompute = true;
   choices.kept = solution.kept;
@@ -124,7 +112,8 @@ Plan ScheduleBuilder::build(const OffloadVariant& variant, const OffloadSolution
   choices.offloaded = solution.offloaded;
   choices.host_updates = host_updates;
   choices.copy_limit_bytes = limit;
-  Plan plan = build_placed(variant.trace, std::move(choices));
+  Plan plan = run_passes({.trace = variant.trace}, Stage::choices, Stage::placement, inputs(choices));
+  plan.time = time_of(plan.trace, options_.cost);
   int64_t recompute_cost = 0;  // picoseconds
   for (const RecomputePoint& point : recompute_points(search_->graphs().front(), solution.kept))
     for (int32_t step : point.steps) recompute_cost += search_->graphs().front().steps[step].cost;
@@ -159,7 +148,7 @@ Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) con
     if (limit < live) continue;
     PlanChoices choices = plan.choices;
     choices.exchange_limit_bytes = limit;
-    Plan placed = run_passes(plan, Stage::overlap, Stage::placement, {options_, choices, options_.cost});
+    Plan placed = run_passes(plan, Stage::overlap, Stage::placement, inputs(choices));
     // Every rank compares times of the same cost model, so that all ranks make the same decision.
     if ((fits(plan, budget) && !fits(placed, budget)) || step_seconds(time_of(placed.trace, all_ranks_cost)) >= before)
       continue;
@@ -175,8 +164,7 @@ Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) con
 }
 
 Plan ScheduleBuilder::validated(Plan plan) const {
-  const PlanChoices choices = plan.choices;
-  return run_passes(std::move(plan), Stage::validation, Stage::validation, {options_, choices, options_.cost});
+  return run_passes(std::move(plan), Stage::validation, Stage::validation, inputs(base_choices_));
 }
 
 bool ScheduleBuilder::fits(const Plan& plan, std::optional<int64_t> budget) const {

@@ -61,13 +61,12 @@ class ScheduleBuilder {
   double step_seconds(const Plan& plan) const;
 
  private:
-  Plan run_stages(Stage first, Stage last, Trace trace, const PlanChoices& choices) const;
-  Plan build_placed(const Trace& trace, PlanChoices choices) const;
+  PassInputs inputs(const PlanChoices& choices) const;  // refers to `choices`
   double step_seconds(const StepTime& time) const;
   bool is_ragged() const;  // true: the last micro batch of a step is smaller
 
   const PlanOptions options_;
-  const bool updates_in_backward_;
+  const PlanChoices base_choices_;  // those of every plan
   const Trace trace_;
   // Predicted seconds without recomputation and offload: of the first micro batch, of the update, and of a step.
   double keep_all_micro_seconds_ = 0, keep_all_update_seconds_ = 0;

@@ -61,10 +61,9 @@ struct Training::Impl {
 
   void require_fit(const char* when = "", const std::string& why = {}) const {
     if (plan.fits) return;
-    throw UserError(
-        fmt::format("the step does not fit{}: it needs at least {}, the budget is {}{}", when,
-                    format_bytes_up(minimum_budget), format_bytes(plan.budget.device_bytes()), why),
-        UserError::Kind::does_not_fit);
+    throw UserError(fmt::format("the step does not fit{}: it needs at least {}, the budget is {}{}", when,
+                                format_bytes_up(minimum_budget), format_bytes(plan.budget.device_bytes()), why),
+                    UserError::Kind::does_not_fit);
   }
 
   void start() {

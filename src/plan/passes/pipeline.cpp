@@ -32,37 +32,28 @@ class PassRunner {
   PassRunner(Plan& plan, Stage first, Stage last, const PassObserver* observer)
       : plan_(plan), first_(first), last_(last), observer_(observer) {}
 
-  /// Begins `stage`, to which the next passes belong.
-  void begin(Stage stage) { runs_ = first_ <= stage && stage <= last_; }
+  /// Begins `stage`, to which the next passes belong. Returns true if it runs.
+  bool begin(Stage stage) { return runs_ = first_ <= stage && stage <= last_; }
 
   /// Runs a pass from trace to trace if `wanted`, that is, if the choices and the options need it.
   template <typename Pass>
   void pass(std::string_view name, bool wanted, const Pass& pass) {
-    observed(name, wanted, [&] { plan_.trace = pass(std::move(plan_.trace)); });
-  }
-
-  /// Runs a step from plan to plan.
-  template <typename Step>
-  void step(std::string_view name, const Step& step) {
-    observed(name, true, [&] { plan_ = step(std::move(plan_)); });
-  }
-
- private:
-  template <typename Run>
-  void observed(std::string_view name, bool wanted, const Run& run) {
     if (!runs_) return;
-    if (!observer_) {
-      if (wanted) run();
-      return;
-    }
-    const Trace before = plan_.trace;
-    if (wanted) run();
+    const Trace before = observer_ ? plan_.trace : Trace();
+    if (wanted) plan_.trace = pass(std::move(plan_.trace));
+    report(name, wanted, observer_ && wanted && !same_trace(before, plan_.trace));
+  }
+
+  /// Reports a pass. One that does not change the trace calls nothing else.
+  void report(std::string_view name, bool applied, bool changed) const {
+    if (!observer_) return;
     PassReport report = report_of(name, plan_.trace);
-    report.applied = wanted;
-    report.changed = wanted && !same_trace(before, plan_.trace);
+    report.applied = applied;
+    report.changed = changed;
     (*observer_)(report, plan_.trace);
   }
 
+ private:
   Plan& plan_;
   const Stage first_, last_;
   const PassObserver* const observer_;
@@ -110,7 +101,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
 
   // The searches choose here, on the prepared trace.
 
-  run.begin(Stage::choices);
+  if (run.begin(Stage::choices) && options.on_schedule) options.on_schedule();
   // Before offload, which inserts copies of buffers that are not on the device.
   run.pass("assign_memories", !choices.memory.empty(),
            [&](Trace trace) { return assign_memories(std::move(trace), choices.memory); });
@@ -142,19 +133,16 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
     return overlap_exchanges(std::move(trace), cost_of_all_ranks(in.cost), choices.exchange_limit_bytes);
   });
 
-  run.begin(Stage::placement);
-  run.step("placement", [&](Plan placed) {
-    assign_offsets(placed, options);
-    placed.choices = choices;
-    placed.fused_ops = fused_ops_of(placed.trace);
-    return placed;
-  });
-
-  run.begin(Stage::validation);
-  run.step("validation", [](Plan finished) {
-    if (const std::string fault = find_fault(finished); !fault.empty()) throw InternalError("unsound plan: " + fault);
-    return finished;
-  });
+  if (run.begin(Stage::placement)) {
+    assign_offsets(plan, options);
+    plan.choices = choices;
+    plan.fused_ops = fused_ops_of(plan.trace);
+    run.report("placement", true, false);
+  }
+  if (run.begin(Stage::validation)) {
+    if (const std::string fault = find_fault(plan); !fault.empty()) throw InternalError("unsound plan: " + fault);
+    run.report("validation", true, false);
+  }
   return plan;
 }
 
@@ -177,17 +165,14 @@ PassReport report_of(std::string_view pass, const Trace& after) {
 Trace prepare_trace(Trace trace, bool update_in_backward, const PlanOptions& options) {
   PlanChoices choices;
   choices.update_in_backward = update_in_backward;
-  Plan plan;
-  plan.trace = std::move(trace);
-  return run_passes(std::move(plan), Stage::prepare, Stage::prepare, {options, choices, options.cost}).trace;
+  return run_passes({.trace = std::move(trace)}, Stage::prepare, Stage::prepare, {options, choices, options.cost})
+      .trace;
 }
 
 Trace apply_choices(Trace trace, const PlanChoices& choices, const std::vector<TrainingGraph>& graphs,
                     const CostModel& cost) {
   static const PlanOptions none;  // the stage reads no option
-  Plan plan;
-  plan.trace = std::move(trace);
-  return run_passes(std::move(plan), Stage::choices, Stage::choices, {none, choices, cost, &graphs}).trace;
+  return run_passes({.trace = std::move(trace)}, Stage::choices, Stage::choices, {none, choices, cost, &graphs}).trace;
 }
 
 }  // namespace plimsoll

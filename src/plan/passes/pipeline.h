@@ -34,7 +34,7 @@ struct PassInputs {
 };
 
 /// Runs the passes of stages `first` to `last` on `plan.trace` and returns the plan. It has offsets from
-/// Stage::placement on.
+/// Stage::placement on. Calls PlanOptions::on_schedule before Stage::choices.
 Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& inputs);
 
 /// Returns the report of a pass that changed the trace to `after`.

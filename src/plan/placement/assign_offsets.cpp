@@ -22,32 +22,29 @@ int64_t place_persistent(const Trace& trace, Memory memory, std::vector<int64_t>
   return end;
 }
 
-// Places all other buffers of one arena above its persistent buffers.
-Placement place_transient(const std::vector<Lifetime>& lifetimes, Memory memory, int64_t above,
-                          const SolverParameters& solver, Plan& plan) {
-  const Trace& trace = plan.trace;
+// All other buffers of one arena, and the scratch of the ops that run in it, with the offset of each.
+struct Transient {
   std::vector<PlacementItem> items;
-  std::vector<int64_t*> targets;
+  std::vector<int64_t*> offsets;
+};
+
+Transient transient_of(const std::vector<Lifetime>& lifetimes, Memory memory, Plan& plan) {
+  const Trace& trace = plan.trace;
+  Transient transient;
   for (size_t b = 0; b < trace.buffers.size(); ++b) {
     const Buffer& buffer = trace.buffers[b];
     if (buffer.persistent || buffer.memory != memory || lifetimes[b].birth >= lifetimes[b].death) continue;
-    items.push_back({lifetimes[b].birth, lifetimes[b].death, buffer.bytes});
-    targets.push_back(&plan.offsets[b]);
+    transient.items.push_back({lifetimes[b].birth, lifetimes[b].death, buffer.bytes});
+    transient.offsets.push_back(&plan.offsets[b]);
   }
   for (size_t i = 0; i < trace.ops.size(); ++i) {
     const Memory runs_in = trace.ops[i].on_host ? Memory::host : Memory::device;
     if (trace.ops[i].workspace_bytes == 0 || runs_in != memory) continue;
     const auto at = static_cast<int64_t>(i);
-    items.push_back({at, at + 1, trace.ops[i].workspace_bytes});
-    targets.push_back(&plan.workspace_offsets[i]);
+    transient.items.push_back({at, at + 1, trace.ops[i].workspace_bytes});
+    transient.offsets.push_back(&plan.workspace_offsets[i]);
   }
-  PlacementOptions options;
-  options.alignment = trace.alignment;
-  options.effort = solver.placement_effort;
-  options.tree_search = solver.tree_search;
-  Placement placement = place(items, options);
-  for (size_t i = 0; i < items.size(); ++i) *targets[i] = above + placement.offsets[i];
-  return placement;
+  return transient;
 }
 
 void fill_breakdown(const std::vector<Lifetime>& lifetimes, const PlanOptions& options, Plan& plan) {
@@ -72,13 +69,21 @@ void assign_offsets(Plan& plan, const PlanOptions& options) {
   plan.offsets.assign(plan.trace.buffers.size(), -1);
   plan.workspace_offsets.assign(plan.trace.ops.size(), -1);
   const std::vector<Lifetime> lifetimes = lifetimes_of(plan.trace);
-  plan.persistent_bytes = place_persistent(plan.trace, Memory::device, plan.offsets);
-  const Placement device = place_transient(lifetimes, Memory::device, plan.persistent_bytes, options.solver, plan);
-  plan.arena_bytes = plan.persistent_bytes + device.height;
-  plan.live_bytes = plan.persistent_bytes + device.lower_bound;
-  for (const auto& [memory, bytes] : {std::pair(Memory::host, &plan.host_bytes), {Memory::disk, &plan.disk_bytes}}) {
-    *bytes = place_persistent(plan.trace, memory, plan.offsets);
-    *bytes += place_transient(lifetimes, memory, *bytes, options.solver, plan).height;
+  const PlacementOptions placement{.alignment = plan.trace.alignment,
+                                   .effort = options.solver.placement_effort,
+                                   .tree_search = options.solver.tree_search};
+  for (const auto& [memory, bytes] : {std::pair(Memory::device, &plan.arena_bytes),
+                                      {Memory::host, &plan.host_bytes},
+                                      {Memory::disk, &plan.disk_bytes}}) {
+    // Transient buffers are above the persistent ones.
+    const int64_t persistent = place_persistent(plan.trace, memory, plan.offsets);
+    const Transient transient = transient_of(lifetimes, memory, plan);
+    const Placement placed = place(transient.items, placement);
+    for (size_t i = 0; i < placed.offsets.size(); ++i) *transient.offsets[i] = persistent + placed.offsets[i];
+    *bytes = persistent + placed.height;
+    if (memory != Memory::device) continue;
+    plan.persistent_bytes = persistent;
+    plan.live_bytes = persistent + placed.lower_bound;
   }
   plan.peak_bytes = plan.arena_bytes + options.budget.context + options.budget.library;
   plan.breakdown = {};
