@@ -5,13 +5,6 @@
 #include "cost/exchange_cost.h"
 
 namespace plimsoll {
-namespace {
-
-BufferId target_of(const Op& op) {
-  return op.arguments[0].views[0].buffer;
-}
-
-}  // namespace
 
 void SegmentClock::run(const Op& op) {
   if (op.link_bytes > 0 || op.exchange != CopyStage::none) return run_exchange(op);

@@ -165,26 +165,24 @@ std::optional<double> OpTimes::find(const Op& op) const {
   return found->second.seconds;
 }
 
-int OpTimes::invalidate(const Trace& trace) {
-  int count = 0;
-  for (const Op& op : trace.ops) {
-    if (op.phase == Phase::initialize || !op.call) continue;
-    const auto found = times_.find(timing_key(op));
-    if (found == times_.end() || found->second.state == Timing::State::stale) continue;
-    found->second.state = Timing::State::stale;
-    ++count;
-  }
-  return count;
-}
-
-int OpTimes::invalidated(const Trace& trace) const {
+std::set<std::string> OpTimes::keys_of(const Trace& trace, bool stale) const {
   std::set<std::string> keys;
   for (const Op& op : trace.ops) {
     if (op.phase == Phase::initialize || !op.call) continue;
     const auto found = times_.find(timing_key(op));
-    if (found != times_.end() && found->second.state == Timing::State::stale) keys.insert(found->first);
+    if (found != times_.end() && (found->second.state == Timing::State::stale) == stale) keys.insert(found->first);
   }
+  return keys;
+}
+
+int OpTimes::invalidate(const Trace& trace) {
+  const std::set<std::string> keys = keys_of(trace, false);
+  for (const std::string& key : keys) times_.at(key).state = Timing::State::stale;
   return static_cast<int>(keys.size());
+}
+
+int OpTimes::invalidated(const Trace& trace) const {
+  return static_cast<int>(keys_of(trace, true).size());
 }
 
 void OpTimes::load(const std::filesystem::path& file) {

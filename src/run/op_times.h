@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -61,6 +62,9 @@ class OpTimes {
     int64_t when = 0;  // Unix time, seconds
     enum class State : int8_t { agreed, single, stale } state = State::single;
   };
+
+  // Returns the keys of the known ops of `trace` whose times were contradicted (`stale`), or were not.
+  std::set<std::string> keys_of(const Trace& trace, bool stale) const;
 
   int threads_;
   OpTimer timer_;

@@ -37,13 +37,13 @@ TEST_F(FormatChoices, SeveralDevicesSumInFloat32) {
   job.gradient_accumulation_steps = AccumulationSchedule{{0, 2}};
   job.ranks.count = 2;
   EXPECT_THAT(format_choices(job),
-              ::testing::Each(::testing::Field(&FormatChoice::accumulator_dtype, AccumulatorDtype::float32)));
+              ::testing::Each(::testing::Field(&TrainingOptions::accumulator_dtype, AccumulatorDtype::float32)));
   job.budget.device = 1;
   EXPECT_FALSE(plan_job(job).plan.fits);  // all choices were planned
 }
 
-Job in_formats(Job job, const FormatChoice& choice) {
-  static_cast<TrainingOptions&>(job) = with_formats(job, choice);
+Job in_formats(Job job, const TrainingOptions& choice) {
+  static_cast<TrainingOptions&>(job) = choice;
   return job;
 }
 
@@ -52,7 +52,7 @@ TEST_F(FormatChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
   const auto all = format_choices(job);
   ASSERT_GT(all.size(), 4u);
   std::vector<int64_t> least;
-  for (const FormatChoice& each : all) {
+  for (const TrainingOptions& each : all) {
     Job chosen = in_formats(job, each);
     EXPECT_EQ(format_choices(chosen).size(), 1);
     chosen.budget.device = 1;
@@ -62,13 +62,13 @@ TEST_F(FormatChoices, WhatIsPinnedStaysAndEachStepTakesLess) {
   EXPECT_EQ(std::ranges::adjacent_find(least), least.end());
 
   job.optimizer.state_dtype = StateDtype::bfloat16;
-  for (const FormatChoice& each : format_choices(job)) EXPECT_EQ(each.state_dtype, StateDtype::bfloat16);
+  for (const TrainingOptions& each : format_choices(job)) EXPECT_EQ(each.optimizer.state_dtype, StateDtype::bfloat16);
   job.optimizer.weight_update = WeightUpdate::kahan;
   job.accumulator_dtype = AccumulatorDtype::as_gradients;
   EXPECT_EQ(format_choices(job).size(), 1u);
   job.dtype = DType::float16;
   job.optimizer.weight_update = WeightUpdate::automatic;
-  EXPECT_EQ(format_choices(job)[0].weight_update, WeightUpdate::kahan);
+  EXPECT_EQ(format_choices(job)[0].optimizer.weight_update, WeightUpdate::kahan);
 
   // A format without effect is no choice: 32-true, one micro batch.
   job = open_job();
@@ -93,8 +93,8 @@ TEST_F(FormatChoices, TheMostExactThatFitsIsTaken) {
     const PlannedJob planned = plan_job(tight);
     EXPECT_TRUE(planned.plan.fits);
     EXPECT_EQ(planned.minimum_budget_bytes, least);
-    EXPECT_EQ(planned.settings.optimizer.state_dtype, choices[i].state_dtype);
-    EXPECT_EQ(planned.settings.optimizer.weight_update, choices[i].weight_update);
+    EXPECT_EQ(planned.settings.optimizer.state_dtype, choices[i].optimizer.state_dtype);
+    EXPECT_EQ(planned.settings.optimizer.weight_update, choices[i].optimizer.weight_update);
     EXPECT_EQ(planned.settings.accumulator_dtype, choices[i].accumulator_dtype);
     EXPECT_THAT(planned.plan.reasons, Contains(Field(&Reason::decision, HasSubstr("state_dtype"))));
   }

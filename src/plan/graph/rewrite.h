@@ -8,6 +8,16 @@
 
 namespace plimsoll {
 
+/// Replaces the buffers of the operands of `op` by replacement(buffer, written), in order. Absent operands stay.
+template <typename Replacement>
+void replace_buffers(Op& op, const Replacement& replacement) {
+  for (Argument& argument : op.arguments)
+    for (View& view : argument.views)
+      if (view.buffer != kNoBuffer) view.buffer = replacement(view.buffer, argument.written);
+  for (View& view : op.results)
+    if (view.buffer != kNoBuffer) view.buffer = replacement(view.buffer, true);
+}
+
 /// A builder of a new trace. Ops keep their old order, and segments follow. keep(), replace() and insert() append to
 /// the new trace.
 class TraceRewriter {

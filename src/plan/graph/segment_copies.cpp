@@ -245,24 +245,17 @@ void SegmentCopies::schedule_copies(const Context& context, const std::vector<in
 
 Op SegmentCopies::with_copies(Op op, int32_t index) const {
   const auto operands = host_operand_of_.find(index);
-  const auto rename = [&, on_host = op.on_host](View& view) {
-    if (on_host) {
-      if (operands == host_operand_of_.end()) return;
-      if (const auto host_operand = operands->second.find(view.buffer); host_operand != operands->second.end())
-        view.buffer = host_operand->second;
-      return;
+  replace_buffers(op, [&](BufferId buffer, bool) {
+    if (op.on_host) {
+      if (operands == host_operand_of_.end()) return buffer;
+      const auto host_operand = operands->second.find(buffer);
+      return host_operand == operands->second.end() ? buffer : host_operand->second;
     }
-    const auto found = by_buffer_.find(view.buffer);
-    if (found == by_buffer_.end()) return;
-    for (const Swap* swap : found->second)
-      if (swap->begin <= index && index <= swap->end) {
-        view.buffer = swap->device_copy;
-        return;
-      }
-  };
-  for (Argument& argument : op.arguments)
-    for (View& view : argument.views) rename(view);
-  for (View& view : op.results) rename(view);
+    if (const auto found = by_buffer_.find(buffer); found != by_buffer_.end())
+      for (const Swap* swap : found->second)
+        if (swap->begin <= index && index <= swap->end) return swap->device_copy;
+    return buffer;
+  });
   return op;
 }
 

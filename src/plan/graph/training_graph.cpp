@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"
@@ -143,39 +144,45 @@ KeptValues keep_all(const TrainingGraph& graph) {
   return kept;
 }
 
+void RecomputeSequence::add(const TrainingGraph& graph, int32_t op, int32_t needed, std::vector<char>& available,
+                            std::vector<char>& again, std::vector<int32_t>& made) {
+  if (available[needed]) return;
+  if (!before.empty() && before.back() != op) finish();
+  const auto set_available = [&](int32_t value) {
+    available[value] = 1;
+    made.push_back(value);
+  };
+  work_.assign(1, needed);
+  while (!work_.empty()) {
+    const int32_t value = work_.back();
+    work_.pop_back();
+    if (available[value]) continue;
+    set_available(value);
+    check(graph.values[value].repeatable, "a value that cannot be rebuilt is not kept");
+    for (const int32_t maker : graph.values[value].makers) {
+      if (std::exchange(again[maker], 1)) continue;
+      steps.push_back(maker);
+      before.push_back(op);
+      for (const int32_t read : graph.steps[maker].reads)
+        if (!available[read]) work_.push_back(read);
+      // The other outputs of the kernel are recomputed with it.
+      for (const int32_t written : graph.steps[maker].writes) set_available(written);
+    }
+  }
+}
+
+void RecomputeSequence::finish() {
+  std::sort(steps.begin() + begin_, steps.end());
+  begin_ = static_cast<std::ptrdiff_t>(steps.size());
+}
+
 RecomputeSequence recompute_sequence(const TrainingGraph& graph, const KeptValues& kept) {
   RecomputeSequence sequence;
   std::vector<char> there(kept.begin(), kept.end()), again(graph.steps.size(), 0);
-  std::vector<int32_t> work;
-  std::ptrdiff_t begin = 0;  // first step before the current op
-  for (const int32_t needed : graph.by_use) {
-    if (there[needed]) continue;
-    const int32_t op = graph.values[needed].uses.front();
-    if (!sequence.before.empty() && sequence.before.back() != op) {
-      std::sort(sequence.steps.begin() + begin, sequence.steps.end());
-      begin = static_cast<std::ptrdiff_t>(sequence.steps.size());
-    }
-    work.assign(1, needed);
-    while (!work.empty()) {
-      const int32_t value = work.back();
-      work.pop_back();
-      if (there[value]) continue;
-      there[value] = 1;
-      check(graph.values[value].repeatable, "a value that cannot be rebuilt is not kept");
-      for (int32_t maker : graph.values[value].makers) {
-        if (again[maker]) continue;
-        again[maker] = 1;
-        sequence.steps.push_back(maker);
-        sequence.before.push_back(op);
-        const ForwardOp& step = graph.steps[maker];
-        for (int32_t read : step.reads)
-          if (!there[read]) work.push_back(read);
-        for (int32_t written : step.writes)
-          there[written] = 1;  // the other outputs of the kernel are recomputed with it
-      }
-    }
-  }
-  std::sort(sequence.steps.begin() + begin, sequence.steps.end());
+  std::vector<int32_t> made;
+  for (const int32_t needed : graph.by_use)
+    sequence.add(graph, graph.values[needed].uses.front(), needed, there, again, made);
+  sequence.finish();
   return sequence;
 }
 

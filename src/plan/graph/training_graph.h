@@ -73,6 +73,17 @@ struct RecomputePoint {
 /// A sequence of all recomputed steps in order, each with the op that it precedes.
 struct RecomputeSequence {
   std::vector<int32_t> steps, before;
+
+  /// Adds the steps that make `needed` again before `op`. Calls for one op follow one another, and finish() the last.
+  /// Values made are set in `available` and listed in `made`; steps are set in `again`, and not repeated.
+  void add(const TrainingGraph& graph, int32_t op, int32_t needed, std::vector<char>& available,
+           std::vector<char>& again, std::vector<int32_t>& made);
+  /// Sorts the steps before the last op.
+  void finish();
+
+ private:
+  std::ptrdiff_t begin_ = 0;  // first step before the current op
+  std::vector<int32_t> work_;
 };
 
 /// Returns recompute_points() as two lists.

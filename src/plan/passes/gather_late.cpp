@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cost/operators.h"
+#include "plan/graph/rewrite.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -22,12 +23,7 @@ bool touches(const Op& op, BufferId buffer) {
 }
 
 void rename(Op& op, BufferId from, BufferId to) {
-  const auto change = [&](View& view) {
-    if (view.buffer == from) view.buffer = to;
-  };
-  for (Argument& argument : op.arguments)
-    for (View& view : argument.views) change(view);
-  for (View& view : op.results) change(view);
+  replace_buffers(op, [&](BufferId buffer, bool) { return buffer == from ? to : buffer; });
 }
 
 // Moves the gathers of one segment. A moved op runs before the op of its new index.

@@ -35,10 +35,6 @@ bool is_gather(const Op& op) {
   return can_overlap(op) && exchange_op_of(op) == ExchangeOp::gather && op.phase != Phase::update;
 }
 
-BufferId target_of(const Op& op) {
-  return op.arguments[0].views[0].buffer;
-}
-
 // Returns the source of an exchange; the target for an exchange in place.
 BufferId source_of(const Op& op) {
   return op.arguments.size() > 1 && !op.arguments[1].views.empty() ? op.arguments[1].views[0].buffer : target_of(op);

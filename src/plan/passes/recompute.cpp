@@ -8,22 +8,6 @@
 namespace plimsoll {
 namespace {
 
-template <typename Rename>
-void rename_reads(Op& op, const Rename& rename) {
-  for (Argument& argument : op.arguments)
-    for (View& view : argument.views)
-      if (view.buffer != kNoBuffer && !argument.written) view.buffer = rename(view.buffer);
-}
-
-template <typename Rename>
-void rename_writes(Op& op, const Rename& rename) {
-  for (Argument& argument : op.arguments)
-    for (View& view : argument.views)
-      if (view.buffer != kNoBuffer && argument.written) view.buffer = rename(view.buffer);
-  for (View& view : op.results)
-    if (view.buffer != kNoBuffer) view.buffer = rename(view.buffer);
-}
-
 // Applies the choice of one segment while the trace is rewritten.
 class Segmentwise {
  public:
@@ -52,16 +36,13 @@ class Segmentwise {
         buffer.role = Role::temporary;
         fresh_[value] = rewriter_.add_buffer(std::move(buffer));
       }
-      rename_reads(op, [&](BufferId buffer) {
+      replace_buffers(op, [&](BufferId buffer, bool written) {
         const int32_t value = graph_.value_of[buffer];
+        if (written) return value >= 0 ? fresh_.at(value) : buffer;
         // Buffers that the step writes, also those that it reads and writes in place, are the new ones, even if the old
         // one is kept.
         const bool own = value >= 0 && std::find(step.writes.begin(), step.writes.end(), value) != step.writes.end();
         return own ? fresh_.at(value) : current(buffer);
-      });
-      rename_writes(op, [&](BufferId buffer) {
-        const int32_t value = graph_.value_of[buffer];
-        return value >= 0 ? fresh_.at(value) : buffer;
       });
       op.recomputed = true;
       rewriter_.insert(std::move(op), index);
@@ -69,7 +50,7 @@ class Segmentwise {
   }
 
   Op renamed(Op op) const {
-    rename_reads(op, [&](BufferId buffer) { return current(buffer); });
+    replace_buffers(op, [&](BufferId buffer, bool written) { return written ? buffer : current(buffer); });
     return op;
   }
 

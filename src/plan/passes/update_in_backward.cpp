@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cost/operators.h"
+#include "plan/graph/rewrite.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -78,14 +79,7 @@ class Builder {
 
   void add_op(int32_t index) {
     Op op = old_.ops[index];
-    if (!twin_.empty()) {
-      const auto rename = [&](View& view) {
-        if (view.buffer != kNoBuffer) view.buffer = twin_of(view.buffer);
-      };
-      for (Argument& argument : op.arguments)
-        for (View& view : argument.views) rename(view);
-      for (View& view : op.results) rename(view);
-    }
+    if (!twin_.empty()) replace_buffers(op, [&](BufferId buffer, bool) { return twin_of(buffer); });
     ops_.push_back(std::move(op));
   }
 

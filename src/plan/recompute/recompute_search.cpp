@@ -473,10 +473,6 @@ KeptValues RecomputeSearch::make_feasible(KeptValues kept) const {
   return impl_->make_feasible(std::move(kept));
 }
 
-int64_t RecomputeSearch::min_feasible_limit() const {
-  return impl_->min_memory_solution().peak;
-}
-
 RecomputeSolution RecomputeSearch::min_memory_solution() const {
   return impl_->min_memory_solution();
 }

@@ -51,8 +51,7 @@ class RecomputeSearch {
   /// fits. It is known to be optimal if RecomputeSolution::exact is set.
   std::optional<RecomputeSolution> cheapest(int64_t limit) const;
 
-  /// Returns the smallest limit for which cheapest() has an answer. min_memory_solution() returns that answer.
-  int64_t min_feasible_limit() const;
+  /// Returns the answer of cheapest() for the smallest limit for which there is one: its peak.
   RecomputeSolution min_memory_solution() const;
 
   /// Returns the number of regions of the partition in which a region has at most one block of the model.

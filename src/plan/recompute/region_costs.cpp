@@ -70,7 +70,7 @@ class PartitionEvaluator {
     RegionPartition::EvaluatedChoice result{&choice};
     for (size_t g = 0; g < graphs_.size(); ++g) {
       const TrainingGraph& graph = graphs_[g];
-      const Recomputed recomputed = recomputed_by(graph, partition_.regions[r], choice);
+      const RecomputeSequence recomputed = recomputed_by(graph, partition_.regions[r], choice);
       result.peak = std::max(result.peak, peak_of(g, r, choice, recomputed));
       if (g == 0)  // the cost of a RecomputeSolution is that of the first graph as well
         for (const int32_t step : recomputed.steps) result.cost += graph.steps[step].cost;
@@ -82,65 +82,28 @@ class PartitionEvaluator {
     return result;
   }
 
-  // A sequence of recomputed ops (indices into TrainingGraph::steps) in order, each with the op that it precedes.
-  struct Recomputed {
-    std::vector<int32_t> steps, before;
-  };
-
   // Returns the recomputed ops in the order of recompute_points(), if the other regions keep all their values.
-  Recomputed recomputed_by(const TrainingGraph& graph, const Region& region, const RegionChoice& choice) {
+  RecomputeSequence recomputed_by(const TrainingGraph& graph, const Region& region, const RegionChoice& choice) {
     for (int32_t v : region.values) available_[v] = 0;
     for (int32_t v : choice.kept) available_[v] = 1;
-    for (int32_t v : choice.foreign) set_available(v);
+    for (int32_t v : choice.foreign) available_[v] = 1;
+    changed_ = choice.foreign;
     std::vector<std::pair<int32_t, int32_t>> uses;  // (op, value)
     for (int32_t v : region.values)
       if (!available_[v] && graph.values[v].needed()) uses.emplace_back(graph.values[v].uses.front(), v);
     std::sort(uses.begin(), uses.end());
-    Recomputed recomputed;
-    std::vector<int32_t> work;
-    size_t begin = 0;  // index into recomputed.steps; the ops recomputed before the current `op` begin there
-    const auto in_order = [&] {
-      std::sort(recomputed.steps.begin() + static_cast<std::ptrdiff_t>(begin), recomputed.steps.end());
-    };
-    for (const auto& [op, needed] : uses) {
-      if (available_[needed]) continue;
-      if (!recomputed.before.empty() && recomputed.before.back() != op) {
-        in_order();
-        begin = recomputed.steps.size();
-      }
-      work.assign(1, needed);
-      while (!work.empty()) {
-        const int32_t value = work.back();
-        work.pop_back();
-        if (available_[value]) continue;
-        set_available(value);
-        check(graph.values[value].repeatable, "a value that cannot be rebuilt is not kept");
-        for (int32_t maker : graph.values[value].makers) {
-          if (is_recomputed_[maker]) continue;
-          is_recomputed_[maker] = 1;
-          recomputed.steps.push_back(maker);
-          recomputed.before.push_back(op);
-          for (int32_t read : graph.steps[maker].reads)
-            if (!available_[read]) work.push_back(read);
-          for (int32_t written : graph.steps[maker].writes) set_available(written);
-        }
-      }
-    }
-    in_order();
+    RecomputeSequence recomputed;
+    for (const auto& [op, needed] : uses) recomputed.add(graph, op, needed, available_, is_recomputed_, changed_);
+    recomputed.finish();
     for (int32_t step : recomputed.steps) is_recomputed_[step] = 0;
     for (int32_t v : changed_) available_[v] = needed_[v];
-    changed_.clear();
     for (int32_t v : region.values) available_[v] = needed_[v];
     return recomputed;
-  }
-  void set_available(int32_t value) {
-    available_[value] = 1;
-    changed_.push_back(value);
   }
 
   // Returns the largest number of live bytes while ops of the region run. Ticks number the ops of the segment and the
   // recomputed ops between them, in the order in which they run.
-  int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const Recomputed& recomputed) {
+  int64_t peak_of(size_t g, size_t r, const RegionChoice& choice, const RecomputeSequence& recomputed) {
     const TrainingGraph& graph = graphs_[g];
     const Base& base = bases_[g];
     const int32_t begin = graph.segment.begin;

@@ -1,16 +1,15 @@
 // Declares a thread for exchanges between ranks, which overlap with the ops of the executor.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 
+#include "device/allocation_frame.h"
 #include "device/backend.h"
+#include "device/copy_thread.h"
 
 namespace plimsoll {
 
@@ -19,13 +18,9 @@ namespace plimsoll {
 class ExchangeLane {
  public:
   /// `line` is the backend's; null: ops are done when they return. `alignment` of scratch is in bytes. The thread
-  /// starts with the first exchange.
+  /// starts with the first exchange; the destructor waits for all exchanges that were started.
   explicit ExchangeLane(std::unique_ptr<SideLine> line, int64_t alignment = 64)
       : line_(std::move(line)), alignment_(alignment) {}
-  /// Waits for all exchanges that were started.
-  ~ExchangeLane();
-  ExchangeLane(const ExchangeLane&) = delete;
-  ExchangeLane& operator=(const ExchangeLane&) = delete;
 
   /// Starts an exchange: `call` runs on the lane's thread, with the caller's current exchange and place
   /// (ExchangeScope). Scratch is allocated in `landing`, of `landing_bytes` bytes. Returns the exchange's number.
@@ -36,31 +31,22 @@ class ExchangeLane {
   /// failed.
   std::exception_ptr wait_for_all() noexcept;
   /// Returns true if all exchanges that were started are done.
-  bool idle() const;
+  bool idle() const { return thread_.idle(); }
   /// Returns the largest number of bytes of scratch that an exchange allocated outside its landing range.
   int64_t out_of_arena_bytes() const;
   /// Returns the number of the last exchange that was started; 0: none was.
-  int64_t started() const { return started_; }
+  int64_t started() const { return thread_.started(); }
 
  private:
-  struct Call {
-    std::function<void()> run;
-    std::byte* landing;
-    int64_t landing_bytes;
-  };
-  void work();
+  void run(const std::function<void()>& call, std::byte* landing, int64_t landing_bytes);
 
   const std::unique_ptr<SideLine> line_;
   const int64_t alignment_;
+  AllocationFrame frame_;  // of the thread
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Call> queue_;
-  int64_t started_ = 0;  // written by the executor's thread only
-  int64_t done_ = 0;
   std::exception_ptr failure_;
   int64_t out_of_arena_bytes_ = 0;
-  bool ending_ = false;
-  std::thread thread_;
+  OrderedThread thread_;  // ends before the rest
 };
 
 }  // namespace plimsoll

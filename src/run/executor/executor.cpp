@@ -208,7 +208,6 @@ void Executor::settle_outputs(BoundOp& op) {
       ++next;
   }
   if (moves.empty()) return;
-  copied_outputs_ += static_cast<int64_t>(moves.size());
   // Outputs may overlap each other's addresses, or their own with other strides; storages do not show that.
   for (auto& [place, made] : moves) made = made.clone();
   for (auto& [place, made] : moves) place->copy_(made);

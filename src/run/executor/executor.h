@@ -68,13 +68,6 @@ class Executor {
   /// Returns the largest number of bytes that threads other than the op's allocated outside the arena at one time.
   int64_t other_thread_bytes() const { return std::max(other_thread_bytes_, exchanges_.out_of_arena_bytes()); }
 
-  /// Returns the number of sequences of ops that the device runs by itself.
-  int64_t captured() const { return captures_.captured(); }
-
-  /// Returns the number of outputs that a kernel allocated outside their planned address, and that had to be copied
-  /// there.
-  int64_t copied_outputs() const { return copied_outputs_; }
-
  private:
   struct BoundOp;
   const at::Tensor& bind(const View& view);
@@ -110,7 +103,6 @@ class Executor {
   std::array<int64_t, kMemories> bytes_used_{};  // by memory
   std::map<int32_t, int64_t> unplanned_;
   int64_t other_thread_bytes_ = 0;
-  int64_t copied_outputs_ = 0;
   OpObserver* observer_ = nullptr;
 };
 

@@ -40,10 +40,9 @@ class ChoiceSearch {
   ChoiceSearch(const StepOfSize& step, const TrainingOptions& options, const PlanTarget& target,
                const SearchOptions& search)
       : options_(options), minimize_step_time_(search.minimize_step_time) {
-    for (const FormatChoice& choice : format_choices(options)) {
-      TrainingOptions chosen = with_formats(options, choice);
+    for (TrainingOptions& chosen : format_choices(options)) {
       Formats& formats = formats_.emplace_back();
-      formats.words = describe_formats(options, choice);
+      formats.words = describe_formats(options, chosen);
       for (const Precision precision : precisions_of(options, target)) {
         chosen.precision = precision;
         formats.precisions.emplace_back(step, chosen, target, search);
@@ -59,7 +58,7 @@ class ChoiceSearch {
     for (size_t i = 1; i < formats_.size() && !best.fits(); ++i) best.add(choose_precision(formats_[i], budget));
     // The minimum budget is that of the formats with the fewest bytes, even if they are not used.
     if (best.fits() && minimize_step_time_) best.add(choose_precision(formats_.back(), 1));
-    const std::string words = formats_words(best.planned);
+    const std::string words = describe_formats(options_, best.planned.settings);
     std::string why = "the most exact formats fit";
     if (!best.fits())
       why = "no formats fit; these need the least memory";
@@ -102,14 +101,11 @@ class ChoiceSearch {
     std::vector<MicroBatchSearch> precisions;
   };
 
-  std::string formats_words(const PlannedTraining& planned) const {
-    return describe_formats(options_, formats_of(planned.settings));
-  }
-
   std::string choices_of(const PlannedTraining& planned) const {
     std::string text;
     if (options_.precision == Precision::automatic) text = fmt::format("{}, ", name_of(planned.settings.precision));
-    if (const std::string formats = formats_words(planned); !formats.empty()) text += formats + ", ";
+    if (const std::string formats = describe_formats(options_, planned.settings); !formats.empty())
+      text += formats + ", ";
     text += "micro batch " + describe_micro_batches(planned.settings);
     if (planned.plan.checkpointed)
       text += fmt::format(", {:.1f} % recomputed", 100 * planned.plan.time.recompute_share());

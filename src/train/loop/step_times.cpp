@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "plimsoll/job.h"
 #include "run/plan_options.h"
@@ -27,7 +26,20 @@ int cores_of_machine() {
   return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-double median(std::vector<double> values) {
+}  // namespace
+
+bool StepTimes::representative() const {
+  return steps_.size() > kStepsNotTimed;
+}
+
+std::span<const StepTimes::Step> StepTimes::timed() const {
+  return std::span(steps_).subspan(representative() ? kStepsNotTimed : 0);
+}
+
+template <typename Value>
+double StepTimes::median_of(const Value& value) const {
+  std::vector<double> values;
+  for (const Step& step : timed()) values.push_back(value(step));
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -35,62 +47,37 @@ double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-}  // namespace
-
-void StepTimes::add(double seconds, int64_t tokens, double predicted_seconds, double data_seconds) {
-  seconds_.push_back(seconds);
-  tokens_.push_back(tokens);
-  predicted_seconds_.push_back(predicted_seconds);
-  data_seconds_.push_back(data_seconds);
-}
-
-bool StepTimes::representative() const {
-  return seconds_.size() > kStepsNotTimed;
-}
-
-size_t StepTimes::skipped() const {
-  return representative() ? kStepsNotTimed : 0;
-}
-
-double StepTimes::median_of(const std::vector<double>& values) const {
-  return median({values.begin() + static_cast<std::ptrdiff_t>(skipped()), values.end()});
-}
-
-double StepTimes::sum_of(const std::vector<double>& values) const {
-  return std::accumulate(values.begin() + static_cast<std::ptrdiff_t>(skipped()), values.end(), 0.0);
+template <typename Value>
+double StepTimes::sum_of(const Value& value) const {
+  double sum = 0;
+  for (const Step& step : timed()) sum += static_cast<double>(step.*value);
+  return sum;
 }
 
 double StepTimes::median_seconds() const {
-  return median_of(seconds_);
+  return median_of([](const Step& step) { return step.seconds; });
 }
 
 double StepTimes::median_predicted_seconds() const {
-  return median_of(predicted_seconds_);
+  return median_of([](const Step& step) { return step.predicted_seconds; });
 }
 
 double StepTimes::median_compute_seconds() const {
-  std::vector<double> compute;
-  for (size_t i = 0; i < seconds_.size(); ++i) compute.push_back(seconds_[i] - data_seconds_[i]);
-  return median_of(compute);
+  return median_of([](const Step& step) { return step.seconds - step.data_seconds; });
 }
 
 double StepTimes::mean_data_seconds() const {
-  const auto count = static_cast<double>(seconds_.size() - skipped());
-  return count > 0 ? sum_of(data_seconds_) / count : 0;
+  return steps_.empty() ? 0 : sum_of(&Step::data_seconds) / static_cast<double>(timed().size());
 }
 
 double StepTimes::data_share() const {
-  const double all = sum_of(seconds_);
-  return all > 0 ? sum_of(data_seconds_) / all : 0;
+  const double all = sum_of(&Step::seconds);
+  return all > 0 ? sum_of(&Step::data_seconds) / all : 0;
 }
 
 double StepTimes::tokens_per_second() const {
-  double seconds = 0, tokens = 0;
-  for (size_t i = skipped(); i < seconds_.size(); ++i) {
-    seconds += seconds_[i];
-    tokens += static_cast<double>(tokens_[i]);
-  }
-  return seconds > 0 ? tokens / seconds : 0;
+  const double seconds = sum_of(&Step::seconds);
+  return seconds > 0 ? sum_of(&Step::tokens) / seconds : 0;
 }
 
 std::string prediction_notes(const Job& job, const PlannedJob& planned, const StepTimes& times) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ class StepTimes {
  public:
   /// `predicted_seconds`: the plan's prediction for the step's number of micro batches. `data_seconds`: the part of
   /// `seconds` in which the step waited for its data.
-  void add(double seconds, int64_t tokens, double predicted_seconds, double data_seconds);
+  void add(double seconds, int64_t tokens, double predicted_seconds, double data_seconds) {
+    steps_.push_back({seconds, tokens, predicted_seconds, data_seconds});
+  }
 
   /// Returns true if other steps than the first two are known.
   bool representative() const;
@@ -29,14 +32,18 @@ class StepTimes {
   double tokens_per_second() const;  ///< 0: no step
 
  private:
-  size_t skipped() const;
-  double median_of(const std::vector<double>& values) const;
-  double sum_of(const std::vector<double>& values) const;
+  struct Step {
+    double seconds;
+    int64_t tokens;
+    double predicted_seconds, data_seconds;
+  };
+  std::span<const Step> timed() const;  // the steps that count
+  template <typename Value>
+  double median_of(const Value& value) const;
+  template <typename Value>
+  double sum_of(const Value& value) const;
 
-  std::vector<double> seconds_;
-  std::vector<int64_t> tokens_;
-  std::vector<double> predicted_seconds_;
-  std::vector<double> data_seconds_;
+  std::vector<Step> steps_;
 };
 
 /// Returns notes on a wrong prediction after a run on the CPU, with their probable cause; empty: the prediction holds.

@@ -195,7 +195,7 @@ TEST(RecomputeSearch, IsExactOnSmallGraphs) {
     const RecomputeSearch search(trace, test_cost());
     if (search.graphs().front().values.size() > 9 || search.graphs().front().values.size() < 3) continue;
     ++graphs;
-    const int64_t most = search.keep_all_solution().peak, least = search.min_feasible_limit();
+    const int64_t most = search.keep_all_solution().peak, least = search.min_memory_solution().peak;
     EXPECT_EQ(cheapest_by_exhaustion(trace, search, least - 1), std::numeric_limits<int64_t>::max());
     for (int64_t limit : {least, (least + most) / 2, most - 1, most}) {
       const auto answer = search.cheapest(limit);
@@ -222,7 +222,7 @@ TEST(RecomputeSearch, TheBoundHoldsForEveryChoice) {
     ++graphs;
     const ChoiceBytes bytes(trace, graph);
     for (int step = 0; step <= 8; ++step) {
-      const int64_t least = search.min_feasible_limit(), most = search.keep_all_solution().peak;
+      const int64_t least = search.min_memory_solution().peak, most = search.keep_all_solution().peak;
       const int64_t limit = least + (most - least) * step / 8;
       const int64_t cheapest = cheapest_by_exhaustion(trace, search, limit);
       for (int32_t at = graph.segment.begin; at < graph.segment.end; ++at)
@@ -253,7 +253,7 @@ TEST(RecomputeSearch, GigabytesAndSecondsDoNotOverflow) {
   cost.overhead_seconds = 0.5;
   const RecomputeSearch search(trace.trace, cost);
   EXPECT_GT(search.keep_all_solution().peak, int64_t{80'000'000'000});
-  EXPECT_LT(search.min_feasible_limit(), int64_t{15'000'000'000});
+  EXPECT_LT(search.min_memory_solution().peak, int64_t{15'000'000'000});
   EXPECT_GT(search.cheapest(int64_t{40'000'000'000})->lower_bound, 0);
 }
 
