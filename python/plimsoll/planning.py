@@ -238,7 +238,8 @@ class Plan:
 
         def make() -> Any:
             recorders = torch.get_default_dtype()
-            torch.set_default_dtype(wanted)  # the recorder has set its own
+            if recorders == torch.float32:  # other precisions make weights of 16 bits
+                torch.set_default_dtype(wanted)
             try:
                 made = model()
             finally:

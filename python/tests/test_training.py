@@ -213,6 +213,16 @@ class TrainingTest(unittest.TestCase):
         with pl.Trainer(pl.plan(models.Tied, models.next_tokens, batch)) as trainer:
             self.assertGreater(trainer.step(batch), 0)
 
+    def test_weights_of_16_bits(self):
+        weights, batch = models.Net().state_dict(), models.batch_of()
+        plan = pl.plan(models.Net, models.classified, batch, precision="bf16-true", optimizer=pl.AdamW(1e-2))
+        whole = pl.plan(models.Net, models.classified, batch, optimizer=pl.AdamW(1e-2))
+        self.assertLess(plan.peak, 0.6 * whole.peak)
+        losses, state = trained(plan, [batch] * 5, weights)
+        self.assertEqual({tensor.dtype for tensor in state.values()}, {torch.bfloat16})
+        for a, b in zip(losses, trained(whole, [batch] * 5, weights)[0]):
+            self.assertLess(abs(a - b), 0.05)
+
     def test_the_default_dtype_is_the_users(self):
         torch.set_default_dtype(torch.float64)
         try:
