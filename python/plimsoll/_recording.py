@@ -32,7 +32,7 @@ def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None
     try:
         with contextlib.ExitStack() as blocks:
             blocks.enter_context(torch.device(DEVICE))
-            for block in (_autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint), _bags(torch)):
+            for block in (_autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint), _experts(torch), _bags(torch)):
                 blocks.enter_context(block)
             yield
     finally:
@@ -147,6 +147,22 @@ def _checkpoint(torch: Any, on_call: Callable[[], None]) -> Iterator[None]:
         return function(*args, **{name: value for name, value in options.items() if name not in own})
 
     with _replaced(checkpoint, __dynamo_disable=call):
+        yield
+
+
+@contextlib.contextmanager
+def _experts(torch: Any) -> Iterator[None]:
+    """Lets mixtures of transformers compute their experts by one grouped product.
+
+    While a model is traced, and with weights other than bfloat16, transformers loops over the experts and reads how many
+    rows each has."""
+    module = sys.modules.get("transformers.integrations.moe")
+    original = getattr(module, "_can_use_grouped_mm", None)
+    if original is None:
+        yield
+        return
+    records = _records(torch)
+    with _replaced(module, _can_use_grouped_mm=lambda *args: records() or original(*args)):
         yield
 
 

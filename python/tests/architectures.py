@@ -268,3 +268,14 @@ def convolutions():
     g = draws()
     batch = {"x": torch.randn(2, 4, 32, generator=g), "v": torch.randn(1, 1, 6, 6, 6, generator=g)}
     return Convolutions, (lambda m, b: m(b["x"], b["v"])), batch
+
+
+def of_experts(model, config, **sizes):
+    """A mixture whose router gives no rows to some experts."""
+    batch = {"input_ids": tokens(2, 8), "labels": tokens(2, 8)}
+    return of_transformers(model, config, DECODER | {"num_key_value_heads": 2} | sizes, batch, use_cache=False)
+
+
+ARCHITECTURES["mixtral"] = lambda: of_experts("MixtralForCausalLM", "MixtralConfig", num_local_experts=8)
+ARCHITECTURES["qwen3_moe"] = lambda: of_experts(
+    "Qwen3MoeForCausalLM", "Qwen3MoeConfig", num_experts=16, num_experts_per_tok=2, moe_intermediate_size=64, head_dim=16)

@@ -101,6 +101,7 @@ constexpr OperatorRow kRows[] = {
     {"aten::addmm_", Kind::product, product_flops<1>},
     {"aten::baddbmm", Kind::product, product_flops<1>},
     {"aten::baddbmm_", Kind::product, product_flops<1>},
+    {"aten::_grouped_mm", Kind::product, product_flops<0>},
     {"aten::mv", Kind::product},
     {"aten::dot", Kind::product},
     {"aten::convolution", Kind::convolution, convolution_forward_flops, "aten::convolution_backward"},

@@ -174,6 +174,16 @@ at::Tensor& set_source(at::Tensor& self, const at::Tensor& source) {
   return self;
 }
 
+// libtorch's CPU kernel has no histogram of integers.
+at::Tensor float_histogram(const at::Tensor& input, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  if (at::isIntegralType(input.scalar_type(), /*includeBool=*/true))
+    return at::histc(input.to(at::kFloat), bins, min, max).to(input.scalar_type());
+  static const auto histc = c10::Dispatcher::singleton().findSchemaOrThrow("aten::histc", "");
+  torch::jit::Stack stack{input, bins, min, max};
+  record_call(histc, &stack);
+  return stack.at(0).toTensor();
+}
+
 TORCH_LIBRARY_IMPL(_, IPU, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&record_call>());
 }
@@ -188,6 +198,8 @@ TORCH_LIBRARY_IMPL(aten, IPU, m) {
         "_fused_adamw_", "_fused_adamw_.tensor_lr", "_fused_sgd_", "_fused_sgd_.tensor_lr", "native_dropout",
         "native_dropout_backward", "linalg_vector_norm", "mse_loss", "smooth_l1_loss"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
+  m.impl("_grouped_mm", torch::CppFunction::makeFromBoxedFunction<&record_call>());
+  m.impl("histc", float_histogram);
   // libtorch writes these as addmv with beta 0, which reads a result that nothing has written.
   for (const char* name : {"mv", "mv.out"}) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&record_call>());
   // Real devices have kernels for these. A device without one gets a formula instead, with more buffers and other bits.

@@ -88,6 +88,24 @@ Outputs batch_norm_backward(const Arguments& a) {  // grad, input, weight, mean.
   return masked(a, 9, {like_suggested(a[1]), weight_like(a[2]), empty({input.size(1)}, statistics_type(input, a[2]))});
 }
 
+// Groups end at `offsets`: of rows of `a`, with a matrix for each group, or of columns of `a` and rows of `b`, with a
+// result for each group. Rows of the output begin at multiples of 16 bytes, as in libtorch.
+Outputs grouped_product(const Arguments& arguments) {  // a, b, offsets, bias, dtype
+  const at::Tensor a = arguments[0].toTensor(), b = arguments[1].toTensor();
+  const int64_t columns = b.size(-1), unit = 16 / static_cast<int64_t>(a.element_size());
+  const int64_t row = (columns + unit - 1) / unit * unit;
+  std::vector<int64_t> sizes{a.size(-2), columns}, strides{row, 1};
+  if (a.dim() == b.dim()) {
+    sizes.insert(sizes.begin(), a.dim() == 3 ? a.size(0) : arguments[2].toTensor().size(0));
+    strides.insert(strides.begin(), a.size(-2) * row);
+  }
+  return {at::empty_strided(sizes, strides, at::TensorOptions().dtype(a.scalar_type()).device(at::kMeta))};
+}
+
+Outputs histogram(const Arguments& a) {  // input, bins, min, max
+  return {empty({a[1].toInt()}, a[0].toTensor().scalar_type())};
+}
+
 Outputs embedding(const Arguments& a) {  // weight, indices
   auto sizes = a[1].toTensor().sizes().vec();
   sizes.push_back(a[0].toTensor().size(1));
@@ -298,6 +316,8 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::native_group_norm_backward", group_norm_backward},
       {"aten::native_batch_norm", batch_norm},
       {"aten::native_batch_norm_backward", batch_norm_backward},
+      {"aten::_grouped_mm", grouped_product},
+      {"aten::histc", histogram},
       {"aten::embedding", embedding},
       {"aten::embedding_dense_backward", embedding_dense_backward},
       {"aten::convolution", convolution},

@@ -154,6 +154,34 @@ TEST(Recorder, RandomOpsHaveAnIdEach) {
   EXPECT_THAT(ids, ElementsAre(0, 1));
 }
 
+// libtorch writes it as addmv with beta 0, which would read a result that nothing has written.
+TEST(Recorder, AProductWithAVectorIsOneOp) {
+  const Trace trace = testing::record([](Recorder&) {
+    const Tensor m = torch::zeros({3, 4}), v = torch::zeros({4});
+    Tensor out = torch::empty({3});
+    torch::mv(m, v);
+    torch::mv_out(out, m, v);
+  });
+  EXPECT_THAT(testing::names(trace), Contains("aten::mv"));
+  EXPECT_THAT(testing::names(trace), Contains("aten::mv.out"));
+}
+
+// torch.nn.utils.parametrize sets a parameter to itself.
+TEST(Recorder, ATensorMayBeSetToItsOwnStorageOnly) {
+  const Trace trace = testing::record([](Recorder&) {
+    Tensor a = torch::empty({3, 4}), b = torch::empty({3, 4});
+    a.set_(a.detach().view({12}));
+    EXPECT_EQ(a.sizes().vec(), (std::vector<int64_t>{12}));
+    try {
+      a.set_(b);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("another's storage"));
+    }
+  });
+  EXPECT_TRUE(trace.ops.empty());
+}
+
 TEST(Recorder, FlopsOfAProduct) {
   const Trace trace = testing::record([](Recorder&) { torch::mm(torch::zeros({2, 3}), torch::zeros({3, 5})); });
   EXPECT_EQ(trace.ops.back().flops, 2 * 2 * 3 * 5);

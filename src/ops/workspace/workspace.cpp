@@ -27,6 +27,7 @@ constexpr ScratchRow kLibtorchScratch[] = {
     {"aten::addmm_", float32_matmul<1>},
     {"aten::baddbmm", float32_matmul<1>},
     {"aten::baddbmm_", float32_matmul<1>},
+    {"aten::_grouped_mm", float32_matmul<0>},  // at most that of one group with all rows
     {"plimsoll::fused"},
 };
 
