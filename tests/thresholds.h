@@ -13,9 +13,9 @@ namespace plimsoll {
 
 /// Returns `usual` plus the environment variable PLIMSOLL_TEST_SEED (default 0): the seed of a test whose threshold
 /// must hold for every seed.
-inline uint64_t test_seed(uint64_t usual = 0) {
+inline uint64_t test_seed(uint64_t defaults = 0) {
   const char* text = std::getenv("PLIMSOLL_TEST_SEED");
-  return usual + (text ? std::strtoull(text, nullptr, 10) : 0);
+  return defaults + (text ? std::strtoull(text, nullptr, 10) : 0);
 }
 
 /// Records `name: VALUE above THRESHOLD` in gtest's report. Names are unique within a test.

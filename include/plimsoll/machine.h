@@ -16,7 +16,7 @@ namespace plimsoll {
 /// parentheses restricts the library to a smaller set.
 struct CpuInstructions {
   std::string plimsoll;           ///< Plimsoll's own kernels: "default", "avx2" or "avx512" (PLIMSOLL_CPU_CAPABILITY)
-  std::string plimsoll_greatest;  ///< largest of these sets that the processor has
+  std::string plimsoll_highest;  ///< largest of these sets that the processor has
   std::string libtorch;           ///< libtorch: "AVX512" (ATEN_CPU_CAPABILITY)
   std::string onednn;             ///< oneDNN: "Intel AVX2" (ONEDNN_MAX_CPU_ISA)
   std::string mkl;                ///< MKL (MKL_ENABLE_INSTRUCTIONS); reported for Intel's processors only

@@ -78,7 +78,7 @@ std::string first_host_of(std::string_view hosts, std::string_view variable);
 /// Returns the CPU threads of a rank: `asked` (key threads) if it is above 0, else OMP_NUM_THREADS, else `cores`
 /// divided by the ranks on this host, at least 1. An OMP_NUM_THREADS of 1 together with torchrun's variables is
 /// ignored: torchrun sets it for every program.
-int64_t threads_of_rank(int64_t asked, const Rendezvous& rendezvous, int64_t cores, const VariableLookup& variable);
+int64_t threads_of_rank(int64_t requested, const Rendezvous& rendezvous, int64_t cores, const VariableLookup& variable);
 
 constexpr const char* kRankVariable = "PLIMSOLL_RANK";    ///< in [0, PLIMSOLL_RANKS)
 constexpr const char* kRanksVariable = "PLIMSOLL_RANKS";  ///< number of ranks, all on this machine

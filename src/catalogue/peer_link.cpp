@@ -27,7 +27,7 @@ void require_positive(const char* what, int64_t value) {
 }
 
 // Returns the levels from the smallest group to all ranks.
-std::vector<Level> levels_of(const LinkSpec& link, const LinkSpec& usual, const PeerTopology& topology) {
+std::vector<Level> levels_of(const LinkSpec& link, const LinkSpec& default_link, const PeerTopology& topology) {
   if (link.between_machines) return {{&link, 1, topology.ranks}};  // every rank on a machine of its own
   const int64_t machines = (topology.ranks + topology.devices_per_machine - 1) / topology.devices_per_machine;
   // The rank of the smallest machine sends the most bytes over the network.
@@ -39,7 +39,7 @@ std::vector<Level> levels_of(const LinkSpec& link, const LinkSpec& usual, const 
     inner = std::max(inner, outer);
   };
   join(link, link.max_devices > 0 ? std::min(link.max_devices, in_machine) : in_machine);
-  join(usual, in_machine);
+  join(default_link, in_machine);
   if (machines > 1) join(require_link(topology.network), topology.ranks);
   return levels;
 }
@@ -51,14 +51,14 @@ std::string set_peer_link(CostModel& model, const DeviceSpec* device, const Peer
   require_positive("the number of devices per machine", topology.devices_per_machine);
   model.peer_link = model.peer_latency = 0;
   model.exchanges_overlap = false;
-  const LinkSpec& usual = require_link(device ? device->peer_link : on_cpu ? "shared-memory" : "pcie4-x16");
-  const LinkSpec& link = topology.link.empty() ? usual
+  const LinkSpec& default_link = require_link(device ? device->peer_link : on_cpu ? "shared-memory" : "pcie4-x16");
+  const LinkSpec& link = topology.link.empty() ? default_link
                          : device              ? require_link(topology.link, *device)
                                                : require_link(topology.link);
   if (topology.ranks == 1) return "";
   model.exchanges_overlap = !on_cpu || link.between_machines || topology.ranks > topology.devices_per_machine;
   std::vector<std::string> words;
-  for (const Level& level : levels_of(link, usual, topology)) {
+  for (const Level& level : levels_of(link, default_link, topology)) {
     const double share = static_cast<double>(level.outer - level.inner) / static_cast<double>(topology.ranks - 1);
     const double rate = level.link->bytes_per_second * level.link->reach / share;
     model.peer_link = words.empty() ? rate : std::min(model.peer_link, rate);

@@ -75,13 +75,13 @@ bool same_to_a_plan(const DeviceSpec& a, const DeviceSpec& b) {
 }  // namespace
 
 std::vector<const DeviceSpec*> variants_called(const DeviceSpec& device, std::string_view alias) {
-  const Name family = parts_of(device.id), asked = parts_of(alias);
+  const Name family = parts_of(device.id), requested = parts_of(alias);
   std::vector<const DeviceSpec*> found;
   for (const DeviceSpec& each : device_catalogue()) {
     const Name name = parts_of(each.id);
-    if (name.family != family.family || (!asked.form.empty() && name.form != asked.form)) continue;
+    if (name.family != family.family || (!requested.form.empty() && name.form != requested.form)) continue;
     // An id without a size still has one memory size.
-    if (!asked.size.empty() && asked.size != std::to_string(each.memory_bytes / GiB) + "gb") continue;
+    if (!requested.size.empty() && requested.size != std::to_string(each.memory_bytes / GiB) + "gb") continue;
     found.push_back(&each);
   }
   if (std::ranges::all_of(found, [&](const DeviceSpec* each) { return same_to_a_plan(*each, device); }))

@@ -108,19 +108,19 @@ CheckpointInfo parse_metadata(const SafetensorsFile& file, const std::string& pa
 
 /// Returns the differences in keys for which `counts` is true. The revision is not among them: require_same_revision()
 /// compares it. Some keys are stored only if they are not the default, so a key that one side lacks is a difference.
-std::vector<std::string> origin_differences(const std::map<std::string, std::string>& theirs,
+std::vector<std::string> origin_differences(const std::map<std::string, std::string>& foreign,
                                             const std::map<std::string, std::string>& ours,
                                             const std::function<bool(const std::string& key)>& counts) {
   std::vector<std::string> found;
   for (const auto& [key, value] : ours) {
     if (key == kRevisionKey || !counts(key)) continue;
-    const auto other = theirs.find(key);
-    if (other == theirs.end())
+    const auto other = foreign.find(key);
+    if (other == foreign.end())
       found.push_back(fmt::format("{} is {} in the job, not said in the checkpoint", key, value));
     else if (other->second != value)
       found.push_back(fmt::format("{} is {} in the job, {} in the checkpoint", key, value, one_line(other->second)));
   }
-  for (const auto& [key, value] : theirs)
+  for (const auto& [key, value] : foreign)
     if (key != kRevisionKey && counts(key) && !ours.contains(key))
       found.push_back(fmt::format("{} is {} in the checkpoint, not said in the job", one_line(key), one_line(value)));
   return found;
@@ -128,26 +128,26 @@ std::vector<std::string> origin_differences(const std::map<std::string, std::str
 
 /// Throws UserError if the checkpoint is of an earlier or later revision of the job's model: no setting of the job can
 /// fix that.
-void require_same_revision(const std::map<std::string, std::string>& theirs,
+void require_same_revision(const std::map<std::string, std::string>& foreign,
                            const std::map<std::string, std::string>& ours, const std::filesystem::path& checkpoint) {
-  const auto type = theirs.find(kModelTypeKey), wanted = ours.find(kModelTypeKey);
-  if (type == theirs.end() || wanted == ours.end() || type->second != wanted->second) return;
-  if (revision_of(theirs) == revision_of(ours)) return;
+  const auto type = foreign.find(kModelTypeKey), wanted = ours.find(kModelTypeKey);
+  if (type == foreign.end() || wanted == ours.end() || type->second != wanted->second) return;
+  if (revision_of(foreign) == revision_of(ours)) return;
   const auto explained = ours.find(kRevisionKey);
   throw UserError(
       fmt::format("{}: the model {} of this checkpoint is of revision {}; this version of Plimsoll has revision {}. "
                   "Nothing was loaded. Start a new run in another checkpoint.directory, or use the version that wrote "
                   "the checkpoint.",
-                  checkpoint.string(), wanted->second, one_line(revision_of(theirs)),
+                  checkpoint.string(), wanted->second, one_line(revision_of(foreign)),
                   explained == ours.end() ? "1" : explained->second));
 }
 
-std::vector<std::string> setting_differences(const std::map<std::string, std::string>& theirs,
+std::vector<std::string> setting_differences(const std::map<std::string, std::string>& foreign,
                                              const std::map<std::string, std::string>& ours) {
   // Keys whose state is converted as far as possible, or that do not affect the stored data.
   static const std::set<std::string> told{"optimizer.state_dtype", "optimizer.weight_update",
                                           "gradient_accumulation_dtype"};
-  return origin_differences(theirs, ours,
+  return origin_differences(foreign, ours,
                             [](const std::string& key) { return !told.contains(key) && !is_data_key(key); });
 }
 
@@ -182,10 +182,10 @@ std::vector<std::string> tensor_differences(const SafetensorsFile& file, const N
       found.push_back(fmt::format("the tensor '{}' ({}) is missing in the checkpoint", name, ours_text));
       continue;
     }
-    const std::string theirs_text = shape_text(stored->second.dtype, stored->second.sizes);
-    if (ours_text != theirs_text)
+    const std::string stored_text = shape_text(stored->second.dtype, stored->second.sizes);
+    if (ours_text != stored_text)
       found.push_back(
-          fmt::format("the tensor '{}' is {} in the job, {} in the checkpoint", name, ours_text, theirs_text));
+          fmt::format("the tensor '{}' is {} in the job, {} in the checkpoint", name, ours_text, stored_text));
   }
   for (const auto& [name, stored] : file.tensors())
     if (!wanted.contains(name) && !used.contains(name))
@@ -228,9 +228,9 @@ std::optional<std::string> checkpoint_origin(const std::filesystem::path& path, 
 }
 
 void require_same_model(const std::map<std::string, std::string>& origin, const std::filesystem::path& checkpoint) {
-  const std::map<std::string, std::string> theirs = describe_checkpoint(checkpoint).origin;
-  require_same_revision(theirs, origin, checkpoint);
-  std::vector<std::string> found = origin_differences(theirs, origin, [](const std::string& key) {
+  const std::map<std::string, std::string> foreign = describe_checkpoint(checkpoint).origin;
+  require_same_revision(foreign, origin, checkpoint);
+  std::vector<std::string> found = origin_differences(foreign, origin, [](const std::string& key) {
     return key.starts_with("model.") && !key.starts_with("model.loss.") && key != "model.vocab_size";
   });
   if (found.empty()) return;

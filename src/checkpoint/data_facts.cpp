@@ -55,13 +55,13 @@ void remove_common(std::vector<DataFileFact>& a, std::vector<DataFileFact>& b) {
 }
 
 /// Returns the differences between the files of one key.
-std::vector<std::string> file_differences(const std::string& key, const std::vector<DataFileFact>& theirs,
+std::vector<std::string> file_differences(const std::string& key, const std::vector<DataFileFact>& stored,
                                           const std::vector<DataFileFact>& ours) {
-  if (std::ranges::equal(theirs, ours, is_same)) return {};
-  std::vector<DataFileFact> gone = theirs, fresh = ours;
+  if (std::ranges::equal(stored, ours, is_same)) return {};
+  std::vector<DataFileFact> gone = stored, fresh = ours;
   remove_common(gone, fresh);
   if (gone.empty() && fresh.empty())
-    return {fmt::format("{}: the order was {} and is {}", key, names_text(theirs), names_text(ours))};
+    return {fmt::format("{}: the order was {} and is {}", key, names_text(stored), names_text(ours))};
   std::vector<std::string> found;
   const auto add = [&](const std::string& text) { found.push_back(fmt::format("{}: {}", key, text)); };
   std::erase_if(gone, [&](const DataFileFact& file) {
@@ -147,19 +147,19 @@ bool is_data_key(const std::string& key) {
   return key.starts_with("data.") || key == "seed";
 }
 
-std::vector<std::string> data_differences(const DataSide& theirs, const DataSide& ours) {
-  const bool with_facts = theirs.facts && ours.facts;
-  auto before = settings_of(theirs, with_facts), now = settings_of(ours, with_facts);
+std::vector<std::string> data_differences(const DataSide& stored, const DataSide& ours) {
+  const bool with_facts = stored.facts && ours.facts;
+  auto before = settings_of(stored, with_facts), now = settings_of(ours, with_facts);
   std::vector<std::string> found;
   if (with_facts) {
     std::set<std::string> keys;
-    for (const DataFacts* facts : {theirs.facts, ours.facts})
+    for (const DataFacts* facts : {stored.facts, ours.facts})
       for (const DataFileFact& each : facts->files) keys.insert(each.key);
     for (const std::string& key : keys) {
       // The origin has the names of some files, which may change if the bytes do not.
       before.erase(key);
       now.erase(key);
-      const auto lines = file_differences(one_line(key), files_of(*theirs.facts, key), files_of(*ours.facts, key));
+      const auto lines = file_differences(one_line(key), files_of(*stored.facts, key), files_of(*ours.facts, key));
       found.insert(found.end(), lines.begin(), lines.end());
     }
   }

@@ -60,6 +60,6 @@ struct DataSide {
 /// Returns each difference in a line: "data.files: text.txt had 120000 bytes (hash ...), now has ...". If one side has
 /// no facts, only the origins are compared. Of the files of a key, at most 8 differences have a line, and of all facts
 /// at most 24; a last line counts the others.
-std::vector<std::string> data_differences(const DataSide& theirs, const DataSide& ours);
+std::vector<std::string> data_differences(const DataSide& stored, const DataSide& ours);
 
 }  // namespace plimsoll

@@ -44,8 +44,8 @@ std::string product_text(const std::string& kernel) {
 }
 
 std::string own_kernels(const CpuInstructions& used) {
-  if (used.plimsoll == used.plimsoll_greatest) return used.plimsoll;
-  return fmt::format("{} (PLIMSOLL_CPU_CAPABILITY; the processor has {})", used.plimsoll, used.plimsoll_greatest);
+  if (used.plimsoll == used.plimsoll_highest) return used.plimsoll;
+  return fmt::format("{} (PLIMSOLL_CPU_CAPABILITY; the processor has {})", used.plimsoll, used.plimsoll_highest);
 }
 
 // Returns where the rates are from, and whether later plans use them.
@@ -110,7 +110,7 @@ Json json_of_machine(const MachineReport& report, const CpuInstructions& used) {
           {"instructions", report.instructions},
           {"instruction_sets",
            {{"plimsoll", used.plimsoll},
-            {"plimsoll_greatest", used.plimsoll_greatest},
+            {"plimsoll_greatest", used.plimsoll_highest},
             {"libtorch", used.libtorch},
             {"onednn", used.onednn},
             {"mkl", used.mkl}}},

@@ -44,8 +44,8 @@ std::string quoted(const std::string& value) {
 }
 
 // Returns the value of a flag and its opposite together; nullopt if neither is given.
-std::optional<bool> said(const Switch& yes, const Switch& no, const char* name) {
-  const std::optional<bool> is = yes.said(), is_not = no.said();
+std::optional<bool> stated(const Switch& yes, const Switch& no, const char* name) {
+  const std::optional<bool> is = yes.stated(), is_not = no.stated();
   if (is && is_not && *is == *is_not) {
     const std::string opposite = fmt::format("--no-{}", std::string_view(name).substr(2));
     throw UserError(fmt::format("{}{} and {}{} say the opposite; give one of them", name, *is ? "" : "=false", opposite,
@@ -56,7 +56,7 @@ std::optional<bool> said(const Switch& yes, const Switch& no, const char* name) 
 
 }  // namespace
 
-std::optional<bool> Switch::said() const {
+std::optional<bool> Switch::stated() const {
   return option != nullptr && option->count() > 0 ? std::optional(value) : std::nullopt;
 }
 
@@ -101,10 +101,10 @@ void JobFlags::add_to(CLI::App& command) {
 }
 
 std::vector<std::string> JobFlags::overrides() const {
-  const std::optional<bool> amp = said(amp_, no_amp_, "--use-amp"),
-                            compile = said(compile_, no_compile_, "--compile-model"),
-                            checkpointing = said(checkpointing_, no_checkpointing_, "--gradient-checkpointing");
-  const std::optional<bool> bf16 = bf16_.said(), fp16 = fp16_.said();
+  const std::optional<bool> amp = stated(amp_, no_amp_, "--use-amp"),
+                            compile = stated(compile_, no_compile_, "--compile-model"),
+                            checkpointing = stated(checkpointing_, no_checkpointing_, "--gradient-checkpointing");
+  const std::optional<bool> bf16 = bf16_.stated(), fp16 = fp16_.stated();
   // Flags have no order, so no flag overrides another: contradictions are errors.
   if (amp == false && (bf16 == true || fp16 == true))
     throw UserError(fmt::format("{} and --no-use-amp contradict each other; leave one of them out",
@@ -137,8 +137,8 @@ std::vector<std::string> JobFlags::overrides() const {
   put("data.root", data_root_);
   put("data.sequence_length", sequence_);
   put("device", device_);
-  if (const auto pinned = pinned_.said()) overrides.emplace_back(*pinned ? "pin_memory=true" : "pin_memory=false");
-  if (const auto persist = persistent_.said())
+  if (const auto pinned = pinned_.stated()) overrides.emplace_back(*pinned ? "pin_memory=true" : "pin_memory=false");
+  if (const auto persist = persistent_.stated())
     overrides.emplace_back(*persist ? "persistent_workers=true" : "persistent_workers=false");
   return overrides;
 }

@@ -17,7 +17,7 @@ namespace plimsoll::cli {
 struct Switch {
   bool value = false;
   CLI::Option* option = nullptr;
-  std::optional<bool> said() const;
+  std::optional<bool> stated() const;
 };
 
 /// Flags --batch-size, --gradient-checkpointing, --use-amp, ...: with dashes or underscores.

@@ -114,8 +114,8 @@ bool returns_normally() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return true;
 #else
-  const char* asked = std::getenv("PLIMSOLL_NORMAL_EXIT");
-  return asked != nullptr && std::string_view(asked) == "1";
+  const char* value = std::getenv("PLIMSOLL_NORMAL_EXIT");
+  return value != nullptr && std::string_view(value) == "1";
 #endif
 }
 

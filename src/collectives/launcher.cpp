@@ -315,14 +315,14 @@ std::string first_host_of(std::string_view hosts, std::string_view variable) {
   return host.empty() || host.find(']') != std::string::npos ? refuse() : host;
 }
 
-int64_t threads_of_rank(int64_t asked, const Rendezvous& rendezvous, int64_t cores, const VariableLookup& lookup) {
-  if (asked > 0) return asked;
+int64_t threads_of_rank(int64_t requested, const Rendezvous& rendezvous, int64_t cores, const VariableLookup& lookup) {
+  if (requested > 0) return requested;
   const Variables variables(lookup);
   // "4,2" is for nested teams; the first number is ours.
   const std::string text = variables.text("OMP_NUM_THREADS");
-  const auto said = whole_number_in(std::string_view(text).substr(0, text.find(',')));
-  const bool by_torchrun = said == 1 && variables.has("TORCHELASTIC_RUN_ID");
-  if (said && *said > 0 && !by_torchrun) return std::min<int64_t>(*said, 1024);
+  const auto stated = whole_number_in(std::string_view(text).substr(0, text.find(',')));
+  const bool by_torchrun = stated == 1 && variables.has("TORCHELASTIC_RUN_ID");
+  if (stated && *stated > 0 && !by_torchrun) return std::min<int64_t>(*stated, 1024);
   return std::max<int64_t>(1, cores / std::max(1, rendezvous.local_size));
 }
 

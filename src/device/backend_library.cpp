@@ -19,8 +19,8 @@ constexpr const char* kSymbol = "plimsoll_open_backend";
 void* load(const std::string& library, std::string& reason) {
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    const char* const said = ::dlerror();
-    reason = said ? said : "no reason given";
+    const char* const message = ::dlerror();
+    reason = message ? message : "no reason given";
   }
   return handle;
 }

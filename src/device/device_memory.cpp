@@ -14,7 +14,7 @@ std::optional<DeviceMemory> checked(uint64_t free, uint64_t total) {
   return DeviceMemory{static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 
-std::optional<DeviceMemory> asked_of(const LoadedLibrary& library) {
+std::optional<DeviceMemory> memory_of(const LoadedLibrary& library) {
   const auto ask = library.find<int(size_t*, size_t*)>("hipMemGetInfo");
   size_t free = 0, total = 0;
   if (!ask || ask(&free, &total) != 0) return std::nullopt;
@@ -24,9 +24,9 @@ std::optional<DeviceMemory> asked_of(const LoadedLibrary& library) {
 }  // namespace
 
 std::optional<DeviceMemory> hip_memory(const char* library) {
-  if (library) return asked_of(LoadedLibrary(library));
+  if (library) return memory_of(LoadedLibrary(library));
   for (const char* name : {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"})
-    if (const LoadedLibrary found(name); found.loaded()) return asked_of(found);
+    if (const LoadedLibrary found(name); found.loaded()) return memory_of(found);
   return std::nullopt;
 }
 

@@ -21,7 +21,7 @@ constexpr uint64_t kBytesOf[kTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 // Far more than any real file has; each entry uses memory.
 constexpr uint64_t kMaxTensors = 1 << 17, kMaxEntries = 1 << 16, kMaxDimensions = 4;
-constexpr uint64_t kMaxNameLength = 1 << 12, kUsualAlignment = 32, kMaxAlignment = 1 << 20;
+constexpr uint64_t kMaxNameLength = 1 << 12, kDefaultAlignment = 32, kMaxAlignment = 1 << 20;
 
 template <typename Number>
 Number number_at(std::span<const std::byte> bytes) {
@@ -144,7 +144,7 @@ class GgufReader {
   }
 
   void place(std::vector<Announced>& announced) {
-    const uint64_t alignment = static_cast<uint64_t>(file_.integer("general.alignment").value_or(kUsualAlignment));
+    const uint64_t alignment = static_cast<uint64_t>(file_.integer("general.alignment").value_or(kDefaultAlignment));
     if (alignment == 0 || alignment > kMaxAlignment || !std::has_single_bit(alignment))
       fail(fmt::format("its alignment is {}", alignment));
     const uint64_t read = static_cast<uint64_t>(file_.map_.size()) - left_.size();

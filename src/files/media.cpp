@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kLibrary = "libplimsoll_media.so.0";
 
 // Returns the path next to the library that contains this function, and the name for the system's search path.
-std::vector<std::string> usual_places() {
+std::vector<std::string> default_places() {
   std::vector<std::string> places;
   Dl_info self{};
   if (::dladdr(reinterpret_cast<void*>(&describe_video), &self) != 0 && self.dli_fname != nullptr)
@@ -40,8 +40,8 @@ const media::Functions& load(const std::vector<std::string>& candidates) {
       const auto of = reinterpret_cast<media::FunctionsOf>(::dlsym(library, media::kSymbol));
       const media::Functions* functions = of == nullptr ? nullptr : of(media::kVersion);
       if (functions != nullptr) return *functions;
-    } else if (const char* said = ::dlerror()) {
-      reason = said;
+    } else if (const char* message = ::dlerror()) {
+      reason = message;
     }
     reasons += (reasons.empty() ? "" : "; ") + reason;
   }
@@ -54,7 +54,7 @@ const media::Functions& load(const std::vector<std::string>& candidates) {
 }
 
 const media::Functions& functions() {
-  static const media::Functions& all = load(usual_places());  // tried again after an exception
+  static const media::Functions& all = load(default_places());  // tried again after an exception
   return all;
 }
 

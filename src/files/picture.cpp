@@ -63,8 +63,8 @@ Picture read_picture(const std::filesystem::path& path) {
     refuse_picture(path, "is damaged: its header says other sizes than its picture has");
   picture.exact = header.png;
   if (header.small_bits == 2 || header.small_bits == 4) {  // FFmpeg scales the values to 8 bits
-    picture.greatest = (1 << header.small_bits) - 1;
-    const auto step = static_cast<uint16_t>(255 / picture.greatest);
+    picture.max_value = (1 << header.small_bits) - 1;
+    const auto step = static_cast<uint16_t>(255 / picture.max_value);
     for (uint16_t& number : picture.numbers) number /= step;
     for (uint16_t& alpha : picture.alpha) alpha /= step;
   }
@@ -84,11 +84,11 @@ Picture on_white(Picture picture) {
     for (size_t i = 0; i < colors.size(); ++i) colors[i] = picture.palette[picture.numbers[i / 3] * size_t{3} + i % 3];
     picture.numbers = std::move(colors);
     picture.channels = 3;
-    picture.greatest = 255;
+    picture.max_value = 255;
     picture.palette.clear();
   }
   const auto channels = static_cast<size_t>(picture.channels);
-  const auto whole = static_cast<uint64_t>(picture.greatest);
+  const auto whole = static_cast<uint64_t>(picture.max_value);
   for (size_t i = 0; !picture.alpha.empty() && i < picture.numbers.size(); ++i) {
     const uint64_t alpha = picture.alpha[i / channels];
     picture.numbers[i] =

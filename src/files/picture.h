@@ -21,7 +21,7 @@ namespace plimsoll {
 struct Picture {
   int64_t width = 0, height = 0;  ///< upright
   int64_t channels = 1;           ///< 1: gray, or indices of a palette; 3: red, green, blue
-  int64_t greatest = 255;         ///< largest possible value: 1, 3, 15, 255 or 65535
+  int64_t max_value = 255;         ///< largest possible value: 1, 3, 15, 255 or 65535
   bool exact = true;              ///< false: a JPEG, whose values approximate the saved ones
   std::vector<uint16_t> numbers;  ///< [height, width, channels]
   std::vector<uint16_t>

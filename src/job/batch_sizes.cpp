@@ -71,7 +71,7 @@ int64_t micro_batch_for(int64_t batch, bool batch_given, const AccumulationSched
 }
 
 /// Replaces numbers of the file by those of the command line, and drops numbers of the file that contradict them.
-void put_command_line_first(Job& job, const KeyLocations& locations, bool& micro_said) {
+void put_command_line_first(Job& job, const KeyLocations& locations, bool& micro_stated) {
   std::optional<int64_t>&batch = job.batch_size, &micro = job.micro_batch_size;
   std::optional<AccumulationSchedule>& steps = job.gradient_accumulation_steps;
   const bool new_batch = batch && locations.overridden(kBatchKey);
@@ -81,7 +81,7 @@ void put_command_line_first(Job& job, const KeyLocations& locations, bool& micro
   if (new_batch + new_micro + new_steps > 1) {
     if (!new_micro && !locations.overridden(kMicroKey)) {
       micro.reset();
-      micro_said = false;
+      micro_stated = false;
     }
     if (!new_batch) batch.reset();
     if (!new_steps && plain) steps.reset();
@@ -164,11 +164,11 @@ void complete_one_device(Job& job, const KeyLocations& locations, int64_t device
   std::optional<int64_t>& micro = job.micro_batch_size;
   std::optional<AccumulationSchedule>& steps = job.gradient_accumulation_steps;
 
-  bool micro_said = locations.given(kMicroKey);
-  put_command_line_first(job, locations, micro_said);
+  bool micro_stated = locations.given(kMicroKey);
+  put_command_line_first(job, locations, micro_stated);
   const bool batch_given = batch.has_value();
 
-  const bool whole = micro_said || locations.word(kBatchKey) == kWholeWord;
+  const bool whole = micro_stated || locations.word(kBatchKey) == kWholeWord;
   if (steps && !micro && !whole) {
     micro = batch.value_or(kDefaultBatch);
     batch = *micro * steps->at(0);

@@ -63,7 +63,7 @@ void check_dtype(const Job& job, const KeyLocations& locations) {
 }
 
 void check_fine_tuning(const FineTuning& tuning, const KeyLocations& locations) {
-  const LoraConfig &lora = tuning.lora, usual;
+  const LoraConfig &lora = tuning.lora, defaults;
   const QuantizeConfig &quantize = tuning.quantize, plain;
   // Refuses keys that need modules if there are none. An empty list in the file accepts keys with default values; an
   // empty list on the command line accepts all.
@@ -74,9 +74,9 @@ void check_fine_tuning(const FineTuning& tuning, const KeyLocations& locations) 
            fmt::format("{} is given, but {} names no layers; for example {}: ['{}']", key, modules, modules, example));
   };
   if (lora.modules.empty()) {
-    needs_modules("lora.rank", lora.rank != usual.rank, "lora", "*.qkv");
-    needs_modules("lora.alpha", lora.alpha != usual.alpha, "lora", "*.qkv");
-    needs_modules("lora.dropout", lora.dropout != usual.dropout, "lora", "*.qkv");
+    needs_modules("lora.rank", lora.rank != defaults.rank, "lora", "*.qkv");
+    needs_modules("lora.alpha", lora.alpha != defaults.alpha, "lora", "*.qkv");
+    needs_modules("lora.dropout", lora.dropout != defaults.dropout, "lora", "*.qkv");
   }
   if (quantize.modules.empty()) {
     needs_modules("quantize.format", quantize.format != plain.format, "quantize", "*.mlp");

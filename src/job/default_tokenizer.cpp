@@ -29,7 +29,7 @@ void use_tokenizer_of_weights(Job& job, const KeyLocations& locations, const std
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(directory / weights, error);
   // Another program's file is in the folder of its model. A file of plimsoll export may be in any folder.
-  const bool theirs = is_folder || !(job.model.weights.empty() ? job.model.llm_config : job.model.config).empty();
+  const bool from_folder = is_folder || !(job.model.weights.empty() ? job.model.llm_config : job.model.config).empty();
   const auto use = [&](const char* kind, const std::filesystem::path& file) {
     job.data.tokenizer = kind;
     job.data.tokenizer_file = file;
@@ -40,7 +40,7 @@ void use_tokenizer_of_weights(Job& job, const KeyLocations& locations, const std
     if (has_tokenizer(directory / weights)) use("gguf", weights);
     return;
   }
-  if (!theirs) return;
+  if (!from_folder) return;
   const std::filesystem::path folder = is_folder ? weights : weights.parent_path(), path = directory / folder;
   if (std::filesystem::exists(path / "tokenizer.json", error)) return use("huggingface", folder / "tokenizer.json");
   if (std::filesystem::exists(path / "tokenizer.model", error)) return use("sentencepiece", folder / "tokenizer.model");

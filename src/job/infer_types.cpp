@@ -35,9 +35,9 @@ bool could_be(const ModelKind& kind, const std::vector<Value>& values, const std
 
 /// Returns the first key that such a job has and one of the default kind does not.
 const Value& what_tells(const std::vector<Value>& values, const std::string& data_type) {
-  const ModelKind& usual = model_kinds().front();
+  const ModelKind& default_kind = model_kinds().front();
   const auto found = std::ranges::find_if(
-      values, [&](const Value& value) { return !could_be(usual, {value}, value.key == "data.type" ? data_type : ""); });
+      values, [&](const Value& value) { return !could_be(default_kind, {value}, value.key == "data.type" ? data_type : ""); });
   check(found != values.end(), "no key tells the type of model");
   return *found;
 }

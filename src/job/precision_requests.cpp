@@ -50,7 +50,7 @@ bool contradict(const PrecisionRequest& a, const PrecisionRequest& b) {
   const bool open = a.word == kAuto || b.word == kAuto;
   const bool kinds = a.of != Of::name && b.of != Of::name && a.yes && b.yes;
   throw UserError(fmt::format(
-      "{}: {} contradicts {}{}; {}", b.place, b.said, a.said,
+      "{}: {} contradicts {}{}; {}", b.place, b.stated, a.stated,
       a.place == b.place || a.command_line ? "" : fmt::format(" ({})", a.place),
       open ? "auto may choose any precision: name one, or leave the other out"
       : kinds
@@ -74,7 +74,7 @@ void require_agreement(const Requests& requests) {
                          *no_fp16 = request_of(requests, Of::fp16, false);
   if (mixed && no_bf16 && no_fp16)
     throw UserError(fmt::format("{}: {} needs bf16 or fp16, but {} and {} forbid both; remove one of the three",
-                                mixed->place, mixed->said, no_bf16->said, no_fp16->said));
+                                mixed->place, mixed->stated, no_bf16->stated, no_fp16->stated));
 }
 
 /// Returns the claims of the command line that count: those after the last name, and the last of each boolean.

@@ -21,7 +21,7 @@ struct PrecisionRequest {
   Of of = Of::name;
   bool yes = true;    ///< value of a boolean
   std::string word;   ///< value of a name
-  std::string said;   ///< text as written: "bf16: true"
+  std::string stated;   ///< text as written: "bf16: true"
   std::string place;  ///< "job.yaml:3"
   bool command_line = false;
 };

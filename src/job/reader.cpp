@@ -156,8 +156,8 @@ class Assignments {
     const Value value{&node, key, &source};
     const auto word = key == "precision" ? canonical_value(value) : canonical_distributed_value(value);
     if (!word) return node;
-    const std::string said = node.kind == Node::Kind::scalar ? ": " + one_line(node.text) : "";
-    notes_.push_back(fmt::format("{}: {}{} is {}: {} here", source.at(node.line), key, said, key, *word));
+    const std::string stated = node.kind == Node::Kind::scalar ? ": " + one_line(node.text) : "";
+    notes_.push_back(fmt::format("{}: {}{} is {}: {} here", source.at(node.line), key, stated, key, *word));
     return made_.emplace_back(Node{Node::Kind::scalar, *word, {}, {}, node.line, node.column});
   }
 
@@ -165,7 +165,7 @@ class Assignments {
     const std::string where = fmt::format("{}: {} ({}'s name)", source.at(node.line), name, alias.origin);
     if (alias.key.empty()) {
       if (alias.convert) {
-        if (const auto said = alias.convert({&node, name, &source})) notes_.push_back(where + " " + *said);
+        if (const auto stated = alias.convert({&node, name, &source})) notes_.push_back(where + " " + *stated);
         return;
       }
       if (says_no(node)) return;
@@ -181,7 +181,7 @@ class Assignments {
     }
     const bool same = value == &node;
     notes_.push_back(fmt::format("{} is {}{} here", where, alias.key, same ? "" : ": " + value->text));
-    if (said_before(alias, *value, source)) return;
+    if (stated_before(alias, *value, source)) return;
     put(alias.key, same ? in_our_words(alias.key, node, source) : *value, source);
     words_[alias.key] = name;
     if (alias.general) general_.insert(alias.key);
@@ -189,7 +189,7 @@ class Assignments {
 
   /// Returns true if the same text has the same value already by another word ("num_gpus: 8" and "world_size: 8"), or a
   /// more exact one ("fsdp: full_shard" and "distributed_type: FSDP").
-  bool said_before(const Alias& alias, const Node& node, const Source& source) const {
+  bool stated_before(const Alias& alias, const Node& node, const Source& source) const {
     if (alias.key != "devices" && alias.key != "strategy") return false;
     const auto found = index_.find(alias.key);
     if (found == index_.end()) return false;

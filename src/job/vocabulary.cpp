@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kRowMultiple = 64;
 
 // Returns the number of rows that the job sets for its language model, and the key for it.
-std::pair<int64_t, const char*> rows_asked_for(Job job) {
+std::pair<int64_t, const char*> rows_requested(Job job) {
   const auto& vocabulary = job::model_kind(job.model.type).vocabulary;
   check(vocabulary.has_value(), job.model.type + " reads no tokens");
   return {vocabulary->rows(job), vocabulary->key};
@@ -33,7 +33,7 @@ int64_t& rows_of_embedding(Job& job) {
 }
 
 int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer) {
-  const auto [rows, key] = rows_asked_for(job);
+  const auto [rows, key] = rows_requested(job);
   const int64_t tokens = tokenizer.vocab_size();
   if (rows == 0) return (tokens + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
   if (rows < tokens)
@@ -43,7 +43,7 @@ int64_t vocabulary_of(const Job& job, const Tokenizer& tokenizer) {
 }
 
 int64_t vocabulary_of(const Job& job) {
-  const int64_t rows = rows_asked_for(job).first;
+  const int64_t rows = rows_requested(job).first;
   if (rows > 0 && (job.data.tokenizer != "bytes" || !job::data_kind(job.data.type).from_files)) return rows;
   for (const MissingFile& each : missing_data(job))
     if (each.key == "data.tokenizer_file")

@@ -56,14 +56,14 @@ TwoWayBlockImpl::TwoWayBlockImpl(const MaskDecoderConfig& config) {
   from_image_norm_ = register_module("from_image_norm", rms_norm_of(width));
 }
 
-void TwoWayBlockImpl::forward(at::Tensor& tokens, at::Tensor& image, const at::Tensor& asked,
+void TwoWayBlockImpl::forward(at::Tensor& tokens, at::Tensor& image, const at::Tensor& queries,
                               const at::Tensor& positions) {
-  at::Tensor named = tokens + asked;
+  at::Tensor named = tokens + queries;
   tokens = among_norm_(tokens + among_(named, named, tokens));
   const at::Tensor placed = image + positions;
-  tokens = to_image_norm_(tokens + to_image_(tokens + asked, placed, image));
+  tokens = to_image_norm_(tokens + to_image_(tokens + queries, placed, image));
   tokens = mlp_norm_(tokens + down_(at::gelu(up_(tokens))));
-  image = from_image_norm_(image + from_image_(placed, tokens + asked, tokens));
+  image = from_image_norm_(image + from_image_(placed, tokens + queries, tokens));
 }
 
 UpscaleImpl::UpscaleImpl(int64_t in, int64_t out) : out_(out) {
@@ -100,11 +100,11 @@ at::Tensor MaskDecoderImpl::forward(const ImageFeatures& features, const at::Ten
   const at::Tensor& coarse = features.coarse;
   const int64_t batch = coarse.size(0), side = coarse.size(1), width = coarse.size(3);
   const at::Tensor mask_token = mask_token_.to(prompt.scalar_type()).expand({batch, 1, width});
-  const at::Tensor asked = at::cat({mask_token, prompt}, 1);
+  const at::Tensor queries = at::cat({mask_token, prompt}, 1);
   const at::Tensor positions = positions_.to(coarse.scalar_type());
-  at::Tensor tokens = asked, image = coarse.reshape({batch, side * side, width});
-  for (const auto& block : *blocks_) block->as<TwoWayBlockImpl>()->forward(tokens, image, asked, positions);
-  tokens = last_norm_(tokens + last_(tokens + asked, image + positions, image));
+  at::Tensor tokens = queries, image = coarse.reshape({batch, side * side, width});
+  for (const auto& block : *blocks_) block->as<TwoWayBlockImpl>()->forward(tokens, image, queries, positions);
+  tokens = last_norm_(tokens + last_(tokens + queries, image + positions, image));
   const at::Tensor filter =
       filter_last_(at::gelu(filter_(at::gelu(filter_first_(tokens.select(1, 0))))));  // [B, width / 8]
   const at::Tensor map = image.view({batch, side, side, width});

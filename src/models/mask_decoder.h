@@ -33,7 +33,7 @@ class TwoWayBlockImpl : public torch::nn::Module {
   explicit TwoWayBlockImpl(const MaskDecoderConfig& config);
   /// Replaces tokens [B, T, width] and image [B, N, width]. `asked` are the tokens before the first block, and
   /// `positions` [N, width] are the positions of the image's tokens: they are added to queries and keys.
-  void forward(at::Tensor& tokens, at::Tensor& image, const at::Tensor& asked, const at::Tensor& positions);
+  void forward(at::Tensor& tokens, at::Tensor& image, const at::Tensor& queries, const at::Tensor& positions);
 
  private:
   CrossAttention among_{nullptr}, to_image_{nullptr}, from_image_{nullptr};

@@ -69,8 +69,8 @@ Segmented PromptSegmentationImpl::forward(const at::Tensor& image, const at::Ten
   }
   const at::Tensor hidden = llm_->hidden(words).narrow(1, config_.image_tokens, config_.prompt_length);
   // A product with weights, because the end of the prompt differs from sample to sample and shapes do not.
-  const at::Tensor asked = at::bmm(read_at.to(hidden.scalar_type()).unsqueeze(1), hidden);
-  const at::Tensor small = mask_decoder_(features, prompt_norm_(prompt_projection_(asked)));
+  const at::Tensor query = at::bmm(read_at.to(hidden.scalar_type()).unsqueeze(1), hidden);
+  const at::Tensor small = mask_decoder_(features, prompt_norm_(prompt_projection_(query)));
   const int64_t size = config_.image_size;
   const at::Tensor logits =
       at::upsample_bilinear2d(small.to(at::kFloat).unsqueeze(1), {size, size}, /*align_corners=*/false).squeeze(1);

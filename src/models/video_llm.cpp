@@ -148,10 +148,10 @@ CaptionLoss caption_loss(VideoLlmImpl& model, const StepInputs& inputs) {
 Evaluation evaluate(VideoLlmImpl& model, const StepInputs& inputs) {
   const CaptionLoss loss = caption_loss(model, inputs);
   // Computes the logits of one sample at a time, because a vocabulary may be large.
-  std::vector<at::Tensor> said;
+  std::vector<at::Tensor> predicted;
   for (int64_t i = 0; i < loss.hidden.size(0); ++i)
-    said.push_back(at::linear(loss.hidden.select(0, i), model.llm().head()).argmax(-1));
-  const at::Tensor right = at::stack(said).eq(loss.targets).to(at::kFloat).sum(1);
+    predicted.push_back(at::linear(loss.hidden.select(0, i), model.llm().head()).argmax(-1));
+  const at::Tensor right = at::stack(predicted).eq(loss.targets).to(at::kFloat).sum(1);
   const at::Tensor all = loss.targets.ne(kIgnored).to(at::kFloat).sum(1);
   const at::Tensor counts = inputs[kSampleMask].to(at::kFloat);
   return {loss.loss,

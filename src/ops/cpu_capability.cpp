@@ -28,7 +28,7 @@ std::optional<CpuCapability> capability_named(std::string_view name) {
   return static_cast<CpuCapability>(found - kNames.begin());
 }
 
-CpuCapability greatest_cpu_capability() {
+CpuCapability highest_cpu_capability() {
 #if PLIMSOLL_HAS_VARIANTS
   // These also check that the system saves the registers.
   if (__builtin_cpu_supports("x86-64-v4")) return CpuCapability::avx512;
@@ -38,7 +38,7 @@ CpuCapability greatest_cpu_capability() {
 }
 
 CpuCapability detail::read_cpu_capability() {
-  CpuCapability result = greatest_cpu_capability();
+  CpuCapability result = highest_cpu_capability();
   if (const char* value = std::getenv(kVariable); value && *value) {
     const std::optional<CpuCapability> wanted = capability_named(value);
     if (!wanted)
@@ -52,7 +52,7 @@ CpuCapability detail::read_cpu_capability() {
 }
 
 CpuCapabilityScope::CpuCapabilityScope(CpuCapability capability) : before_(detail::cpu_capability) {
-  detail::cpu_capability = static_cast<int8_t>(std::min(capability, greatest_cpu_capability()));
+  detail::cpu_capability = static_cast<int8_t>(std::min(capability, highest_cpu_capability()));
 }
 
 }  // namespace plimsoll

@@ -27,7 +27,7 @@ std::optional<CpuCapability> capability_named(std::string_view name);
 
 /// Returns the largest set that this processor has and the kernels were compiled for. Returns `baseline` outside
 /// GNU/Linux on x86-64, and in builds for debugging or under sanitizers.
-CpuCapability greatest_cpu_capability();
+CpuCapability highest_cpu_capability();
 
 namespace detail {
 inline constexpr int8_t kNotRead = -1;

@@ -101,7 +101,7 @@ CpuInstructions ask() {
   const at::NoGradGuard no_grad;
   CpuInstructions result;
   result.plimsoll = name_of(cpu_capability());
-  result.plimsoll_greatest = name_of(greatest_cpu_capability());
+  result.plimsoll_highest = name_of(highest_cpu_capability());
   result.libtorch = at::get_cpu_capability();
   if (at::hasMKLDNN()) {
     const at::Tensor image = at::ones({1, 1, 4, 4}), weight = at::ones({1, 1, 3, 3});

@@ -29,9 +29,9 @@ int threads_of(const TrainingOptions& options) {
   if (options.threads > 0) return static_cast<int>(options.threads);
   // Read as libtorch does. "4,2" is for nested teams; the first number is ours.
   if (const char* text = std::getenv("OMP_NUM_THREADS")) {
-    int said = 0;
-    if (std::from_chars(text, text + std::strlen(text), said).ec == std::errc() && said > 0)
-      return std::min(said, 1024);
+    int stated = 0;
+    if (std::from_chars(text, text + std::strlen(text), stated).ec == std::errc() && stated > 0)
+      return std::min(stated, 1024);
   }
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }

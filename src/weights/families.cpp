@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 // The defaults below are those of transformers' configuration classes, for keys that a config.json omits.
-constexpr int64_t kUsualWindow = 4096;
+constexpr int64_t kDefaultWindow = 4096;
 constexpr int64_t kLlamaPositions = 2048, kMistralPositions = 131072, kGemmaPositions = 8192, kQwenPositions = 32768;
 
 /// Returns the settings that Llama and its descendants share. `kv_heads` is the default if the file omits the key. If
@@ -75,18 +75,18 @@ void require_layer_types(const ConfigReader& read, const DecoderConfig& config, 
 
 /// Reads the layers with a window, from the file's list or from `usual`. Our windows repeat: the first of every n
 /// layers.
-template <typename Usual>
-void read_windows(const ConfigReader& read, DecoderConfig& config, Usual usual) {
+template <typename DefaultWindow>
+void read_windows(const ConfigReader& read, DecoderConfig& config, DefaultWindow default_window) {
   const std::vector<std::string> listed = read_layer_types(read, config);
   std::vector<bool> sliding;
   for (int64_t i = 0; i < config.num_layers; ++i)
-    sliding.push_back(listed.empty() ? usual(i) : listed[i] == "sliding_attention");
+    sliding.push_back(listed.empty() ? default_window(i) : listed[i] == "sliding_attention");
   if (std::ranges::none_of(sliding, [](bool each) { return each; })) return;
   for (int64_t every = 1; every <= config.num_layers; ++every) {
     bool fits = true;
     for (int64_t i = 0; i < config.num_layers && fits; ++i) fits = sliding[i] == (i % every == 0);
     if (!fits) continue;
-    config.sliding_window = read.integer("sliding_window", 1, model::kMaxSequence, kUsualWindow);
+    config.sliding_window = read.integer("sliding_window", 1, model::kMaxSequence, kDefaultWindow);
     config.sliding_window_every = every;
     return;
   }
@@ -110,7 +110,7 @@ DecoderConfig read_mistral(const ConfigReader& read) {
   read_silu(read, config);
   read_rope(read, kMistralPositions, config);
   config.sliding_window =
-      read.integer("sliding_window", 1, model::kMaxSequence, read.is_null("sliding_window") ? 0 : kUsualWindow);
+      read.integer("sliding_window", 1, model::kMaxSequence, read.is_null("sliding_window") ? 0 : kDefaultWindow);
   require_layer_types(read, config, config.sliding_window > 0 ? "sliding_attention" : "full_attention");
   return config;
 }
@@ -127,7 +127,7 @@ DecoderConfig read_gemma2(const ConfigReader& read) {
   config.attention_bias = read.boolean("attention_bias", false);
   config.post_norms = config.embedding_scale = true;
   config.query_scale = read.number("query_pre_attn_scalar", 256);
-  const auto cap = [&](const char* key, double usual) { return read.is_null(key) ? 0 : read.number(key, usual); };
+  const auto cap = [&](const char* key, double default_window) { return read.is_null(key) ? 0 : read.number(key, default_window); };
   config.attention_softcap = cap("attn_logit_softcapping", 50);
   config.logit_softcap = cap("final_logit_softcapping", 30);
   read_windows(read, config, [&](int64_t layer) { return !read.is_null("sliding_window") && layer % 2 == 0; });
@@ -158,9 +158,9 @@ DecoderConfig read_qwen3(const ConfigReader& read) {
 DecoderConfig read_gpt2(const ConfigReader& read) {
   DecoderConfig config;
   config.vocab_size = read.integer("vocab_size", 1, model::kMaxVocabulary, 50257);
-  const auto size = [&](const char* name, const char* other, int64_t max, int64_t usual) {
+  const auto size = [&](const char* name, const char* other, int64_t max, int64_t default_window) {
     must_agree(read, name, other);
-    return read.integer(read.has(name) ? name : other, 1, max, usual);
+    return read.integer(read.has(name) ? name : other, 1, max, default_window);
   };
   config.hidden_size = size("n_embd", "hidden_size", model::kMaxWidth, 768);
   config.num_layers = size("n_layer", "num_hidden_layers", model::kMaxLayers, 12);

@@ -99,10 +99,10 @@ Layout mamba_layout_of(const MambaConfig& c) {
   std::vector<Parameter>& all = layout.parameters;
   all.push_back({"embedding", {{"backbone.embeddings.weight", {c.vocab_size, c.hidden_size}}}});
   for (int64_t i = 0; i < c.num_layers; ++i) {
-    const auto add = [&](const char* ours, const char* theirs, std::vector<int64_t> sizes,
+    const auto add = [&](const char* ours, const char* stored, std::vector<int64_t> sizes,
                          std::vector<int64_t> here = {}) {
       all.push_back({fmt::format("layers.{}.{}", i, ours),
-                     {{.name = fmt::format("backbone.layers.{}.{}", i, theirs),
+                     {{.name = fmt::format("backbone.layers.{}.{}", i, stored),
                        .sizes = std::move(sizes),
                        .here = std::move(here)}}});
     };

@@ -315,7 +315,7 @@ void load_tiny_vit_weights(const std::filesystem::path& weights, const NamedTens
 namespace {
 
 /// Returns true if the weights are in another program's format, with its names and layout.
-bool are_theirs(const std::filesystem::path& weights, const std::filesystem::path& config) {
+bool are_foreign(const std::filesystem::path& weights, const std::filesystem::path& config) {
   std::error_code error;
   return std::filesystem::is_directory(weights, error) || weights::is_gguf(weights) ||
          (!config.empty() && !has_our_names(weights));
@@ -326,7 +326,7 @@ bool are_theirs(const std::filesystem::path& weights, const std::filesystem::pat
 void load_model_weights(const ModelConfig& model, const NamedTensors& state, const SlicedState& sliced) {
   const weights::ModelFormat format = weights::model_format(model.type);
   if (!model.weights.empty()) {
-    if (!are_theirs(model.weights, model.config)) return load_weights(model.weights, state, "model.weights", sliced);
+    if (!are_foreign(model.weights, model.config)) return load_weights(model.weights, state, "model.weights", sliced);
     if (!format.load)
       throw UserError(
           fmt::format("model.weights is {}; a model of type {} starts from a safetensors file of its own, such as "
@@ -335,7 +335,7 @@ void load_model_weights(const ModelConfig& model, const NamedTensors& state, con
     return format.load(model, state, sliced);
   }
   if (!model.llm_weights.empty()) {
-    if (are_theirs(model.llm_weights, model.llm_config))
+    if (are_foreign(model.llm_weights, model.llm_config))
       load_decoder_weights(model.llm_weights, model.llm_config, state, "llm.", sliced);
     else
       load_weights(model.llm_weights, part_of(state, "llm."), "model.llm.weights", part_of(sliced, "llm."));

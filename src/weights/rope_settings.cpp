@@ -40,11 +40,11 @@ ConfigReader rope_section(const ConfigReader& read) {
 }
 
 /// Returns the number under `key` of the section or next to it; they must be equal if both are there.
-double number_of(const ConfigReader& read, const ConfigReader& rope, const char* key, double usual) {
-  if (!rope.has(key)) return read.number(key, usual);
-  if (read.has(key) && read.number(key, usual) != rope.number(key, usual))
+double number_of(const ConfigReader& read, const ConfigReader& rope, const char* key, double defaults) {
+  if (!rope.has(key)) return read.number(key, defaults);
+  if (read.has(key) && read.number(key, defaults) != rope.number(key, defaults))
     rope.refuse(key, fmt::format("and next to it {} is {}: remove one of them", key, read.text_of(key)));
-  return rope.number(key, usual);
+  return rope.number(key, defaults);
 }
 
 void check_rope_keys(const ConfigReader& rope, const std::string& kind) {
@@ -62,7 +62,7 @@ void check_rope_keys(const ConfigReader& rope, const std::string& kind) {
 
 }  // namespace
 
-void read_rope(const ConfigReader& read, int64_t usual_length, DecoderConfig& config) {
+void read_rope(const ConfigReader& read, int64_t default_length, DecoderConfig& config) {
   const ConfigReader rope = rope_section(read);
   const std::string kind = kind_of(rope);
   check_rope_keys(rope, kind);
@@ -81,7 +81,7 @@ void read_rope(const ConfigReader& read, int64_t usual_length, DecoderConfig& co
   scaling.low_frequency_factor = required("low_freq_factor");
   scaling.high_frequency_factor = required("high_freq_factor");
   constexpr const char* kLength = "original_max_position_embeddings";
-  const int64_t positions = read.integer("max_position_embeddings", 1, kMaxLength, usual_length);
+  const int64_t positions = read.integer("max_position_embeddings", 1, kMaxLength, default_length);
   scaling.original_length = rope.integer(kLength, 1, kMaxLength, read.integer(kLength, 1, kMaxLength, positions));
   if (rope.has(kLength) && read.has(kLength) && scaling.original_length != read.integer(kLength, 1, kMaxLength))
     rope.refuse(kLength, fmt::format("and next to it {} is {}: remove one of them", kLength, read.text_of(kLength)));

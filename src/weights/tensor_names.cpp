@@ -70,19 +70,19 @@ std::vector<Parameter> llama_like(const std::string& family, const DecoderConfig
   std::vector<Parameter> all = {{"embedding", {{names.embedding, {c.vocab_size, c.hidden_size}}}}};
   for (int64_t i = 0; i < c.num_layers; ++i) {
     const auto ours = [&](const char* name) { return fmt::format("layers.{}.{}", i, name); };
-    const auto theirs = [&](const char* name, const char* ending) {
+    const auto stored = [&](const char* name, const char* ending) {
       return fmt::format("{}.{}.{}.{}", names.layer, i, name, ending);
     };
     const auto norm = [&](const char* name, const char* of_file, int64_t size) {
-      all.push_back({ours(name), {{theirs(of_file, "weight"), {size}}}, less_one});
+      all.push_back({ours(name), {{stored(of_file, "weight"), {size}}}, less_one});
     };
     // In GGUF files of this architecture the rows of queries' and keys' heads are in pairs.
     const int64_t q_pairs = family == "gguf" ? c.num_heads : 0, k_pairs = family == "gguf" ? c.num_kv_heads : 0;
     const auto linear = [&](const char* name, int64_t in, bool bias, const auto&... parts) {
       all.push_back(
-          {ours(name) + ".weight", {Piece{theirs(parts.name, "weight"), {parts.rows, in}, false, parts.pairs}...}});
+          {ours(name) + ".weight", {Piece{stored(parts.name, "weight"), {parts.rows, in}, false, parts.pairs}...}});
       if (bias)
-        all.push_back({ours(name) + ".bias", {Piece{theirs(parts.name, "bias"), {parts.rows}, false, parts.pairs}...}});
+        all.push_back({ours(name) + ".bias", {Piece{stored(parts.name, "bias"), {parts.rows}, false, parts.pairs}...}});
     };
     struct Part {
       const char* name;
@@ -114,19 +114,19 @@ std::vector<Parameter> gpt2(const DecoderConfig& c) {
   const int64_t width = c.hidden_size;
   std::vector<Parameter> all = {{"embedding", {{"transformer.wte.weight", {c.vocab_size, width}}}},
                                 {"positions", {{"transformer.wpe.weight", {c.max_positions, width}}}}};
-  const auto norm = [&](const std::string& ours, const std::string& theirs) {
-    for (const char* part : {".weight", ".bias"}) all.push_back({ours + part, {{theirs + part, {width}}}});
+  const auto norm = [&](const std::string& ours, const std::string& stored) {
+    for (const char* part : {".weight", ".bias"}) all.push_back({ours + part, {{stored + part, {width}}}});
   };
   for (int64_t i = 0; i < c.num_layers; ++i) {
-    const std::string ours = fmt::format("layers.{}.", i), theirs = fmt::format("transformer.h.{}.", i);
+    const std::string ours = fmt::format("layers.{}.", i), stored = fmt::format("transformer.h.{}.", i);
     const auto linear = [&](const char* name, const char* of_file, int64_t in, int64_t out) {
-      all.push_back({ours + name + ".weight", {{theirs + of_file + ".weight", {in, out}, /*transposed=*/true}}});
-      all.push_back({ours + name + ".bias", {{theirs + of_file + ".bias", {out}}}});
+      all.push_back({ours + name + ".weight", {{stored + of_file + ".weight", {in, out}, /*transposed=*/true}}});
+      all.push_back({ours + name + ".bias", {{stored + of_file + ".bias", {out}}}});
     };
-    norm(ours + "attention_norm", theirs + "ln_1");
+    norm(ours + "attention_norm", stored + "ln_1");
     linear("attention.qkv", "attn.c_attn", width, 3 * width);
     linear("attention.out", "attn.c_proj", width, width);
-    norm(ours + "mlp_norm", theirs + "ln_2");
+    norm(ours + "mlp_norm", stored + "ln_2");
     linear("mlp.up", "mlp.c_fc", width, c.intermediate_size);
     linear("mlp.down", "mlp.c_proj", c.intermediate_size, width);
   }

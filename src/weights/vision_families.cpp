@@ -26,8 +26,8 @@ constexpr Colors kHalf = {0.5, 0.5, 0.5};
 // Mean and deviation of the pictures that CLIP was trained on (its image processor's defaults in transformers).
 constexpr Colors kClipMean = {0.48145466, 0.4578275, 0.40821073}, kClipStd = {0.26862954, 0.26130258, 0.27577711};
 
-std::string activation_of(const ConfigReader& read, const char* usual) {
-  const std::string word = read.word("hidden_act", {"gelu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu"}, usual);
+std::string activation_of(const ConfigReader& read, const char* defaults) {
+  const std::string word = read.word("hidden_act", {"gelu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu"}, defaults);
   return word == "gelu_new" || word == "gelu_pytorch_tanh" ? "gelu_tanh" : word;
 }
 
@@ -71,8 +71,8 @@ bool is_same(const VisionArchitecture& one, const VisionArchitecture& other) {
 void read_colors(const ConfigReader& read, VisionConfig& config, std::vector<std::string>& notes) {
   const std::vector<std::string> unknown = check_keys(read, "image_processor");
   if (!unknown.empty()) notes.push_back(unused_keys_note(read.file(), unknown));
-  constexpr double kUsual = 1.0 / 255;
-  if (std::abs(read.number("rescale_factor", kUsual) / kUsual - 1) > 1e-6)
+  constexpr double kDefaults = 1.0 / 255;
+  if (std::abs(read.number("rescale_factor", kDefaults) / kDefaults - 1) > 1e-6)
     read.refuse("rescale_factor", "pixels are divided by 255 here before mean and deviation are taken off");
   if (!read.boolean("do_normalize", true)) {
     config.image_mean = {0, 0, 0};
@@ -80,9 +80,9 @@ void read_colors(const ConfigReader& read, VisionConfig& config, std::vector<std
     return;
   }
   const auto three = [&](const char* key, Colors& colors) {
-    const std::vector<double> said = read.numbers(key, 3, {colors.begin(), colors.end()});
-    std::ranges::copy(said, colors.begin());
-    if (!std::ranges::all_of(said, [](double each) { return std::isfinite(each); }))
+    const std::vector<double> stated = read.numbers(key, 3, {colors.begin(), colors.end()});
+    std::ranges::copy(stated, colors.begin());
+    if (!std::ranges::all_of(stated, [](double each) { return std::isfinite(each); }))
       read.refuse(key, "it must be a list of 3 numbers");
   };
   three("image_mean", config.image_mean);
@@ -208,26 +208,26 @@ Layout vision_layout_of(const VisionArchitecture& architecture, int64_t depth_in
   Piece positions{named(names.positions), {tokens, c.width}};
   if (vit) positions = {.name = positions.name, .sizes = {1, tokens, c.width}, .here = {tokens, c.width}};
   all.push_back({"positions", {positions}});
-  const auto norm = [&](const std::string& ours, const std::string& theirs) {
-    for (const char* part : {".weight", ".bias"}) all.push_back({ours + part, {{named(theirs) + part, {c.width}}}});
+  const auto norm = [&](const std::string& ours, const std::string& stored) {
+    for (const char* part : {".weight", ".bias"}) all.push_back({ours + part, {{named(stored) + part, {c.width}}}});
   };
   if (c.pre_norm) norm("pre_norm", names.pre_norm);
   const int64_t inner = c.intermediate_size > 0 ? c.intermediate_size : 4 * c.width;
   for (int64_t i = 0; i < c.depth; ++i) {
-    const std::string ours = fmt::format("blocks.{}.", i), theirs = fmt::format("{}.{}.", names.layers, i);
+    const std::string ours = fmt::format("blocks.{}.", i), stored = fmt::format("{}.{}.", names.layers, i);
     const auto linear = [&](const char* name, const std::vector<const char*>& of_file, int64_t in, int64_t out) {
       Parameter weight{ours + name + ".weight", {}}, bias{ours + name + ".bias", {}};
       for (const char* part : of_file) {
-        weight.pieces.push_back({named(theirs + part + ".weight"), {out, in}});
-        bias.pieces.push_back({named(theirs + part + ".bias"), {out}});
+        weight.pieces.push_back({named(stored + part + ".weight"), {out, in}});
+        bias.pieces.push_back({named(stored + part + ".bias"), {out}});
       }
       all.push_back(std::move(weight));
       all.push_back(std::move(bias));
     };
-    norm(ours + "norm", theirs + names.attention_norm);
+    norm(ours + "norm", stored + names.attention_norm);
     linear("qkv", {names.q, names.k, names.v}, c.width, c.width);
     linear("out", {names.out}, c.width, c.width);
-    norm(ours + "mlp.norm", theirs + names.mlp_norm);
+    norm(ours + "mlp.norm", stored + names.mlp_norm);
     linear("mlp.up", {names.up}, c.width, inner);
     linear("mlp.down", {names.down}, inner, c.width);
   }

@@ -14,9 +14,9 @@ using ::testing::StartsWith;
 std::string refusal(const std::string& text) {
   const TempFolder folder;
   const auto file = put_file(folder / "config.json", text);
-  const std::string said = user_error_of([&] { read_json_file(file, 1 << 16); });
-  EXPECT_THAT(said, StartsWith(file.string()));
-  return said;
+  const std::string message = user_error_of([&] { read_json_file(file, 1 << 16); });
+  EXPECT_THAT(message, StartsWith(file.string()));
+  return message;
 }
 
 TEST(JsonFile, IsAnObject) {

@@ -66,10 +66,10 @@ class CheckpointStateTest : public ::testing::Test {
     write_checkpoint(file_, {}, from.state);
     NamedTensors before;
     for (const auto& [name, tensor] : to.state) before.emplace_back(name, tensor.clone());
-    const std::string said = user_error_of([&] { read_checkpoint(file_, {}, to.state); });
+    const std::string message = user_error_of([&] { read_checkpoint(file_, {}, to.state); });
     for (size_t i = 0; i < before.size(); ++i)
       EXPECT_TRUE(at::equal(before[i].second, to.state[i].second)) << before[i].first << " was changed";
-    return said;
+    return message;
   }
 
   TempFolder folder_;

@@ -62,9 +62,9 @@ class CheckpointTest : public ::testing::Test {
   std::string refusal(const std::filesystem::path& file, const NamedTensors& state,
                       const std::map<std::string, std::string>& origin = sample_info().origin) {
     const NamedTensors before = copy_of(state);
-    const std::string said = user_error_of([&] { read_checkpoint(file, origin, state); });
+    const std::string message = user_error_of([&] { read_checkpoint(file, origin, state); });
     expect_equal(state, before);
-    return said;
+    return message;
   }
 
   TempFolder folder_;
@@ -193,19 +193,19 @@ TEST_F(CheckpointTest, NamesMissingAndSurplusTensors) {
   write_checkpoint(file_, sample_info(), sample_state(1));
   NamedTensors state = sample_state(2);
   state[3].first = "total";
-  const std::string said = refusal(file_, state);
-  EXPECT_THAT(said, HasSubstr("the tensor 'total' (int64 [2, 2]) is missing in the checkpoint"));
-  EXPECT_THAT(said, HasSubstr("the tensor 'counts' (int64 [2, 2]) is in the checkpoint only"));
+  const std::string message = refusal(file_, state);
+  EXPECT_THAT(message, HasSubstr("the tensor 'total' (int64 [2, 2]) is missing in the checkpoint"));
+  EXPECT_THAT(message, HasSubstr("the tensor 'counts' (int64 [2, 2]) is in the checkpoint only"));
 }
 
 TEST_F(CheckpointTest, NamesSettingsThatDiffer) {
   write_checkpoint(file_, sample_info(), sample_state(1));
   auto origin = sample_info().origin;
   origin["optimizer.name"] = "sgd";
-  const std::string said = refusal(file_, sample_state(2), origin);
-  EXPECT_THAT(said, HasSubstr("optimizer.name is sgd in the job, adamw in the checkpoint"));
-  EXPECT_THAT(said, Not(HasSubstr("hidden_size")));
-  EXPECT_THAT(said, HasSubstr("nothing was loaded"));
+  const std::string message = refusal(file_, sample_state(2), origin);
+  EXPECT_THAT(message, HasSubstr("optimizer.name is sgd in the job, adamw in the checkpoint"));
+  EXPECT_THAT(message, Not(HasSubstr("hidden_size")));
+  EXPECT_THAT(message, HasSubstr("nothing was loaded"));
 }
 
 TEST_F(CheckpointTest, CountsTheSettingsThatItDoesNotShow) {
@@ -231,9 +231,9 @@ TEST_F(CheckpointTest, ShowsOneTensorNextToSettingsThatDiffer) {
   for (auto& [name, tensor] : many) tensor = at::ones({2});
   auto origin = sample_info().origin;
   origin["optimizer.name"] = "sgd";
-  const std::string said = refusal(file_, many, origin);
-  EXPECT_THAT(said, HasSubstr("optimizer.name is sgd in the job, adamw in the checkpoint\n  the tensor 'w0' is "));
-  EXPECT_THAT(said, HasSubstr("\n  and 19 more tensors that differ\n"));
+  const std::string message = refusal(file_, many, origin);
+  EXPECT_THAT(message, HasSubstr("optimizer.name is sgd in the job, adamw in the checkpoint\n  the tensor 'w0' is "));
+  EXPECT_THAT(message, HasSubstr("\n  and 19 more tensors that differ\n"));
 }
 
 TEST_F(CheckpointTest, RefusesAFileCutShortAnywhere) {
@@ -253,11 +253,11 @@ TEST_F(CheckpointTest, AFileThatIsCutWhileItIsCopiedLeavesNothingToTrainOn) {
   write_checkpoint(file_, sample_info(),
                    {{"a", at::randn({100'000})}, {"b", at::ones({3})}, {"c", at::ones({2}, at::kLong)}});
   const NamedTensors state = {{"a", at::zeros({100'000})}, {"b", at::zeros({3})}, {"c", at::ones({2}, at::kLong)}};
-  const std::string said = user_error_of([&] {
+  const std::string message = user_error_of([&] {
     read_checkpoint(file_, sample_info().origin, state,
                     [&](const CheckpointInfo&) { std::filesystem::resize_file(file_, 4096); });
   });
-  EXPECT_THAT(said, HasSubstr("has lost some of them while it was read"));
+  EXPECT_THAT(message, HasSubstr("has lost some of them while it was read"));
   EXPECT_TRUE(state[0].second.isnan().all().item<bool>());
   EXPECT_TRUE(state[1].second.isnan().all().item<bool>());
   EXPECT_TRUE(at::equal(state[2].second, at::zeros({2}, at::kLong)));
@@ -363,9 +363,9 @@ TEST_F(CheckpointTest, ComparesTheNumberOfARevisionOnly) {
         {"origin", origin}};
     SafetensorsWriter(file_, {}, {{"plimsoll.checkpoint", json.dump()}}).commit();
   };
-  std::map<std::string, std::string> theirs = ours;
-  theirs["model.revision"] = "2 (old words)";
-  put_origin(theirs);
+  std::map<std::string, std::string> stored = ours;
+  stored["model.revision"] = "2 (old words)";
+  put_origin(stored);
   EXPECT_NO_THROW(read_checkpoint(file_, ours, {}));
   EXPECT_NO_THROW(require_same_model(ours, file_));
   const auto expect_refused = [&](const std::string& number) {
@@ -374,14 +374,14 @@ TEST_F(CheckpointTest, ComparesTheNumberOfARevisionOnly) {
     EXPECT_THAT(refusal(file_, {}, ours), HasSubstr(expected));
     EXPECT_THAT(user_error_of([&] { require_same_model(ours, file_); }), HasSubstr(expected));
   };
-  theirs["model.revision"] = "3";
-  put_origin(theirs);
+  stored["model.revision"] = "3";
+  put_origin(stored);
   expect_refused("3");
-  theirs["model.revision"] = "20 (more words)";
-  put_origin(theirs);
+  stored["model.revision"] = "20 (more words)";
+  put_origin(stored);
   expect_refused("20");
-  theirs.erase("model.revision");
-  put_origin(theirs);
+  stored.erase("model.revision");
+  put_origin(stored);
   expect_refused("1");
 }
 

@@ -15,9 +15,9 @@ DataFileFact text_fact(const std::string& name, uint64_t hash, int64_t bytes = 1
   return {.key = "data.files", .name = name, .identity = {.files = 1, .bytes = bytes, .hash = hash}};
 }
 
-std::vector<std::string> file_lines(const std::vector<DataFileFact>& theirs, const std::vector<DataFileFact>& ours) {
+std::vector<std::string> file_lines(const std::vector<DataFileFact>& expected, const std::vector<DataFileFact>& ours) {
   const std::map<std::string, std::string> none;
-  const DataFacts before{.files = theirs}, now{.files = ours};
+  const DataFacts before{.files = expected}, now{.files = ours};
   return data_differences({none, &before}, {none, &now});
 }
 
@@ -47,12 +47,12 @@ TEST(DataFacts, CountANameThatIsACaption) {
 }
 
 TEST(DataFacts, ListAFewFilesAndCountTheOthers) {
-  std::vector<DataFileFact> theirs, ours;
+  std::vector<DataFileFact> expected, ours;
   for (uint64_t i = 0; i < 20; ++i) {
-    theirs.push_back(text_fact(std::to_string(i), i));
+    expected.push_back(text_fact(std::to_string(i), i));
     ours.push_back(text_fact(std::to_string(i), i + 100));
   }
-  const auto lines = file_lines(theirs, ours);
+  const auto lines = file_lines(expected, ours);
   ASSERT_THAT(lines, SizeIs(9));
   EXPECT_EQ(lines.back(), "data.files: and 12 more files differ");
 }
@@ -68,12 +68,12 @@ TEST(DataFacts, NameEachSettingThatDiffers) {
                           "seed was 0 and is 7"));
   // Facts overrule the origin, which has the name of a file whose bytes are compared.
   const std::vector<DataFileFact> files{{.key = "data.fmri", .name = "a.nii", .identity = {}}};
-  const DataFacts theirs{.files = files, .settings = {{"data.prompt", "y"}}};
+  const DataFacts expected{.files = files, .settings = {{"data.prompt", "y"}}};
   const DataFacts ours{.files = files, .settings = {{"data.prompt", "y"}, {"data.shuffle", "false"}}};
-  EXPECT_THAT(data_differences({before, &theirs}, {now, &ours}),
+  EXPECT_THAT(data_differences({before, &expected}, {now, &ours}),
               ElementsAre("data.augment was 0.1 and is not set", "data.shuffle was not set and is false",
                           "data.test_fraction was not set and is 0.2", "seed was 0 and is 7"));
-  EXPECT_THAT(data_differences({before, &theirs}, {before, nullptr}), IsEmpty());
+  EXPECT_THAT(data_differences({before, &expected}, {before, nullptr}), IsEmpty());
 }
 
 TEST(DataFacts, ShowWhereLongValuesDiffer) {

@@ -164,8 +164,8 @@ TEST_F(SlicedStateTest, ASliceOfAnotherTensorIsRefused) {
   const std::vector<std::string> errors = run_ranks(2, [&](Exchange& exchange) {
     const StateOfRank own(other, &exchange);
     own.fill(1);
-    const std::string said = user_error_of([&] { read_checkpoint(one_, info_.origin, own.state, {}, own.sliced); });
-    EXPECT_THAT(said, AllOf(HasSubstr("nothing was loaded"), HasSubstr("[300, 1100]"), HasSubstr("[301, 1100]")));
+    const std::string message = user_error_of([&] { read_checkpoint(one_, info_.origin, own.state, {}, own.sliced); });
+    EXPECT_THAT(message, AllOf(HasSubstr("nothing was loaded"), HasSubstr("[300, 1100]"), HasSubstr("[301, 1100]")));
     for (const auto& [name, tensor] : own.state) EXPECT_TRUE(tensor.eq(1).all().item<bool>()) << name;
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");

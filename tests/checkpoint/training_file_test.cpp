@@ -118,8 +118,8 @@ TEST_F(TrainingFile, IsNotWrittenWithStateThatTheDiskLost) {
       const bool done = now++ != at || ::ftruncate(descriptor, 1) == 0;
       EXPECT_TRUE(done);
     });
-    const std::string said = refused_save(training);
-    EXPECT_THAT(said, HasSubstr(at + 1 < moments ? "could not be read again" : "accepted"));
+    const std::string message = refused_save(training);
+    EXPECT_THAT(message, HasSubstr(at + 1 < moments ? "could not be read again" : "accepted"));
     EXPECT_TRUE(get_file(file_) == good) << "the file was replaced by one with zeros";
   }
 }

@@ -56,7 +56,7 @@ class AdviceOfTheProgram : public CliTest {
     run_all(inputs);
     std::vector<AdviceReader> readers;
     for (const Input& input : inputs) {
-      const std::string& message = said_to(input);
+      const std::string& message = stated_value(input);
       readers.emplace_back(message.substr(0, message.find("; see 'plimsoll")), input, kSamples, /*max_names=*/1);
       if (rows[readers.size() - 1].not_followed.empty())
         for (const Advice& each : readers.back().all()) followed.push_back(each.followed);
@@ -64,7 +64,7 @@ class AdviceOfTheProgram : public CliTest {
     run_all(followed);
     for (size_t row = 0; row < rows.size(); ++row) {
       const Input& input = inputs[row];
-      const std::string& message = said_to(input);
+      const std::string& message = stated_value(input);
       SCOPED_TRACE(input.text() + message);
       EXPECT_NE(message, "") << "no message";
       if (!rows[row].not_followed.empty()) continue;
@@ -72,7 +72,7 @@ class AdviceOfTheProgram : public CliTest {
       EXPECT_FALSE(readers[row].all().empty()) << "no advice";
       for (const Advice& each : readers[row].all()) {
         EXPECT_FALSE(each.followed == input) << "advice that changes nothing: " << each.text;
-        const std::string& next = said_to(each.followed);
+        const std::string& next = stated_value(each.followed);
         EXPECT_NE(kind_of(next, each.followed), kind_of(message, input))
             << "followed: " << each.text << "\nas " << each.followed.text() << next;
       }
@@ -90,12 +90,12 @@ class AdviceOfTheProgram : public CliTest {
 
   bool is_known(const Input& input) const {
     return std::ranges::any_of(started_, [&](const Started& each) { return each.input == input; }) ||
-           std::ranges::any_of(said_, [&](const auto& each) { return each.first == input; });
+           std::ranges::any_of(stated_, [&](const auto& each) { return each.first == input; });
   }
 
   /// Returns what the program said: an error, else a note with advice; "" if the command succeeded.
-  const std::string& said_to(const Input& input) const {
-    return std::ranges::find_if(said_, [&](const auto& each) { return each.first == input; })->second;
+  const std::string& stated_value(const Input& input) const {
+    return std::ranges::find_if(stated_, [&](const auto& each) { return each.first == input; })->second;
   }
 
   void finish_all_but(size_t count) {
@@ -103,9 +103,9 @@ class AdviceOfTheProgram : public CliTest {
       const Started& first = started_.front();
       int status = 0;
       ASSERT_EQ(::waitpid(first.process, &status, 0), first.process);
-      std::string said = WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : get(first.err);
-      if (const size_t error = said.find("plimsoll: "); error != std::string::npos) said.erase(0, error);  // notes
-      said_.emplace_back(first.input, std::move(said));
+      std::string stated = WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : get(first.err);
+      if (const size_t error = stated.find("plimsoll: "); error != std::string::npos) stated.erase(0, error);  // notes
+      stated_.emplace_back(first.input, std::move(stated));
     }
   }
 
@@ -117,7 +117,7 @@ class AdviceOfTheProgram : public CliTest {
       const bool alone = input.file != file_;
       finish_all_but(alone ? 0 : kAtATime - 1);
       if (alone) put("job.yaml", input.file);
-      const std::string number = std::to_string(said_.size() + started_.size()), err = "err-" + number + ".txt";
+      const std::string number = std::to_string(stated_.size() + started_.size()), err = "err-" + number + ".txt";
       started_.push_back(
           {input, start(input.words, "out-" + number + ".txt", [&] { open_as(err.c_str(), STDERR_FILENO); }), err});
       if (!alone) continue;
@@ -129,7 +129,7 @@ class AdviceOfTheProgram : public CliTest {
 
   std::string file_;
   std::deque<Started> started_;
-  std::vector<std::pair<Input, std::string>> said_;
+  std::vector<std::pair<Input, std::string>> stated_;
 };
 
 TEST_F(AdviceOfTheProgram, CommandsAndOptions) {

@@ -72,11 +72,11 @@ TEST_F(CommandLine, VersionIsShownInSpiteOfAWrongVariable) {
 
 // With LD_DEBUG=files the linker of glibc names each library whose destructors an exit runs.
 TEST_F(CommandLine, AVariableAsksForANormalExit) {
-  const auto outcome_of = [&](const char* asked) {
+  const auto outcome_of = [&](const char* requested) {
     return run_with(
-        [asked] {
+        [requested] {
           ::setenv("LD_DEBUG", "files", 1);
-          ::setenv("PLIMSOLL_NORMAL_EXIT", asked, 1);
+          ::setenv("PLIMSOLL_NORMAL_EXIT", requested, 1);
         },
         {"--version"});
   };

@@ -66,15 +66,15 @@ TEST_F(JobFlags, ReplaceWhatTheFileSaysOfTheBatch) {
 }
 
 TEST_F(JobFlags, AndKeysAndTheFileSayTheSameBatch) {
-  std::string theirs = get("job.yaml");
+  std::string expected = get("job.yaml");
   const std::string micro = "micro_batch_size: 2";
-  theirs.replace(theirs.find(micro), micro.size(), "gradient_accumulation_steps: 2");
-  put("theirs.yaml", theirs);
+  expected.replace(expected.find(micro), micro.size(), "gradient_accumulation_steps: 2");
+  put("theirs.yaml", expected);
   std::set<std::string> lines;
-  for (const Arguments& said : {Arguments{"plan", "theirs.yaml"},
+  for (const Arguments& message : {Arguments{"plan", "theirs.yaml"},
                                 {"plan", "job.yaml", "batch_size=4", "gradient_accumulation_steps=2"},
                                 {"plan", "job.yaml", "--batch-size", "4", "--gradient_accumulation_steps", "2"}}) {
-    const Outcome outcome = run(said);
+    const Outcome outcome = run(message);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_THAT(outcome.err,
                 HasSubstr("is 4 x 2 = 8 samples an optimizer step; for 4 in all give micro_batch_size: 2"));
@@ -129,19 +129,19 @@ TEST_F(JobFlags, RecipesAreTheseKeys) {
 
 // Keys that the job does not have would be rejected: each exists.
 TEST_F(JobFlags, ReachTheJob) {
-  const auto said = [&](const Arguments& flags) {
+  const auto message = [&](const Arguments& flags) {
     Arguments all = {"plan", "job.yaml"};
     all.insert(all.end(), flags.begin(), flags.end());
     const Outcome outcome = run(all);
     EXPECT_EQ(outcome.exit_code, 2) << outcome.out;
     return outcome.err;
   };
-  EXPECT_THAT(said({"--num-workers", "many"}), HasSubstr("data.num_workers"));
-  EXPECT_THAT(said({"--learning-rate", "many"}), HasSubstr("optimizer.learning_rate"));
-  EXPECT_THAT(said({"--num-epochs", "many"}), HasSubstr("max_epochs"));
-  EXPECT_THAT(said({"--gradient-accumulation-steps", "many"}), HasSubstr("gradient_accumulation_steps"));
-  EXPECT_THAT(said({"--max-frames", "8"}), HasSubstr("data.max_frames"));  // not of this kind of data
-  EXPECT_THAT(said({"--image-size", "96"}), HasSubstr("model.image_size"));
+  EXPECT_THAT(message({"--num-workers", "many"}), HasSubstr("data.num_workers"));
+  EXPECT_THAT(message({"--learning-rate", "many"}), HasSubstr("optimizer.learning_rate"));
+  EXPECT_THAT(message({"--num-epochs", "many"}), HasSubstr("max_epochs"));
+  EXPECT_THAT(message({"--gradient-accumulation-steps", "many"}), HasSubstr("gradient_accumulation_steps"));
+  EXPECT_THAT(message({"--max-frames", "8"}), HasSubstr("data.max_frames"));  // not of this kind of data
+  EXPECT_THAT(message({"--image-size", "96"}), HasSubstr("model.image_size"));
   std::filesystem::create_directory(folder() / "elsewhere");
   EXPECT_EQ(run({"plan", "job.yaml", "--data-root", "."}).exit_code, 0);
   EXPECT_NE(run({"train", "job.yaml", "--data-root", "elsewhere"}).exit_code, 0);  // the text is in another folder

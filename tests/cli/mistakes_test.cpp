@@ -13,7 +13,7 @@ using Phrases = std::vector<std::string>;
 
 struct Mistake {
   Arguments arguments;
-  Phrases said;
+  Phrases message;
   int exit_code = 2;
 };
 
@@ -29,7 +29,7 @@ class Mistakes : public CliTest {
       SCOPED_TRACE(line);
       const Outcome outcome = run(mistake.arguments);
       expect_refusal(outcome, mistake.exit_code, ::testing::Not(::testing::HasSubstr("internal error")));
-      for (const std::string& phrase : mistake.said) EXPECT_THAT(outcome.err, ::testing::HasSubstr(phrase));
+      for (const std::string& phrase : mistake.message) EXPECT_THAT(outcome.err, ::testing::HasSubstr(phrase));
     }
   }
 };
@@ -162,10 +162,10 @@ TEST_F(Mistakes, YamlThatIsNone) {
       {std::string("PK\3\4 and so on"), {"it is a zip archive, as a PyTorch checkpoint is"}},
       {std::string("seed: \1 1\n"), {"its byte 6 is 0x01, which no text has"}},
   };
-  for (const auto& [text, said] : files) {
+  for (const auto& [text, message] : files) {
     SCOPED_TRACE(text);
     put("job.yaml", text);
-    expect_each({{{"plan", "job.yaml"}, said}});
+    expect_each({{{"plan", "job.yaml"}, message}});
   }
 }
 
@@ -239,7 +239,7 @@ TEST_F(Mistakes, FilesThatTrainingMisses) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.exit_code, mistake.exit_code) << outcome.err;
     EXPECT_EQ(outcome.out, "");
-    for (const std::string& phrase : mistake.said) EXPECT_THAT(outcome.err, ::testing::HasSubstr(phrase));
+    for (const std::string& phrase : mistake.message) EXPECT_THAT(outcome.err, ::testing::HasSubstr(phrase));
   }
   expect_each({{{"export", "job.yaml", "--out", "a.safetensors", "--checkpoint", "run"},
                 {"--checkpoint is run, a folder; name a checkpoint in it"}}});

@@ -211,10 +211,10 @@ TEST(DeviceExchangeFailure, ARankThatFailsDoesNotWaitForTheOthers) {
 }
 
 TEST(PolledWork, EndsWhenItIsDoneOrAborted) {
-  int asked = 0;
-  PolledWork done([&] { return ++asked == 3; });
+  int requested = 0;
+  PolledWork done([&] { return ++requested == 3; });
   EXPECT_TRUE(done.wait(std::chrono::hours(1)));
-  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(requested, 3);
   PolledWork endless([] { return false; });
   EXPECT_FALSE(endless.wait(std::chrono::milliseconds(1)));
   std::thread other([&] { endless.abort(); });

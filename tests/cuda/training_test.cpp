@@ -59,8 +59,8 @@ TEST_F(CudaTraining, AStepFromTheSameWeightsGivesTheSameWeights) {
     Training cpu(decoder(), {.precision = precision}), cuda(decoder(), {.precision = precision, .device = "cuda"});
     cpu.start();
     cuda.start();
-    const auto ours = cuda.state(), theirs = cpu.state();
-    for (size_t i = 0; i < ours.size(); ++i) at::Tensor(ours[i].second).copy_(theirs[i].second);
+    const auto ours = cuda.state(), expected = cpu.state();
+    for (size_t i = 0; i < ours.size(); ++i) at::Tensor(ours[i].second).copy_(expected[i].second);
     const auto batch = token_batch(2, 64, 512);
     const double tolerance = precision == Precision::fp32_true ? 1e-5 : 2e-2;
     for (int step = 0; step < 3; ++step)

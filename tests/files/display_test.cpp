@@ -67,9 +67,9 @@ TEST(Display, TurnsByTheMatrixAlone) {
   EXPECT_EQ(orientation_with({0, 0, 0, 0, 0, 0, 0, 0, unit}), 1);
   const auto refusal_of = [&](const DisplayMatrix& matrix) {
     write_shown_video(file, text(pixels()), {.matrix = matrix});
-    const std::string said = user_error_of([&] { describe_video(file); });
-    EXPECT_EQ(user_error_of([&] { read_frames(file, {0.5}, 8, 8); }), said);
-    return said;
+    const std::string message = user_error_of([&] { describe_video(file); });
+    EXPECT_EQ(user_error_of([&] { read_frames(file, {0.5}, 8, 8); }), message);
+    return message;
   };
   DisplayMatrix turned;
   av_display_rotation_set(turned.data(), 30);

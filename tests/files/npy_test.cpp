@@ -20,9 +20,9 @@ NpyArray parse(const std::string& bytes) {
   return parse_npy(std::as_bytes(std::span(bytes)), "a.npy");
 }
 std::string refusal(const std::string& bytes) {
-  const std::string said = user_error_of([&] { parse(bytes); });
-  EXPECT_THAT(said, ::testing::StartsWith("a.npy: "));
-  return said;
+  const std::string message = user_error_of([&] { parse(bytes); });
+  EXPECT_THAT(message, ::testing::StartsWith("a.npy: "));
+  return message;
 }
 
 TEST(Npy, ReadsEveryTypeInBothByteOrders) {

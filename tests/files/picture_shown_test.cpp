@@ -20,9 +20,9 @@ class PictureShown : public ::testing::Test {
   Picture read(const std::string& bytes) { return read_picture(put_file(folder_ / "a.png", bytes)); }
   PictureSides validate(const std::string& bytes) { return validate_picture(put_file(folder_ / "a.png", bytes)); }
   std::string refusal(const std::string& bytes) {
-    const std::string said = user_error_of([&] { validate(bytes); });
-    EXPECT_EQ(user_error_of([&] { read(bytes); }), said);
-    return said;
+    const std::string message = user_error_of([&] { validate(bytes); });
+    EXPECT_EQ(user_error_of([&] { read(bytes); }), message);
+    return message;
   }
   std::vector<float> shown(const std::string& bytes, int64_t channels) {
     return read_plane(put_file(folder_ / "a.png", bytes), 64, channels, "imagenet").values;

@@ -25,9 +25,9 @@ Picture picture_of(const std::string& bytes) {
   return read_picture(put_file(folder / "a.png", bytes));
 }
 std::string picture_refusal(const std::string& bytes) {
-  const std::string said = user_error_of([&] { picture_of(bytes); });
-  EXPECT_THAT(said, HasSubstr("a.png: "));
-  return said;
+  const std::string message = user_error_of([&] { picture_of(bytes); });
+  EXPECT_THAT(message, HasSubstr("a.png: "));
+  return message;
 }
 
 TEST(Picture, ReadsEveryNumberOfAPngExactly) {
@@ -60,7 +60,7 @@ TEST(Picture, ReadsEveryNumberOfAPngExactly) {
     EXPECT_EQ(picture.channels, wanted);
     EXPECT_EQ(picture.numbers, kept) << bits << " bits of color " << color;
     if (color != kPngPalette) {
-      EXPECT_EQ(picture.greatest, (1 << bits) - 1);
+      EXPECT_EQ(picture.max_value, (1 << bits) - 1);
     } else {
       const Picture colors = on_white(picture);
       EXPECT_EQ(colors.channels, 3);

@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::require(static_cast<int64_t>(picture.numbers.size()) == picture.width * picture.height * picture.channels,
                   "a picture of other numbers than its pixels'");
     for (const uint16_t number : picture.numbers)
-      fuzz::require(number <= picture.greatest, "a number above the greatest");
+      fuzz::require(number <= picture.max_value, "a number above the greatest");
     on_white(picture);
   });
   fuzz::reads(input, [&] { read_plane(file, 16, 3, "picture"); });

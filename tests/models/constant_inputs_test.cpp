@@ -126,7 +126,7 @@ TEST_P(ConstantInputs, HaveGradientsAsOtherInputsHave) {
   for (const ModelKind& kind : model_kinds()) {
     plan(kind.step);
     const Inputs random = random_inputs(kind.step);
-    const double usual = two_steps(random);
+    const double defaults = two_steps(random);
     for (const float value : {0.0F, -1.0F}) {
       Inputs all = random, half = random;
       for (const std::string& name : kind.inputs) {
@@ -135,15 +135,15 @@ TEST_P(ConstantInputs, HaveGradientsAsOtherInputsHave) {
         half[name].select(0, 0).fill_(value);
       }
       SCOPED_TRACE(kind.name + ", " + std::to_string(value));
-      EXPECT_LT(two_steps(all), 100 * usual);
-      EXPECT_LT(two_steps(half), 100 * usual);
+      EXPECT_LT(two_steps(all), 100 * defaults);
+      EXPECT_LT(two_steps(half), 100 * defaults);
     }
     // One input of several: silence with a video.
     for (size_t i = 0; i < kind.inputs.size() && kind.inputs.size() > 1; ++i) {
       Inputs inputs = random;
       inputs[kind.inputs[i]] = torch::zeros_like(random.at(kind.inputs[i]));
       SCOPED_TRACE(kind.name + ", " + kind.inputs[i]);
-      EXPECT_LT(two_steps(inputs), 100 * usual);
+      EXPECT_LT(two_steps(inputs), 100 * defaults);
     }
   }
 }

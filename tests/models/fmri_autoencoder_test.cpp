@@ -82,8 +82,8 @@ TEST(FmriAutoencoder, PartsAddUpByTheirWeights) {
     const Step step = fmri_autoencoder_step(other, 2);
     const auto twin = step.model();
     const torch::NoGradGuard no_grad;
-    auto theirs = twin->named_parameters();
-    for (const auto& entry : model->named_parameters()) theirs[entry.key()].copy_(entry.value());
+    auto expected = twin->named_parameters();
+    for (const auto& entry : model->named_parameters()) expected[entry.key()].copy_(entry.value());
     return loss_of(step, *twin, inputs).item<double>();
   };
   double sum = 0;

@@ -12,11 +12,11 @@ TEST(CpuCapability, HasNames) {
 }
 
 TEST(CpuCapability, IsNeverMoreThanTheProcessorHas) {
-  EXPECT_LE(cpu_capability(), greatest_cpu_capability());
+  EXPECT_LE(cpu_capability(), highest_cpu_capability());
   const CpuCapability before = cpu_capability();
   {
     const CpuCapabilityScope scope(CpuCapability::avx512);
-    EXPECT_EQ(cpu_capability(), greatest_cpu_capability());
+    EXPECT_EQ(cpu_capability(), highest_cpu_capability());
     const CpuCapabilityScope inner(CpuCapability::baseline);
     EXPECT_EQ(cpu_capability(), CpuCapability::baseline);
   }

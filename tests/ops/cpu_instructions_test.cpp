@@ -31,8 +31,8 @@ TEST(CpuInstructions, AreThoseThatTheMasksAllow) {
       at::get_num_threads(), used.plimsoll, used.libtorch, used.onednn, used.mkl, used.bfloat16_product,
       used.float16_product);
   EXPECT_EQ(used.plimsoll, name_of(cpu_capability()));
-  if (const auto asked = capability_named(variable("PLIMSOLL_CPU_CAPABILITY"))) {
-    EXPECT_EQ(used.plimsoll, name_of(std::min(*asked, greatest_cpu_capability())));
+  if (const auto requested = capability_named(variable("PLIMSOLL_CPU_CAPABILITY"))) {
+    EXPECT_EQ(used.plimsoll, name_of(std::min(*requested, highest_cpu_capability())));
   }
   const std::string libtorch = variable("ATEN_CPU_CAPABILITY");
   if (libtorch == "default") {

@@ -25,16 +25,16 @@ PLIMSOLL_VARIANTS(float, multiplied_and_subtracted, (float a, float b), (a, b), 
 // One rounding with fused multiplications and additions, two without.
 TEST(KernelVariants, TheOneAskedForRuns) {
   const float a = 1 + 0x1p-12f, b = 1 + 0x1p-11f;
-  for (const CpuCapability asked : kAll) {
-    const CpuCapabilityScope scope(asked);
+  for (const CpuCapability requested : kAll) {
+    const CpuCapabilityScope scope(requested);
     EXPECT_EQ(multiplied_and_subtracted(a, b), cpu_capability() == CpuCapability::baseline ? 0 : 0x1p-24f)
-        << name_of(asked);
+        << name_of(requested);
   }
 }
 
 TEST(KernelVariants, TilesAndPairsAreOfAvx512) {
-  for (const CpuCapability asked : kAll) {
-    const CpuCapabilityScope scope(asked);
+  for (const CpuCapability requested : kAll) {
+    const CpuCapabilityScope scope(requested);
     EXPECT_EQ(has_wide_tiles(), cpu_capability() == CpuCapability::avx512);
     if (cpu_capability() != CpuCapability::avx512) {
       EXPECT_FALSE(has_pair_products());
@@ -56,8 +56,8 @@ TEST(KernelVariants, UpdatesAreTheSameToTheBit) {
     std::vector<float> square = numbers();
     for (float& x : square) x *= x;
     std::vector<std::vector<float>> results;
-    for (const CpuCapability asked : kAll) {
-      const CpuCapabilityScope scope(asked);
+    for (const CpuCapability requested : kAll) {
+      const CpuCapabilityScope scope(requested);
       std::vector<float> p = parameter, m = mean, v = square;
       const double constants[] = {0.9, 0.95, 0.1, 1e-8};
       adamw_update(p.data(), gradient.data(), m.data(), v.data(), count,
@@ -84,8 +84,8 @@ TEST(KernelVariants, FormatsAreTheSameToTheBit) {
         for (float& x : from) x = squares ? std::abs(normal(random)) : normal(random);
         std::vector<std::vector<uint8_t>> codes;
         std::vector<std::vector<float>> back;
-        for (const CpuCapability asked : kAll) {
-          const CpuCapabilityScope scope(asked);
+        for (const CpuCapability requested : kAll) {
+          const CpuCapabilityScope scope(requested);
           std::vector<uint8_t>& bytes = codes.emplace_back(2 * kChunk + kChunk);
           const Values values{bytes.data(), bytes.data() + 2 * kChunk, format, squares};
           pack(values, 0, count, from.data(), Rounding{true, Draw{{3, 4}, 5}, nullptr});

@@ -78,11 +78,11 @@ struct Counting {
 /// Sets as many threads as OMP_NUM_THREADS says: libtorch alone ignores numbers above the cores.
 struct ThreadsAsSaid : ::testing::Environment {
   void SetUp() override {
-    const char* said = std::getenv("OMP_NUM_THREADS");
-    if (const int threads = said ? std::atoi(said) : 0; threads > 0) at::set_num_threads(threads);
+    const char* message = std::getenv("OMP_NUM_THREADS");
+    if (const int threads = message ? std::atoi(message) : 0; threads > 0) at::set_num_threads(threads);
   }
 };
-const auto* const threads_as_said = ::testing::AddGlobalTestEnvironment(new ThreadsAsSaid);
+const auto* const threads_as_stated = ::testing::AddGlobalTestEnvironment(new ThreadsAsSaid);
 
 c10::OperatorHandle find(const std::string& name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");

@@ -38,8 +38,8 @@ class SolverLimits : public ::testing::Test {
     for (int round = 0; round < 8; ++round) {
       const TraceText text(random_step(random, {.blocks = 8}));
       PlanOptions options = options_;
-      const Planner usual(text.trace, options);
-      const int64_t least = usual.minimum_budget(), most = usual.plan({}).peak_bytes;
+      const Planner defaults(text.trace, options);
+      const int64_t least = defaults.minimum_budget(), most = defaults.plan({}).peak_bytes;
       options.solver = solver;
       const Planner planner(text.trace, options);
       const Plan plan = planner.plan(std::max((least + most) / 2, planner.minimum_budget()));

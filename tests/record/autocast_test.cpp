@@ -12,16 +12,16 @@ namespace {
 
 // The lists are libtorch's: every operator that it registers for autocast has a policy of ours, and no other has.
 void expect_same_operators(AutocastTarget target, c10::DispatchKey key, const std::set<std::string>& left_out) {
-  std::set<std::string> theirs;
+  std::set<std::string> expected;
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;
     const auto op = c10::Dispatcher::singleton().findOp(name);
     if (op && op->hasKernelForDispatchKey(key))
-      theirs.insert(name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name));
+      expected.insert(name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name));
   }
-  for (const std::string& name : left_out) theirs.erase(name);
+  for (const std::string& name : left_out) expected.erase(name);
   const auto list = autocast_operators(target);
-  EXPECT_EQ(std::set<std::string>(list.begin(), list.end()), theirs);
+  EXPECT_EQ(std::set<std::string>(list.begin(), list.end()), expected);
 }
 
 TEST(Autocast, TheCpuListIsLibtorchs) {

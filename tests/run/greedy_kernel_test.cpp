@@ -125,13 +125,13 @@ TEST_F(Greedy, WithDataOnlyIsNoticedAndPlannedFromThenOn) {
   Training training(two_layer_decoder(), {});
   training.start();
   EXPECT_EQ(training.plan().peak_bytes, peak);
-  std::vector<int64_t> asked;
+  std::vector<int64_t> requested;
   for (int i = 0; i < 3; ++i) {
     training.step({token_batch(2, 16, 128)}, 1e-3);
-    asked.push_back(training.used().out_of_arena_allocations);
+    requested.push_back(training.used().out_of_arena_allocations);
   }
-  EXPECT_GT(asked[0], 0);
-  EXPECT_EQ(asked[2], asked[1]);  // from the arena since
+  EXPECT_GT(requested[0], 0);
+  EXPECT_EQ(requested[2], requested[1]);  // from the arena since
   EXPECT_GT(training.plan().peak_bytes, peak);
   EXPECT_EQ(training.plan().peak_bytes, training.used().arena);
 

@@ -57,9 +57,9 @@ class ReferenceTraining {
   /// Copies the parameters of a training that has started.
   void copy_from(Training& training) {
     torch::NoGradGuard no_grad;
-    std::map<std::string, torch::Tensor> theirs;
-    for (const auto& [name, tensor] : training.state()) theirs[name] = tensor;
-    for (const auto& entry : model_->named_parameters()) entry.value().copy_(theirs.at(entry.key()));
+    std::map<std::string, torch::Tensor> expected;
+    for (const auto& [name, tensor] : training.state()) expected[name] = tensor;
+    for (const auto& entry : model_->named_parameters()) entry.value().copy_(expected.at(entry.key()));
   }
 
   struct Result {

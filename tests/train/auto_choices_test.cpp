@@ -21,9 +21,9 @@ namespace {
 
 using testing::RandomJobs;
 
-int jobs_to_plan(int usual) {
-  const char* const asked = std::getenv("PLIMSOLL_RANDOM_JOBS");
-  return asked ? std::max(1, std::atoi(asked)) : testing::rounds(usual);
+int jobs_to_plan(int defaults) {
+  const char* const requested = std::getenv("PLIMSOLL_RANDOM_JOBS");
+  return requested ? std::max(1, std::atoi(requested)) : testing::rounds(defaults);
 }
 
 // Links from a quarter to four times as fast as the device's, launches with and without cost: the best choices of

@@ -58,25 +58,25 @@ class ConfigFacts : public ::testing::Test {
  protected:
   Said read(const std::string& family, const json& config) {
     put_file(folder_ / "config.json", config.dump());
-    Said said;
+    Said message;
     const auto add = [&](const char* name, const auto& value) {
-      said.settings.push_back(fmt::format("{} {}", name, value));
+      message.settings.push_back(fmt::format("{} {}", name, value));
     };
     if (family == "mamba2") {
-      const MambaConfig found = weights::read_mamba_config(folder_.path(), &said.notes);
+      const MambaConfig found = weights::read_mamba_config(folder_.path(), &message.notes);
       weights::for_each_mamba_field([&](const char* name, auto place) { add(name, place(found)); });
     } else if (std::ranges::find(kDecoders, family) != kDecoders.end()) {
       const weights::Architecture found = weights::read_architecture(folder_.path());
       weights::for_each_field([&](const char* name, auto place) { add(name, place(found.config)); });
-      said.notes = found.notes;
+      message.notes = found.notes;
     } else {
       const weights::VisionArchitecture found = weights::read_vision_architecture(folder_.path());
       weights::for_each_vision_field([&](const char* name, auto place) { add(name, place(found.config)); });
       add("depth", found.config.depth);
       add("image_size", found.image_size);
-      said.notes = found.notes;
+      message.notes = found.notes;
     }
-    return said;
+    return message;
   }
   std::string refusal(const std::string& family, const json& config) {
     return user_error_of([&] { read(family, config); });
@@ -90,7 +90,7 @@ TEST(ConfigFactsTable, EveryFieldOfTransformersHasARow) {
   families.insert(kEncoders.begin(), kEncoders.end());
   for (const char* other : {"mamba2", "clip", "siglip"}) families.insert(other);
   for (const std::string& family : families)
-    for (const auto& [field, usual] : fields_of(family).items())
+    for (const auto& [field, defaults] : fields_of(family).items())
       EXPECT_NE(config_fact(family, field), nullptr)
           << family << ": transformers has the new field " << field << "; add a row to src/weights/config_facts.cpp";
 }
@@ -127,9 +127,9 @@ TEST_F(ConfigFacts, IgnoredKeysChangeNothing) {
         continue;
       json config = small(family);
       config[std::string(fact.field)] = {{"odd", 3}};
-      const Said said = read(family, config);
-      EXPECT_EQ(said.settings, plain) << family << " " << fact.field;
-      EXPECT_THAT(said.notes, IsEmpty()) << family << " " << fact.field;
+      const Said message = read(family, config);
+      EXPECT_EQ(message.settings, plain) << family << " " << fact.field;
+      EXPECT_THAT(message.notes, IsEmpty()) << family << " " << fact.field;
     }
   }
 }
@@ -202,10 +202,10 @@ TEST_F(ConfigFacts, UnknownKeysAreRefusedOrNamed) {
     json config = small(family);
     config["made_by"] = "a person";
     config["written_on"] = "2026-11-27";
-    const Said said = read(family, config);
-    EXPECT_EQ(said.settings, read(family, small(family)).settings);
-    ASSERT_EQ(said.notes.size(), 1u) << family;
-    EXPECT_THAT(said.notes[0],
+    const Said message = read(family, config);
+    EXPECT_EQ(message.settings, read(family, small(family)).settings);
+    ASSERT_EQ(message.notes.size(), 1u) << family;
+    EXPECT_THAT(message.notes[0],
                 HasSubstr("config.json: these keys are not known here and are not used: made_by, written_on"));
   }
   // A key of another family.
@@ -243,30 +243,30 @@ TEST_F(ConfigFacts, RotaryPositionsAreReadAsTransformersDoes) {
     EXPECT_EQ(settings({{"rope_scaling", llama3}}, family).rope_scaling.original_length, length) << family;
     EXPECT_EQ(fields_of(family).at("max_position_embeddings"), length) << family;
   }
-  const auto said = [&](const json& more) { return user_error_of([&] { settings(more); }); };
+  const auto message = [&](const json& more) { return user_error_of([&] { settings(more); }); };
   for (const char* kind : {"linear", "dynamic", "yarn", "longrope", "su"})
     for (const char* key : {"rope_scaling", "rope_parameters"})
       for (const char* type : {"type", "rope_type"})
-        EXPECT_THAT(said({{key, {{type, kind}, {"factor", 4.0}}}}),
+        EXPECT_THAT(message({{key, {{type, kind}, {"factor", 4.0}}}}),
                     AllOf(HasSubstr(std::string(key) + "." + type + " is \"" + kind), HasSubstr("default, llama3")));
-  EXPECT_THAT(said({{"rope_parameters", {{"rope_theta", 5e5}}}, {"rope_theta", 1e4}}),
+  EXPECT_THAT(message({{"rope_parameters", {{"rope_theta", 5e5}}}, {"rope_theta", 1e4}}),
               AllOf(HasSubstr("rope_parameters.rope_theta is 500000.0"), HasSubstr("rope_theta is 10000.0")));
   EXPECT_THAT(
-      said({{"rope_parameters", {{"rope_type", "default"}}}, {"rope_scaling", llama3}}),
+      message({{"rope_parameters", {{"rope_type", "default"}}}, {"rope_scaling", llama3}}),
       AllOf(HasSubstr("rope_parameters.rope_type is \"default\""), HasSubstr("rope_scaling.rope_type is \"llama3\"")));
-  EXPECT_THAT(said({{"rope_parameters", {{"rope_theta", 5e5}}}, {"rope_scaling", {{"type", "yarn"}, {"factor", 4}}}}),
+  EXPECT_THAT(message({{"rope_parameters", {{"rope_theta", 5e5}}}, {"rope_scaling", {{"type", "yarn"}, {"factor", 4}}}}),
               HasSubstr("rope_scaling.type is \"yarn\"; known are default, llama3"));
-  EXPECT_THAT(said({{"rope_scaling", {{"rope_type", "llama3"}, {"type", "default"}}}}),
+  EXPECT_THAT(message({{"rope_scaling", {{"rope_type", "llama3"}, {"type", "default"}}}}),
               HasSubstr("rope_type is \"llama3\""));
-  EXPECT_THAT(said({{"rope_scaling", {{"rope_type", "llama3"}, {"low_freq_factor", 1}, {"high_freq_factor", 4}}}}),
+  EXPECT_THAT(message({{"rope_scaling", {{"rope_type", "llama3"}, {"low_freq_factor", 1}, {"high_freq_factor", 4}}}}),
               HasSubstr("rope_scaling.factor is missing"));
-  EXPECT_THAT(said({{"rope_parameters", {{"rope_type", "default"}, {"attention_factor", 2.0}}}}),
+  EXPECT_THAT(message({{"rope_parameters", {{"rope_type", "default"}, {"attention_factor", 2.0}}}}),
               HasSubstr("rope_parameters.attention_factor is 2.0"));
-  EXPECT_THAT(said({{"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}}}}),
+  EXPECT_THAT(message({{"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}}}}),
               HasSubstr("rope_parameters.full_attention"));
-  EXPECT_THAT(said({{"rope_scaling", with_length}, {"original_max_position_embeddings", 32}}),
+  EXPECT_THAT(message({{"rope_scaling", with_length}, {"original_max_position_embeddings", 32}}),
               AllOf(HasSubstr("rope_scaling.original_max_position_embeddings is 16"), HasSubstr("is 32")));
-  EXPECT_THAT(said({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}), HasSubstr("partial_rotary_factor is 0.5"));
+  EXPECT_THAT(message({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}), HasSubstr("partial_rotary_factor is 0.5"));
 }
 
 TEST_F(ConfigFacts, TwoNamesOfOneSettingMustAgree) {

@@ -113,8 +113,8 @@ TEST_F(ConfigPairs, LossesAreThoseOfTransformersOrTheKeyIsNamed) {
     put_file(folder_ / "config.json", config.dump());
     if (pair.at("refused")) {
       // Kinds of rotary positions are named by their own key.
-      const std::string said = user_error_of([&] { loss(); });
-      EXPECT_TRUE(said.find(key) != std::string::npos) << said;
+      const std::string message = user_error_of([&] { loss(); });
+      EXPECT_TRUE(message.find(key) != std::string::npos) << message;
     } else {
       EXPECT_NEAR(loss(), pair.at("loss").get<double>(), 1e-5 * pair.at("loss").get<double>());
     }

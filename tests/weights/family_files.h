@@ -93,16 +93,16 @@ inline GgufText llama_gguf() {
   text.whole("llama.attention.head_count", 4).whole("llama.attention.head_count_kv", 2);
   text.number("llama.attention.layer_norm_rms_epsilon", 2e-5f);
   for (auto& [name, tensor] : tensors_in(kFamilies / "llama" / "model.safetensors")) {
-    std::string theirs = name;
-    if (name == "model.embed_tokens.weight") theirs = "token_embd.weight";
-    if (name == "model.norm.weight") theirs = "output_norm.weight";
-    if (name.starts_with("model.layers.")) theirs = "blk." + name.substr(std::string("model.layers.").size());
+    std::string expected = name;
+    if (name == "model.embed_tokens.weight") expected = "token_embd.weight";
+    if (name == "model.norm.weight") expected = "output_norm.weight";
+    if (name.starts_with("model.layers.")) expected = "blk." + name.substr(std::string("model.layers.").size());
     for (const auto& [from, to] : names)
-      if (const size_t at = theirs.find(from); at != std::string::npos) theirs.replace(at, from.size(), to);
+      if (const size_t at = expected.find(from); at != std::string::npos) expected.replace(at, from.size(), to);
     at::Tensor data = tensor;
-    if (theirs.find("attn_q.") != std::string::npos || theirs.find("attn_k.") != std::string::npos)
+    if (expected.find("attn_q.") != std::string::npos || expected.find("attn_k.") != std::string::npos)
       data = data.view({-1, 2, config.head_dim / 2, 16}).transpose(1, 2).contiguous();
-    text.tensor(theirs, tensor.sizes().vec(), 0,
+    text.tensor(expected, tensor.sizes().vec(), 0,
                 {static_cast<const char*>(data.const_data_ptr()), static_cast<size_t>(data.nbytes())});
   }
   return text;

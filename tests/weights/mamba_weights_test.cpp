@@ -169,21 +169,21 @@ TEST(MambaWeights, TensorsThatAreNotTheModelsAreListedTogether) {
 
 TEST(MambaWeights, ConfigurationsThatCannotBeAreRefused) {
   const TempFolder folder;
-  const auto said = [&](const std::function<void(json&)>& change) {
+  const auto message = [&](const std::function<void(json&)>& change) {
     json config = read_json(kFamilies / "mamba2" / "config.json");
     change(config);
     put_file(folder / "config.json", config.dump());
     return user_error_of([&] { weights::read_mamba_config(folder / "config.json"); });
   };
-  EXPECT_THAT(said([](json& c) { c["model_type"] = "mamba"; }),
+  EXPECT_THAT(message([](json& c) { c["model_type"] = "mamba"; }),
               AllOf(HasSubstr("config.json"), HasSubstr("known is mamba2"), HasSubstr("model.type: decoder")));
-  EXPECT_THAT(said([](json& c) { c["num_heads"] = 5; }), HasSubstr("num_heads x head_dim"));
-  EXPECT_THAT(said([](json& c) { c["n_groups"] = 3; }), HasSubstr("model.num_groups is 3"));
-  EXPECT_THAT(said([](json& c) { c["conv_kernel"] = 5; }), HasSubstr("from 1 to 4"));
-  EXPECT_THAT(said([](json& c) { c["hidden_act"] = "gelu"; }), HasSubstr("known are silu"));
-  EXPECT_THAT(said([](json& c) { c["time_step_limit"] = {0.1}; }), HasSubstr("list of 2 numbers"));
-  EXPECT_THAT(said([](json& c) { c["time_step_limit"] = {0.1, 0.05}; }), HasSubstr("must rise"));
-  EXPECT_THAT(said([](json& c) { c["expand"] = 1e9; }), HasSubstr("expand"));
+  EXPECT_THAT(message([](json& c) { c["num_heads"] = 5; }), HasSubstr("num_heads x head_dim"));
+  EXPECT_THAT(message([](json& c) { c["n_groups"] = 3; }), HasSubstr("model.num_groups is 3"));
+  EXPECT_THAT(message([](json& c) { c["conv_kernel"] = 5; }), HasSubstr("from 1 to 4"));
+  EXPECT_THAT(message([](json& c) { c["hidden_act"] = "gelu"; }), HasSubstr("known are silu"));
+  EXPECT_THAT(message([](json& c) { c["time_step_limit"] = {0.1}; }), HasSubstr("list of 2 numbers"));
+  EXPECT_THAT(message([](json& c) { c["time_step_limit"] = {0.1, 0.05}; }), HasSubstr("must rise"));
+  EXPECT_THAT(message([](json& c) { c["expand"] = 1e9; }), HasSubstr("expand"));
   // The other way round each says what to do.
   EXPECT_THAT(user_error_of([&] { weights::read_architecture(kFamilies / "mamba2"); }), HasSubstr("model.type: mamba"));
 }

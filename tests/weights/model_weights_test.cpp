@@ -153,9 +153,9 @@ TEST(ModelWeights, WhatAConfigurationLeavesOutIsAsItsFamilyHasIt) {
     const DecoderConfig config = config_of(type, "");
     EXPECT_EQ(config.num_kv_heads, kv_heads) << type;
     EXPECT_EQ(config.sliding_window, window) << type;
-    const DecoderConfig said = config_of(type, R"(, "num_key_value_heads": null, "sliding_window": null)");
-    EXPECT_EQ(said.num_kv_heads, 64) << type;
-    EXPECT_EQ(said.sliding_window, 0) << type;
+    const DecoderConfig message = config_of(type, R"(, "num_key_value_heads": null, "sliding_window": null)");
+    EXPECT_EQ(message.num_kv_heads, 64) << type;
+    EXPECT_EQ(message.sliding_window, 0) << type;
   }
 }
 
@@ -224,9 +224,9 @@ class ModelWeightsFolder : public ::testing::Test {
     model::DecoderImpl model(config, 12);
     std::map<std::string, at::Tensor> before;
     for (const auto& [name, tensor] : parameters_of(model)) before[name] = tensor.clone();
-    const std::string said = user_error_of([&] { load_decoder_weights(weights, {}, parameters_of(model)); });
+    const std::string message = user_error_of([&] { load_decoder_weights(weights, {}, parameters_of(model)); });
     for (const auto& [name, tensor] : parameters_of(model)) EXPECT_TRUE(at::equal(tensor, before[name])) << name;
-    return said;
+    return message;
   }
 
   /// Starts from `weights`, and stops after a step that changes nothing.
@@ -264,38 +264,38 @@ TEST_F(ModelWeightsFolder, AJobTakesItsArchitectureFromTheFolder) {
 }
 
 TEST_F(ModelWeightsFolder, ConfigurationsThatCannotBeAreRefused) {
-  const auto said = [&](const std::string& config) {
+  const auto message = [&](const std::string& config) {
     put_file(folder_ / "config.json", config);
     return user_error_of([&] { job_of("model: {config: config.json}\ndata: {type: synthetic}", folder_.path()); });
   };
   const std::string sizes =
       R"("vocab_size": 64, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
          "num_attention_heads": 4)";
-  EXPECT_THAT(said(R"({"model_type": "bert"})"),
+  EXPECT_THAT(message(R"({"model_type": "bert"})"),
               AllOf(HasSubstr("config.json"), HasSubstr("bert"), HasSubstr("known are llama, mistral, qwen2")));
-  EXPECT_THAT(said("{}"), HasSubstr("model_type is missing"));
-  EXPECT_THAT(said("[1]"), HasSubstr("no JSON object"));
-  EXPECT_THAT(said("{\"model_type\": "), HasSubstr("not valid JSON"));
-  EXPECT_THAT(said(std::string(100, '[')), HasSubstr("nested deeper"));
-  EXPECT_THAT(said(R"({"model_type": "llama", "model_type": "gpt2"})"), HasSubstr("'model_type' twice"));
-  EXPECT_THAT(said(R"({"model_type": "llama"})"), HasSubstr("vocab_size is missing"));
-  EXPECT_THAT(said(R"({"model_type": "llama", "num_hidden_layers": 1e30, )" +
+  EXPECT_THAT(message("{}"), HasSubstr("model_type is missing"));
+  EXPECT_THAT(message("[1]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(message("{\"model_type\": "), HasSubstr("not valid JSON"));
+  EXPECT_THAT(message(std::string(100, '[')), HasSubstr("nested deeper"));
+  EXPECT_THAT(message(R"({"model_type": "llama", "model_type": "gpt2"})"), HasSubstr("'model_type' twice"));
+  EXPECT_THAT(message(R"({"model_type": "llama"})"), HasSubstr("vocab_size is missing"));
+  EXPECT_THAT(message(R"({"model_type": "llama", "num_hidden_layers": 1e30, )" +
                    sizes.substr(0, sizes.find(", \"num_hidden_layers\"")) + "}"),
               HasSubstr("num_hidden_layers is 1e+30"));
-  EXPECT_THAT(said(R"({"model_type": "llama", )" + sizes + R"(, "num_key_value_heads": 3})"),
+  EXPECT_THAT(message(R"({"model_type": "llama", )" + sizes + R"(, "num_key_value_heads": 3})"),
               HasSubstr("do not divide"));
-  EXPECT_THAT(said(R"({"model_type": "llama", )" + sizes + R"(, "num_key_value_heads": -9223372036854775808})"),
+  EXPECT_THAT(message(R"({"model_type": "llama", )" + sizes + R"(, "num_key_value_heads": -9223372036854775808})"),
               HasSubstr("num_key_value_heads"));
-  EXPECT_THAT(said(R"({"model_type": "llama", )" + sizes + R"(, "hidden_act": "relu"})"), HasSubstr("hidden_act"));
-  EXPECT_THAT(said(R"({"model_type": "llama", )" + sizes + R"(, "rope_scaling": {"type": "yarn", "factor": 4}})"),
+  EXPECT_THAT(message(R"({"model_type": "llama", )" + sizes + R"(, "hidden_act": "relu"})"), HasSubstr("hidden_act"));
+  EXPECT_THAT(message(R"({"model_type": "llama", )" + sizes + R"(, "rope_scaling": {"type": "yarn", "factor": 4}})"),
               AllOf(HasSubstr("yarn"), HasSubstr("known are default, llama3")));
-  EXPECT_THAT(said(R"({"model_type": "llama", )" + sizes + R"(, "quantization_config": {"bits": 4}})"),
+  EXPECT_THAT(message(R"({"model_type": "llama", )" + sizes + R"(, "quantization_config": {"bits": 4}})"),
               HasSubstr("quantization_config is {\"bits\":4}; it is not computed here: quantized weights"));
-  EXPECT_THAT(said(R"({"model_type": "qwen2", )" + sizes +
+  EXPECT_THAT(message(R"({"model_type": "qwen2", )" + sizes +
                    R"(, "sliding_window": 4, "use_sliding_window": true,
                       "layer_types": ["full_attention", "sliding_attention"]})"),
               HasSubstr("sliding window"));
-  EXPECT_THAT(said(std::string((size_t{4} << 20) + 1, ' ')), HasSubstr("more than"));
+  EXPECT_THAT(message(std::string((size_t{4} << 20) + 1, ' ')), HasSubstr("more than"));
   fs::create_directory(folder_ / "empty");
   EXPECT_THAT(user_error_of([&] { job_of("model: {weights: empty}\ndata: {type: synthetic}", folder_.path()); }),
               AllOf(HasSubstr("no config.json"), HasSubstr("model.config")));
@@ -500,13 +500,13 @@ TEST_F(ModelWeightsFolder, GgufFilesHoldTheSameModel) {
 }
 
 TEST_F(ModelWeightsFolder, GgufFilesOfOtherModelsAreRefused) {
-  const auto said = [&](GgufText text) {
+  const auto message = [&](GgufText text) {
     put_file(folder_ / "other.gguf", text.text());
     return user_error_of([&] { still_job(folder_ / "other.gguf"); });
   };
-  EXPECT_THAT(said(GgufText().word("general.architecture", "mamba")), HasSubstr("'mamba'; known is llama"));
-  EXPECT_THAT(said(llama_gguf().tensor("rope_freqs.weight", {2}, 0, std::string(8, 'x'))), HasSubstr("rotary"));
-  EXPECT_THAT(said(GgufText()
+  EXPECT_THAT(message(GgufText().word("general.architecture", "mamba")), HasSubstr("'mamba'; known is llama"));
+  EXPECT_THAT(message(llama_gguf().tensor("rope_freqs.weight", {2}, 0, std::string(8, 'x'))), HasSubstr("rotary"));
+  EXPECT_THAT(message(GgufText()
                        .word("general.architecture", "llama")
                        .tensor("token_embd.weight", {4, 4}, 0, std::string(64, '\0'))),
               HasSubstr("lack llama.embedding_length"));

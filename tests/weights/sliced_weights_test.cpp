@@ -188,9 +188,9 @@ TEST(SlicedWeights, OtherSizesAreRefusedWithThoseOfTheWhole) {
   const TempFolder folder;
   write_tensors(folder / "other.safetensors", {{"w", at::zeros({10, 31})}});
   const RankState rank({{"w", at::zeros({10, 30})}}, {at::kFloat, "", true}, 1, 2);
-  const std::string said =
+  const std::string message =
       user_error_of([&] { load_weights(folder / "other.safetensors", rank.state, "model.weights", rank.sliced); });
-  EXPECT_NE(said.find("'w' is float32 [10, 31] in the file, float32 [10, 30] in the model"), std::string::npos) << said;
+  EXPECT_NE(message.find("'w' is float32 [10, 31] in the file, float32 [10, 30] in the model"), std::string::npos) << message;
   EXPECT_EQ(rank.state[0].second.min().item<float>(), 7);
 }
 

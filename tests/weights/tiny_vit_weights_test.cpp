@@ -58,14 +58,14 @@ class TinyVitWeights : public ::testing::Test {
  protected:
   TinyVitWeights() {
     torch::manual_seed(1);
-    shake(theirs_);
+    shake(expected_);
   }
 
   /// Writes a published file with `prefix` before every name, and in addition names of SAM's other parts and of
   /// counters.
   std::filesystem::path file(const std::string& prefix, const std::string& left_out = "") {
     std::vector<std::pair<std::string, at::Tensor>> tensors;
-    for (const auto& [name, tensor] : published(theirs_))
+    for (const auto& [name, tensor] : published(expected_))
       if (name != left_out) tensors.emplace_back(prefix + name, tensor.detach().contiguous());
     tensors.emplace_back(prefix + "patch_embed.seq.0.bn.num_batches_tracked", torch::tensor({7}, at::kLong));
     tensors.emplace_back(prefix + "norm_head.weight", torch::ones({8}));
@@ -84,13 +84,13 @@ class TinyVitWeights : public ::testing::Test {
   void expect_same() {
     const at::NoGradGuard no_grad;
     const at::Tensor image = torch::randn({1, 32, 32, 3});
-    const model::ImageFeatures ours = ours_.forward(image), theirs = theirs_.forward(image);
-    EXPECT_TRUE(at::equal(ours.coarse, theirs.coarse));
-    EXPECT_TRUE(at::equal(ours.fine, theirs.fine));
+    const model::ImageFeatures ours = ours_.forward(image), expected = expected_.forward(image);
+    EXPECT_TRUE(at::equal(ours.coarse, expected.coarse));
+    EXPECT_TRUE(at::equal(ours.fine, expected.fine));
   }
 
   TempFolder folder_;
-  model::TinyVitImpl theirs_{small(), 3, 8}, ours_{small(), 3, 8};
+  model::TinyVitImpl expected_{small(), 3, 8}, ours_{small(), 3, 8};
 };
 
 TEST_F(TinyVitWeights, AreReadByTheirPublishedNames) {
@@ -123,7 +123,7 @@ TEST_F(TinyVitWeights, SayWhatIsMissing) {
 // A .pth as PyTorch itself writes it.
 TEST_F(TinyVitWeights, ComeOutOfAPthThroughTheConverter) {
   c10::Dict<std::string, at::Tensor> named;
-  for (const auto& [name, tensor] : published(theirs_)) named.insert("image_encoder." + name, tensor.detach());
+  for (const auto& [name, tensor] : published(expected_)) named.insert("image_encoder." + name, tensor.detach());
   // One that does not lie in memory as it is read.
   const std::string turned = "image_encoder.layers.1.blocks.0.attn.qkv.weight";
   named.insert_or_assign(turned, named.at(turned).t().contiguous().t());

@@ -155,9 +155,9 @@ class VisionWeightsFolder : public ::testing::Test {
     model::FrameEncoderImpl encoder(of.config, of.image_size, 1);
     std::map<std::string, at::Tensor> before;
     for (const auto& [name, tensor] : parameters_of(encoder)) before[name] = tensor.clone();
-    const std::string said = user_error_of([&] { load_vision_weights(folder, {}, of.config, parameters_of(encoder)); });
+    const std::string message = user_error_of([&] { load_vision_weights(folder, {}, of.config, parameters_of(encoder)); });
     for (const auto& [name, tensor] : parameters_of(encoder)) EXPECT_TRUE(at::equal(tensor, before[name])) << name;
-    return said;
+    return message;
   }
   std::string config_refusal(const std::string& family, const std::function<void(json&)>& change) {
     const fs::path folder = single_file_copy(family, folder_);
@@ -286,39 +286,39 @@ TEST_F(VisionWeightsFolder, PartsHeldInSixteenBitsAreRoundedOnce) {
   job.checkpoint.directory = folder_ / "run";
   train(job);
   const auto trained = tensors_in(checkpoints_in(job.checkpoint.directory).rbegin()->second);
-  const at::Tensor theirs = tensors_in_folder(kFamilies / "llama").at("model.embed_tokens.weight");
-  EXPECT_LE((trained.at("llm.embedding").to(at::kFloat) - theirs).abs().max().item<float>(), 0.01f);
+  const at::Tensor stored = tensors_in_folder(kFamilies / "llama").at("model.embed_tokens.weight");
+  EXPECT_LE((trained.at("llm.embedding").to(at::kFloat) - stored).abs().max().item<float>(), 0.01f);
   ASSERT_TRUE(trained.contains("optimizer.remainder.llm.embedding"));
   // Both halves together are the file's numbers.
   const at::Tensor upper = trained.at("llm.embedding").view(at::kShort).to(at::kInt);
   const at::Tensor bits =
       at::bitwise_left_shift(upper, 16) + trained.at("optimizer.remainder.llm.embedding").to(at::kInt);
-  EXPECT_TRUE(at::equal(bits.view(at::kFloat), theirs));
+  EXPECT_TRUE(at::equal(bits.view(at::kFloat), stored));
 }
 
 TEST_F(VisionWeightsFolder, JobsThatDisagreeWithTheFoldersAreRefused) {
   const std::string vit = "vision: {weights: " + text(kFamilies / "vit");
-  const auto said = [](const std::string& model) { return user_error_of([&] { video_job(model); }); };
-  EXPECT_THAT(said(vit + ", width: 32, norm: rmsnorm, class_token: true}"),
+  const auto message = [](const std::string& model) { return user_error_of([&] { video_job(model); }); };
+  EXPECT_THAT(message(vit + ", width: 32, norm: rmsnorm, class_token: true}"),
               AllOf(HasSubstr("model.vision.width is 32 in the job, 16 in the file"),
                     HasSubstr("model.vision.norm is rmsnorm in the job, layernorm in the file"),
                     Not(HasSubstr("class_token"))));
-  EXPECT_THAT(said("image_size: 32, " + vit + "}"), HasSubstr("learned for 16"));
-  EXPECT_THAT(said(vit + ", depth: 3}"), HasSubstr("allowed: 1 to 2, the number of blocks"));
+  EXPECT_THAT(message("image_size: 32, " + vit + "}"), HasSubstr("learned for 16"));
+  EXPECT_THAT(message(vit + ", depth: 3}"), HasSubstr("allowed: 1 to 2, the number of blocks"));
   EXPECT_FALSE(video_job(vit + ", depth: 1}").model.video_llm.vision.final_norm);
   EXPECT_TRUE(video_job(vit + ", depth: 1, final_norm: true}").model.video_llm.vision.final_norm);
   EXPECT_EQ(video_job(vit + ", image_mean: [0, 0, 0]}").model.video_llm.vision.image_mean[1], 0);
   EXPECT_EQ(video_job(vit + ", image_mean: [0, 0, 0]}").model.video_llm.vision.image_std[1], 0.25);
-  EXPECT_THAT(said("llm: {weights: " + text(kFamilies / "llama") + ", hidden_size: 32}"),
+  EXPECT_THAT(message("llm: {weights: " + text(kFamilies / "llama") + ", hidden_size: 32}"),
               HasSubstr("model.llm.hidden_size is 32 in the job, 16 in the file"));
-  EXPECT_THAT(said("weights: all.safetensors, llm: {weights: " + text(kFamilies / "llama") + "}"),
+  EXPECT_THAT(message("weights: all.safetensors, llm: {weights: " + text(kFamilies / "llama") + "}"),
               HasSubstr("leave one of them out"));
-  EXPECT_THAT(said("llm: {weights: " + text(kFamilies / "vit") + "}"),
+  EXPECT_THAT(message("llm: {weights: " + text(kFamilies / "vit") + "}"),
               AllOf(HasSubstr("vit"), HasSubstr("known are llama")));
   fs::create_directory(folder_ / "empty");
-  EXPECT_THAT(said("vision: {weights: " + text(folder_ / "empty") + "}"),
+  EXPECT_THAT(message("vision: {weights: " + text(folder_ / "empty") + "}"),
               AllOf(HasSubstr("no config.json"), HasSubstr("model.vision.config")));
-  EXPECT_THAT(said("vision: {weights: " + text(kFamilies / "vit" / "model.safetensors") + "}"),
+  EXPECT_THAT(message("vision: {weights: " + text(kFamilies / "vit" / "model.safetensors") + "}"),
               HasSubstr("must be a folder"));
   EXPECT_EQ(
       video_job("vision: {config: " + text(kFamilies / "clip" / "config.json") + "}").model.video_llm.vision.width, 16);

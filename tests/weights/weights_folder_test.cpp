@@ -227,19 +227,19 @@ TEST_F(WeightsFolder, BuffersMustBeWhatTheModelComputes) {
     model::DecoderImpl model(read.config, 12);
     load_decoder_weights(from, {}, parameters_of(model));
   };
-  const auto said = [&](const std::string& family, const std::string& name, const at::Tensor& buffer) {
+  const auto message = [&](const std::string& family, const std::string& name, const at::Tensor& buffer) {
     return user_error_of([&] { loaded(family, name, buffer); });
   };
   const std::string inverse = "model.layers.1.self_attn.rotary_emb.inv_freq", mask = "transformer.h.1.attn.bias";
   const at::Tensor frequencies = torch::tensor({1.0, 0.01});  // of heads of width 4
   EXPECT_NO_THROW(loaded("llama", inverse, frequencies));
   EXPECT_NO_THROW(loaded("llama", inverse, frequencies.to(at::kBFloat16)));
-  EXPECT_THAT(said("llama", inverse, frequencies / 4), HasSubstr(inverse + "' [2] is not what the model computes"));
-  EXPECT_THAT(said("llama", inverse, torch::ones({3})), HasSubstr("is not what the model computes"));
+  EXPECT_THAT(message("llama", inverse, frequencies / 4), HasSubstr(inverse + "' [2] is not what the model computes"));
+  EXPECT_THAT(message("llama", inverse, torch::ones({3})), HasSubstr("is not what the model computes"));
   EXPECT_NO_THROW(loaded("gpt2", mask, torch::ones({20, 20}).tril().view({1, 1, 20, 20}).to(at::kByte)));
   EXPECT_NO_THROW(loaded("gpt2", mask, torch::ones({20, 20}).tril().view({1, 1, 20, 20}).to(at::kBool)));
-  EXPECT_THAT(said("gpt2", mask, torch::ones({1, 1, 20, 20})), HasSubstr("is not what the model computes"));
-  EXPECT_THAT(said("gpt2", mask, torch::ones({1, 1, 20, 10})), HasSubstr("is not what the model computes"));
+  EXPECT_THAT(message("gpt2", mask, torch::ones({1, 1, 20, 20})), HasSubstr("is not what the model computes"));
+  EXPECT_THAT(message("gpt2", mask, torch::ones({1, 1, 20, 10})), HasSubstr("is not what the model computes"));
 }
 
 TEST_F(WeightsFolder, AConfigurationThatDiffersFromTheFoldersIsNoted) {
@@ -272,29 +272,29 @@ TEST_F(WeightsFolder, MetadataOfGgufFilesAreAppliedOrRefused) {
     add(text);
     return weights::read_gguf_architecture(put_file(folder_ / "model.gguf", text.text()));
   };
-  const auto said = [&](const std::function<void(GgufText&)>& add) { return user_error_of([&] { read(add); }); };
+  const auto message = [&](const std::function<void(GgufText&)>& add) { return user_error_of([&] { read(add); }); };
   const auto flag = [](bool value) { return std::string(1, static_cast<char>(value)); };
-  EXPECT_THAT(said([](GgufText& t) { t.number("llama.rope.scale_linear", 4); }),
+  EXPECT_THAT(message([](GgufText& t) { t.number("llama.rope.scale_linear", 4); }),
               AllOf(HasSubstr("model.gguf"), HasSubstr("llama.rope.scale_linear is 4; it is not computed here")));
-  EXPECT_THAT(said([](GgufText& t) { t.number("llama.rope.scaling.factor", 4); }),
+  EXPECT_THAT(message([](GgufText& t) { t.number("llama.rope.scaling.factor", 4); }),
               HasSubstr("llama.rope.scaling.factor is 4"));
-  EXPECT_THAT(said([](GgufText& t) { t.word("llama.rope.scaling.type", "linear"); }),
+  EXPECT_THAT(message([](GgufText& t) { t.word("llama.rope.scaling.type", "linear"); }),
               HasSubstr("llama.rope.scaling.type is linear"));
-  EXPECT_THAT(said([](GgufText& t) { t.number("llama.rope.scaling.attn_factor", 0.5); }),
+  EXPECT_THAT(message([](GgufText& t) { t.number("llama.rope.scaling.attn_factor", 0.5); }),
               HasSubstr("attn_factor is 0.5"));
-  EXPECT_THAT(said([](GgufText& t) { t.whole("llama.attention.sliding_window", 8); }),
+  EXPECT_THAT(message([](GgufText& t) { t.whole("llama.attention.sliding_window", 8); }),
               HasSubstr("sliding_window is 8"));
-  EXPECT_THAT(said([&](GgufText& t) { t.entry("llama.attention.causal", 7, flag(false)); }),
+  EXPECT_THAT(message([&](GgufText& t) { t.entry("llama.attention.causal", 7, flag(false)); }),
               HasSubstr("causal is false"));
-  EXPECT_THAT(said([](GgufText& t) { t.whole("llama.expert_count", 8); }), HasSubstr("llama.expert_count is 8"));
-  EXPECT_THAT(said([](GgufText& t) { t.whole("split.count", 2); }), HasSubstr("split.count is 2"));
-  EXPECT_THAT(said([](GgufText& t) { t.word("general.type", "adapter"); }), HasSubstr("general.type is adapter"));
-  EXPECT_THAT(said([](GgufText& t) { t.whole("llama.vocab_size", 31); }), HasSubstr("llama.vocab_size is 31"));
-  EXPECT_THAT(said([](GgufText& t) { t.whole("llama.attention.value_length", 2); }), HasSubstr("value_length is 2"));
+  EXPECT_THAT(message([](GgufText& t) { t.whole("llama.expert_count", 8); }), HasSubstr("llama.expert_count is 8"));
+  EXPECT_THAT(message([](GgufText& t) { t.whole("split.count", 2); }), HasSubstr("split.count is 2"));
+  EXPECT_THAT(message([](GgufText& t) { t.word("general.type", "adapter"); }), HasSubstr("general.type is adapter"));
+  EXPECT_THAT(message([](GgufText& t) { t.whole("llama.vocab_size", 31); }), HasSubstr("llama.vocab_size is 31"));
+  EXPECT_THAT(message([](GgufText& t) { t.whole("llama.attention.value_length", 2); }), HasSubstr("value_length is 2"));
   for (const char* key : {"llama.logit_scale", "llama.attention.scale", "llama.attn_logit_softcapping", "llama.other"})
-    EXPECT_THAT(said([&](GgufText& t) { t.number(key, 0.25f); }),
+    EXPECT_THAT(message([&](GgufText& t) { t.number(key, 0.25f); }),
                 HasSubstr(std::string(key) + " is 0.25; this setting is not known here"));
-  EXPECT_THAT(said([](GgufText& t) { t.words("llama.names", {"a", "b"}); }), HasSubstr("llama.names is a list of 2"));
+  EXPECT_THAT(message([](GgufText& t) { t.words("llama.names", {"a", "b"}); }), HasSubstr("llama.names is a list of 2"));
   // Values that change nothing, and what cannot change the model.
   const weights::Architecture found = read([&](GgufText& t) {
     t.number("llama.rope.scale_linear", 1)

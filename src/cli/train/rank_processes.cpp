@@ -357,11 +357,11 @@ class Run {
     if (Clock::now() < *deadline_) return;
     for (Rank& rank : ranks_) {
       if (rank.process < 0) continue;
-      ::kill(rank.process, asked_ ? SIGKILL : SIGTERM);
+      ::kill(rank.process, requested_ ? SIGKILL : SIGTERM);
       rank.terminated = true;
     }
     deadline_ = Clock::now() + processes_.grace;
-    asked_ = true;
+    requested_ = true;
   }
 
   int result() {
@@ -441,7 +441,7 @@ class Run {
   int first_failed_ = -1;                      ///< the rank; -1: none
   bool told_ = false;                          ///< tell_waiting_ranks() was called
   Clock::time_point looked_ = Clock::now();    ///< last call of look_for_stopped()
-  bool asked_ = false;                         ///< SIGTERM was sent to ranks that did not end
+  bool requested_ = false;                         ///< SIGTERM was sent to ranks that did not end
   std::optional<Clock::time_point> deadline_;  ///< time of the next action of hurry()
 };
 

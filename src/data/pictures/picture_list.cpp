@@ -122,7 +122,7 @@ class Tasks {
     if (tasks_.size() == kMaxTasks) throw UserError(fmt::format("there are more than {} samples", kMaxTasks));
     tasks_.push_back(std::move(task));
   }
-  bool asked_for(const std::string& name) const {
+  bool is_requested(const std::string& name) const {
     return std::ranges::any_of(config_.slices.structures,
                                [&](const std::string& pattern) { return matches_path(pattern, name); });
   }
@@ -138,7 +138,7 @@ class Tasks {
   void of_structure_folders(const Listing& images, const Listing& masks) {
     for (const fs::path& folder : masks.folders) {
       const std::string name = with_blanks(folder.filename().string());
-      if (!asked_for(name)) continue;
+      if (!is_requested(name)) continue;
       const Listing own = listing_of("data.masks", folder);
       for (const auto& [stem, image] : images.pictures)
         if (const fs::path* mask = mask_of(stem, image, own))
@@ -265,7 +265,7 @@ class Tasks {
     if (task.structure.empty() && task.prompt.empty() && !task.value && !names_.empty()) return add_names(task);
     if (task.structure.empty() && task.prompt.empty())
       refuse("it has neither structure nor prompt, and data.label_names does not say what a mask's numbers are");
-    if (!task.structure.empty() && !asked_for(task.structure)) return;
+    if (!task.structure.empty() && !is_requested(task.structure)) return;
     add(std::move(task));
   }
 

@@ -40,12 +40,12 @@ void check_transparency(const Picture& mask, const std::filesystem::path& file) 
   for (size_t i = 0; i < mask.alpha.size(); ++i) {
     const uint16_t* pixel = mask.numbers.data() + i * channels;
     const bool none = std::all_of(pixel, pixel + channels, [](uint16_t number) { return number == 0; });
-    if (mask.alpha[i] == (none ? 0 : mask.greatest)) continue;
+    if (mask.alpha[i] == (none ? 0 : mask.max_value)) continue;
     const auto width = static_cast<size_t>(mask.width);
     refuse(file,
            fmt::format("is a mask with transparent pixels that are not those of number 0 (column {}, row {}: number "
                        "{}, alpha {} of {}); save it without transparency, with a number for each structure",
-                       i % width, i / width, *pixel, mask.alpha[i], mask.greatest));
+                       i % width, i / width, *pixel, mask.alpha[i], mask.max_value));
   }
 }
 
@@ -59,7 +59,7 @@ PicturePlane read_plane(const std::filesystem::path& file, int64_t size, int64_t
   plane.channels = channels;
   plane.values.resize(static_cast<size_t>(plane.width * plane.height * channels));
   const auto has = static_cast<size_t>(picture.channels);
-  const auto whole = static_cast<double>(picture.greatest);
+  const auto whole = static_cast<double>(picture.max_value);
   const auto part = [&](int64_t column, int64_t row, size_t channel) {
     const uint16_t* pixel = picture.numbers.data() + static_cast<size_t>(row * picture.width + column) * has;
     if (has == 1) return pixel[0] / whole;
@@ -103,7 +103,7 @@ MaskPlane read_mask(const std::filesystem::path& file, int64_t size) {
   auto plane = plane_of<MaskPlane>(picture, size);
   plane.orientation = picture.orientation;
   plane.exact = picture.exact;
-  plane.threshold = static_cast<uint16_t>(picture.exact ? 0 : picture.greatest / 2);
+  plane.threshold = static_cast<uint16_t>(picture.exact ? 0 : picture.max_value / 2);
   const auto has = static_cast<size_t>(picture.channels);
   plane.numbers.resize(static_cast<size_t>(plane.width * plane.height));
   uint16_t* to = plane.numbers.data();

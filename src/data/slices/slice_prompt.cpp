@@ -22,7 +22,7 @@ SlicePrompt make_slice_prompt(const std::string& prompt, const std::string& answ
   const std::string question = with_name(prompt, name), reply = with_name(answer, name);
   // Encoded separately, so that the answer begins with its own token.
   std::vector<int32_t> tokens = tokenizer.encode(question);
-  const auto asked = std::ssize(tokens);
+  const auto requested = std::ssize(tokens);
   const std::vector<int32_t> replied = tokenizer.encode(reply);
   tokens.insert(tokens.end(), replied.begin(), replied.end());
   const auto end = std::ssize(tokens);
@@ -36,7 +36,7 @@ SlicePrompt make_slice_prompt(const std::string& prompt, const std::string& answ
   made.targets.assign(static_cast<size_t>(length), kIgnoredTarget);
   made.read_at.assign(static_cast<size_t>(length), 0.0f);
   std::copy(tokens.begin(), tokens.end(), made.tokens.begin());
-  for (int64_t i = std::max<int64_t>(0, asked - 1); i < end; ++i)
+  for (int64_t i = std::max<int64_t>(0, requested - 1); i < end; ++i)
     made.targets[static_cast<size_t>(i)] = made.tokens[static_cast<size_t>(i) + 1];
   std::fill_n(made.read_at.begin(), end + 1, 1 / static_cast<float>(end + 1));
   return made;

@@ -31,12 +31,12 @@ std::string sidecar_question(const std::filesystem::path& series, double seconds
         sidecar.string());
   const auto time = json.find("RepetitionTime");
   if (time == json.end() || !time->is_number()) return "";
-  const double said = time->get<double>();
-  if (std::abs(said - seconds) <= kSidecarTolerance * seconds) return "";
+  const double stated = time->get<double>();
+  if (std::abs(stated - seconds) <= kSidecarTolerance * seconds) return "";
   return fmt::format(
       "{:.6g} seconds from volume to volume, and RepetitionTime in {} is {:.6g}; set "
       "data.repetition_time to the right one",
-      seconds, sidecar.string(), said);
+      seconds, sidecar.string(), stated);
 }
 
 }  // namespace plimsoll

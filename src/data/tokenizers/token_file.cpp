@@ -50,10 +50,10 @@ UserError corrupt(const std::filesystem::path& file, std::string_view what) {
 /// instructions; together they pay for the checksums of a first read.
 template <typename Token>
 bool copy_tokens(const Token* __restrict tokens, int64_t count, int64_t vocab_size, int64_t* __restrict out) {
-  Token greatest = 0;
-  for (int64_t i = 0; i < count; ++i) greatest = std::max(greatest, tokens[i]);
+  Token maximum = 0;
+  for (int64_t i = 0; i < count; ++i) maximum = std::max(maximum, tokens[i]);
   for (int64_t i = 0; i < count; ++i) out[i] = tokens[i];
-  return greatest < vocab_size;
+  return maximum < vocab_size;
 }
 
 }  // namespace

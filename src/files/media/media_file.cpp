@@ -16,14 +16,14 @@ namespace plimsoll::media {
 namespace {
 
 // Decoders run on the calling thread, so that their last message belongs to this file.
-thread_local std::string last_said;
+thread_local std::string last_message;
 
 void keep_message(void*, int level, const char* format, va_list values) {
   if (level > AV_LOG_ERROR) return;
   char line[512];
   std::vsnprintf(line, sizeof line, format, values);
-  last_said = line;
-  while (!last_said.empty() && (last_said.back() == '\n' || last_said.back() == '.')) last_said.pop_back();
+  last_message = line;
+  while (!last_message.empty() && (last_message.back() == '\n' || last_message.back() == '.')) last_message.pop_back();
 }
 
 // Formats that are read. Playlists (concat, hls, dash, imf, ...) are not: they name other files or addresses, and some
@@ -82,7 +82,7 @@ void fail(const std::string& what, int error) {
   char reason[AV_ERROR_MAX_STRING_SIZE] = {};
   av_strerror(error, reason, sizeof reason);
   std::string message = what + ": " + reason;
-  if (!last_said.empty()) message += " (" + last_said + ")";
+  if (!last_message.empty()) message += " (" + last_message + ")";
   throw MediaError(message);
 }
 
@@ -104,7 +104,7 @@ void silence() {
     av_log_set_callback(keep_message);
     av_max_alloc(kMaxAllocation);
   });
-  last_said.clear();
+  last_message.clear();
 }
 
 void CloseFile::operator()(AVFormatContext* format) const {
@@ -155,7 +155,7 @@ MediaFile::MediaFile(const std::string& path, AVMediaType type)
                      " packets before its streams are known; it is damaged");
   if (error < 0) fail("has no streams that can be read", error);
   *probed_ = -1;      // from here on next_packet() counts packets
-  last_said.clear();  // drops messages about unused streams
+  last_message.clear();  // drops messages about unused streams
 
   const AVCodec* decoder = nullptr;
   const int index = av_find_best_stream(format, type, -1, -1, &decoder, 0);

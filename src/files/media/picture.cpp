@@ -39,7 +39,7 @@ Frame decoded(const std::vector<uint8_t>& bytes, AVCodecID id) {
 /// which is kept if a pixel is transparent.
 void take(const AVFrame& frame, int bits, int there, int kept, Picture& picture) {
   picture.channels = kept;
-  picture.greatest = (1 << bits) - 1;
+  picture.max_value = (1 << bits) - 1;
   const auto pixels = static_cast<size_t>(picture.width * picture.height);
   picture.numbers.resize(pixels * static_cast<size_t>(kept));
   if (there > kept) picture.alpha.resize(pixels);
@@ -54,7 +54,7 @@ void take(const AVFrame& frame, int bits, int there, int kept, Picture& picture)
     };
     for (int x = 0; x < frame.width; ++x) {
       for (int c = 0; c < kept; ++c) *to++ = value(x * there + c);
-      if (there > kept) transparent |= (*alpha++ = value(x * there + kept)) != picture.greatest;
+      if (there > kept) transparent |= (*alpha++ = value(x * there + kept)) != picture.max_value;
     }
   }
   if (!transparent) picture.alpha = {};

@@ -24,17 +24,17 @@ std::filesystem::path architecture_file(const std::filesystem::path& weights, co
 /// `for_each` visits the settings.
 template <typename Config, typename ForEach>
 void must_agree(const std::filesystem::path& file, const std::string& section, const KeyLocations& locations,
-                const ForEach& for_each, Config said, Config found) {
+                const ForEach& for_each, Config stated, Config found) {
   std::vector<std::string> others;
   std::string first;
   for_each([&](const char* name, auto place) {
     const std::string key = section + "." + name;
-    using Value = std::remove_cvref_t<decltype(place(said))>;
-    if (!locations.given(key) || place(said) == place(found)) return;
+    using Value = std::remove_cvref_t<decltype(place(stated))>;
+    if (!locations.given(key) || place(stated) == place(found)) return;
     if constexpr (!std::is_same_v<Value, bool>)
-      if (place(said) == Value{}) return;
+      if (place(stated) == Value{}) return;
     if (first.empty()) first = key;
-    others.push_back(fmt::format("{} is {} in the job, {} in the file", key, place(said), place(found)));
+    others.push_back(fmt::format("{} is {} in the job, {} in the file", key, place(stated), place(found)));
   });
   if (others.empty()) return;
   refuse(locations.of({first}),

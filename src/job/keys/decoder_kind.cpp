@@ -196,19 +196,19 @@ std::map<std::string, std::string> decoder_origin(const DecoderConfig& model, co
       {section + ".rope_theta", text(model.rope_theta)},
   };
   // Stored only if they are not the default, so that checkpoints from before these keys can still be resumed.
-  const DecoderConfig usual;
+  const DecoderConfig defaults;
   const auto add = [&](const char* key, const auto& value, const auto& default_value) {
     if (value != default_value) origin[section + "." + key] = text(value);
   };
-  add("max_positions", model.max_positions, usual.max_positions);
-  add("qkv_bias", model.qkv_bias, usual.qkv_bias);
-  add("qk_norm", model.qk_norm, usual.qk_norm);
-  add("post_norms", model.post_norms, usual.post_norms);
-  add("embedding_scale", model.embedding_scale, usual.embedding_scale);
-  add("query_scale", model.query_scale, usual.query_scale);
-  add("attention_softcap", model.attention_softcap, usual.attention_softcap);
-  add("logit_softcap", model.logit_softcap, usual.logit_softcap);
-  add("sliding_window_every", model.sliding_window_every, usual.sliding_window_every);
+  add("max_positions", model.max_positions, defaults.max_positions);
+  add("qkv_bias", model.qkv_bias, defaults.qkv_bias);
+  add("qk_norm", model.qk_norm, defaults.qk_norm);
+  add("post_norms", model.post_norms, defaults.post_norms);
+  add("embedding_scale", model.embedding_scale, defaults.embedding_scale);
+  add("query_scale", model.query_scale, defaults.query_scale);
+  add("attention_softcap", model.attention_softcap, defaults.attention_softcap);
+  add("logit_softcap", model.logit_softcap, defaults.logit_softcap);
+  add("sliding_window_every", model.sliding_window_every, defaults.sliding_window_every);
   const RopeScaling &scaling = model.rope_scaling, none;
   if (scaling.factor != none.factor)
     origin[section + ".rope_scaling"] = fmt::format("{} {} {} {}", scaling.factor, scaling.low_frequency_factor,

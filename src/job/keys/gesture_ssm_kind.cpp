@@ -74,9 +74,9 @@ Key share_weights() {
            "layer share weights, and the projections before and after the scan are computed once; true: all layers and "
            "directions share one set, except the norms before the layers"},
           [](const Value& value, Job& job) {
-            const std::optional<bool> said = boolean_in(value);
+            const std::optional<bool> stated = boolean_in(value);
             job.model.gesture.share_weights =
-                said ? (*said ? "true" : "false") : read_word(value, {"false", "true", "bidirectional"});
+                stated ? (*stated ? "true" : "false") : read_word(value, {"false", "true", "bidirectional"});
           }};
 }
 

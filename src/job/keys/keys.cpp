@@ -90,8 +90,8 @@ Key choice_key(const char* name, const char* meaning, Choice TrainingOptions::*f
   return {{name, "auto | true | false", "auto", meaning}, [field](const Value& value, Job& job) {
             if (value.is("auto"))
               job.*field = Choice::automatic;
-            else if (const std::optional<bool> said = boolean_in(value))
-              job.*field = *said ? Choice::on : Choice::off;
+            else if (const std::optional<bool> stated = boolean_in(value))
+              job.*field = *stated ? Choice::on : Choice::off;
             else
               value.refuse("auto, true, false", suggest_boolean(value));
           }};
@@ -405,17 +405,17 @@ void add_of_type(std::vector<Key>& all, const char* type_key, const std::string&
 // Combines the help of variants: text that is the same for all types is written once, the rest under the type's name.
 void describe_variants(Key& key) {
   for (std::string KeyHelp::*text : {&KeyHelp::type, &KeyHelp::default_value, &KeyHelp::meaning}) {
-    std::vector<std::pair<std::string, std::string>> said;  // text, and the types that have it
+    std::vector<std::pair<std::string, std::string>> stated;  // text, and the types that have it
     for (const Key& variant : key.variants) {
-      const auto same = std::ranges::find_if(said, [&](const auto& each) { return each.first == variant.help.*text; });
-      if (same == said.end())
-        said.emplace_back(variant.help.*text, variant.types.front());
+      const auto same = std::ranges::find_if(stated, [&](const auto& each) { return each.first == variant.help.*text; });
+      if (same == stated.end())
+        stated.emplace_back(variant.help.*text, variant.types.front());
       else
         same->second += ", " + variant.types.front();
     }
-    if (said.size() < 2) continue;
+    if (stated.size() < 2) continue;
     std::string all;
-    for (const auto& [what, types] : said) all += (all.empty() ? "" : "; ") + types + ": " + what;
+    for (const auto& [what, types] : stated) all += (all.empty() ? "" : "; ") + types + ": " + what;
     key.help.*text = all;
   }
 }

@@ -11,8 +11,8 @@ namespace {
 using S = SlicesConfig;
 
 Key text(std::string key, std::string S::*member, std::string meaning) {
-  const std::string usual = S{}.*member;
-  return {{std::move(key), "text", "\"" + usual + "\"", std::move(meaning)},
+  const std::string defaults = S{}.*member;
+  return {{std::move(key), "text", "\"" + defaults + "\"", std::move(meaning)},
           [=](const Value& value, Job& job) { job.data.slices.*member = read_text(value, "text"); }};
 }
 

@@ -171,16 +171,16 @@ std::map<std::string, std::string> origin_of_video_llm(const Job& job) {
                  {"data.max_frames", text(frames_of_clip(job.data.clips))},
                  {"data.sequence_length", text(job.data.sequence_length)}});
   // Stored only if they are not the default, so that checkpoints from before these keys can still be resumed.
-  const VisionConfig &vision = model.vision, usual;
+  const VisionConfig &vision = model.vision, defaults;
   const auto add = [&](const char* key, const auto& value, const auto& default_value) {
     if (value != default_value) origin[std::string("model.vision.") + key] = text(value);
   };
-  add("norm", vision.norm, usual.norm);
-  add("norm_eps", vision.norm_eps, usual.norm_eps);
-  add("activation", vision.activation, usual.activation);
+  add("norm", vision.norm, defaults.norm);
+  add("norm_eps", vision.norm_eps, defaults.norm_eps);
+  add("activation", vision.activation, defaults.activation);
   const auto listed = [](const std::array<double, 3>& colors) { return fmt::format("{}", fmt::join(colors, " ")); };
-  add("image_mean", listed(vision.image_mean), listed(usual.image_mean));
-  add("image_std", listed(vision.image_std), listed(usual.image_std));
+  add("image_mean", listed(vision.image_mean), listed(defaults.image_mean));
+  add("image_std", listed(vision.image_std), listed(defaults.image_std));
   return origin;
 }
 
@@ -188,25 +188,25 @@ void apply_vision_file(const std::filesystem::path& file, const KeyLocations& lo
                        std::vector<std::string>& notes) {
   weights::VisionArchitecture found = weights::read_vision_architecture(file);
   notes.insert(notes.end(), found.notes.begin(), found.notes.end());
-  const VisionConfig said = config.vision;
+  const VisionConfig stated = config.vision;
   must_agree(
-      file, "model.vision", locations, [](auto&& visit) { weights::for_each_vision_field(visit); }, said, found.config);
+      file, "model.vision", locations, [](auto&& visit) { weights::for_each_vision_field(visit); }, stated, found.config);
   if (locations.given("model.image_size") && config.image_size != found.image_size)
     refuse(locations.of({"model.image_size"}),
            fmt::format("model.image_size is {}; the positions of {} are learned for {}: leave it out",
                        config.image_size, file.string(), found.image_size));
   // Fewer blocks than the weights have: features of an earlier layer, before the last norm.
   if (locations.given("model.vision.depth")) {
-    if (said.depth > found.config.depth)
+    if (stated.depth > found.config.depth)
       refuse(locations.of({"model.vision.depth"}),
-             fmt::format("model.vision.depth is {}; allowed: 1 to {}, the number of blocks in {}", said.depth,
+             fmt::format("model.vision.depth is {}; allowed: 1 to {}, the number of blocks in {}", stated.depth,
                          found.config.depth, file.string()));
-    if (said.depth < found.config.depth) found.config.final_norm = false;
-    found.config.depth = said.depth;
+    if (stated.depth < found.config.depth) found.config.final_norm = false;
+    found.config.depth = stated.depth;
   }
-  if (locations.given("model.vision.final_norm")) found.config.final_norm = said.final_norm;
-  if (locations.given("model.vision.image_mean")) found.config.image_mean = said.image_mean;
-  if (locations.given("model.vision.image_std")) found.config.image_std = said.image_std;
+  if (locations.given("model.vision.final_norm")) found.config.final_norm = stated.final_norm;
+  if (locations.given("model.vision.image_mean")) found.config.image_mean = stated.image_mean;
+  if (locations.given("model.vision.image_std")) found.config.image_std = stated.image_std;
   config.vision = found.config;
   config.image_size = found.image_size;
 }

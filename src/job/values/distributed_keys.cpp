@@ -266,7 +266,7 @@ DistributedKeyReply answered(const Value& value) {
 }
 
 /// Returns the reply to a word that means no key.
-std::optional<std::string> said_to(const Value& value) {
+std::optional<std::string> stated_value(const Value& value) {
   return answered(value).what;
 }
 /// Returns the key's value for a word that means a key; nullopt if the word requests nothing.
@@ -280,12 +280,12 @@ std::optional<std::string> value_meant(const Value& value) {
 std::optional<DistributedKeyReply> reply_to_distributed_key(std::string_view word, std::string_view text) {
   std::string name(word);
   std::ranges::replace(name, '-', '_');
-  const std::string said = ascii_lower_case(text);
-  if (std::ranges::find(kOffloadDevices, name) != kOffloadDevices.end()) return answer(Word::offload, said);
+  const std::string stated = ascii_lower_case(text);
+  if (std::ranges::find(kOffloadDevices, name) != kOffloadDevices.end()) return answer(Word::offload, stated);
   for (const Known& known : kKnown) {
     const bool family = known.name.ends_with(".*");
     const std::string_view begin = known.name.substr(0, known.name.size() - (family ? 1 : 0));
-    if (family ? name.starts_with(begin) : name == begin) return answer(known.word, said);
+    if (family ? name.starts_with(begin) : name == begin) return answer(known.word, stated);
   }
   return std::nullopt;
 }
@@ -301,10 +301,10 @@ std::optional<std::string> canonical_distributed_value(const Value& value) {
 
 std::vector<Alias> distributed_aliases() {
   std::vector<Alias> all;
-  for (const std::string_view name : kOffloadDevices) all.push_back({std::string(name), "DeepSpeed", "", said_to});
+  for (const std::string_view name : kOffloadDevices) all.push_back({std::string(name), "DeepSpeed", "", stated_value});
   for (const Known& known : kKnown) {
     const std::string name(known.name), origin(known.origin), key(key_of(known.word));
-    const auto convert = key.empty() ? said_to : value_meant;
+    const auto convert = key.empty() ? stated_value : value_meant;
     const auto add = [&](std::string alias) {
       all.push_back({std::move(alias), origin, key, convert});
       all.back().general = known.word == Word::type;

@@ -39,7 +39,7 @@ bool has_groups_of_thousands(std::string_view text) {
 
 // A word that means a model, a format or a file in other programs, and our kind for it.
 struct OtherWord {
-  std::string_view key, theirs, ours;
+  std::string_view key, foreign, ours;
 };
 constexpr std::array<OtherWord, 34> kOtherWords = {{
     {"model.type", "causal_lm", "decoder"},
@@ -127,8 +127,8 @@ std::string suggest_dtype(std::string_view text, const std::vector<std::string>&
   std::string name = ascii_lower_case(text);
   if (name.starts_with("torch.")) name.erase(0, 6);
   if (contains(allowed, name)) return did_you_mean(name);
-  for (const auto& [theirs, ours] : types)
-    if (theirs == name && contains(allowed, ours)) return did_you_mean(ours);
+  for (const auto& [foreign, ours] : types)
+    if (foreign == name && contains(allowed, ours)) return did_you_mean(ours);
   return "";
 }
 
@@ -141,7 +141,7 @@ std::string suggest_word(const Value& value, const std::vector<std::string>& all
   if (const auto word = canonical_value(value); word && contains(allowed, *word)) return did_you_mean(*word);
   const std::string small = ascii_lower_case(text);
   for (const OtherWord& other : kOtherWords)
-    if (other.key == value.key && other.theirs == small && contains(allowed, other.ours))
+    if (other.key == value.key && other.foreign == small && contains(allowed, other.ours))
       return did_you_mean(other.ours);
   if (const std::string type = suggest_dtype(text, allowed); !type.empty()) return type;
   if (const auto near = nearest(text, allowed)) return did_you_mean(*near);

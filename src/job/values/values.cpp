@@ -117,7 +117,7 @@ std::optional<bool> boolean_in(const Value& value) {
 }
 
 bool read_boolean(const Value& value) {
-  if (const std::optional<bool> said = boolean_in(value)) return *said;
+  if (const std::optional<bool> stated = boolean_in(value)) return *stated;
   value.refuse("true, false", suggest_boolean(value));
 }
 

@@ -79,7 +79,7 @@ PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* re
   };
   for (int64_t lane = 0; lane < lanes; lane += kLanes) {
     const V before = load(static_cast<const S*>(numbers) + lane);
-    V greatest[2] = {before, before};
+    V maximum[2] = {before, before};
     if constexpr (kPlain) {
       V tops[4] = {before, before, before, before};
       int64_t key = 0;
@@ -89,8 +89,8 @@ PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* re
           tops[i] = larger(V(load(static_cast<const S*>(scores.row(key + i, lane))) * factor), tops[i]);
       for (; key < block.keys; ++key)
         tops[0] = larger(V(load(static_cast<const S*>(scores.row(key, lane))) * factor), tops[0]);
-      greatest[0] = larger(tops[0], tops[1]);
-      greatest[1] = larger(tops[2], tops[3]);
+      maximum[0] = larger(tops[0], tops[1]);
+      maximum[1] = larger(tops[2], tops[3]);
     } else {
       const Index<S> queries = lane_numbers<S>(lane);
       for (int64_t key = 0; key < block.keys; ++key) {
@@ -99,10 +99,10 @@ PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* re
         if (block.cap > 0) score = lanes::tanh(V(product * scores.inner)) * scores.cap;
         score = scores.seen(score, key, queries);
         store(scores.row(key, lane), score);
-        greatest[0] = larger(score, greatest[0]);
+        maximum[0] = larger(score, maximum[0]);
       }
     }
-    const V now = larger(greatest[0], greatest[1]);
+    const V now = larger(maximum[0], maximum[1]);
     V sums[2]{};
     int64_t key = 0;
     for (; key + 2 <= block.keys; key += 2) {

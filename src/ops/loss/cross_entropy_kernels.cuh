@@ -10,7 +10,7 @@ namespace plimsoll::cuda {
 /// The largest of some values, and the sum of e^(x - largest).
 template <typename A>
 struct RunningSoftmax {
-  A greatest = lowest<A>();
+  A maximum = lowest<A>();
   A total = 0;
 
   /// Adds `values`. Their largest is found first, so that the sum is rescaled once for all of them.
@@ -19,23 +19,23 @@ struct RunningSoftmax {
     A top = values[0];
 #pragma unroll
     for (int j = 1; j < count; ++j) top = values[j] > top ? values[j] : top;
-    if (top > greatest) {
-      if (greatest != lowest<A>()) total *= exponential(greatest - top);
-      greatest = top;
+    if (top > maximum) {
+      if (maximum != lowest<A>()) total *= exponential(maximum - top);
+      maximum = top;
     }
-    if (greatest == lowest<A>()) {  // only minus infinity so far, or NaN, which must not be lost
+    if (maximum == lowest<A>()) {  // only minus infinity so far, or NaN, which must not be lost
 #pragma unroll
       for (int j = 0; j < count; ++j) total += values[j] != values[j] ? values[j] : A(0);
       return;
     }
 #pragma unroll
-    for (int j = 0; j < count; ++j) total += exponential(values[j] - greatest);
+    for (int j = 0; j < count; ++j) total += exponential(values[j] - maximum);
   }
 
   /// Returns log(sum of e^x) over all threads of a block. All must call.
   __device__ A log_sum_of_block() const {
-    const A top = reduce_block<Largest>(greatest);
-    const A share = greatest == lowest<A>() ? (total != total ? total : A(0)) : total * exponential(greatest - top);
+    const A top = reduce_block<Largest>(maximum);
+    const A share = maximum == lowest<A>() ? (total != total ? total : A(0)) : total * exponential(maximum - top);
     return top + logarithm(reduce_block<Sum>(share));
   }
 };

@@ -39,7 +39,7 @@ PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int6
         store_some(x + i, lanes::tanh(load_some(static_cast<const T*>(x) + i, partial) * inner) * cap, partial);
       }
     }
-    S greatest = lowest, total = 0, unordered = 0;
+    S maximum = lowest, total = 0, unordered = 0;
     for (int64_t block = 0; block < args.width; block += kBlock) {
       const int64_t size = args.width - block < kBlock ? args.width - block : kBlock;
       const int64_t whole = size / kLanes * kLanes;
@@ -50,22 +50,22 @@ PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int6
         const S value = static_cast<S>(x[block + i]);
         if (value > block_top) block_top = value;
       }
-      if (block_top > greatest) {
-        total = greatest == lowest ? 0 : total * std::exp(greatest - block_top);
-        greatest = block_top;
+      if (block_top > maximum) {
+        total = maximum == lowest ? 0 : total * std::exp(maximum - block_top);
+        maximum = block_top;
       }
-      if (greatest == lowest) {  // only minus infinity so far, or NaN, which is never the largest
+      if (maximum == lowest) {  // only minus infinity so far, or NaN, which is never the largest
         for (int64_t i = 0; i < size; ++i)
           if (const S value = static_cast<S>(x[block + i]); value != value) unordered = value;
         continue;
       }
       V sums{};
       for (int64_t i = 0; i < whole; i += kLanes)
-        sums += lanes::exp(load(static_cast<const T*>(x) + block + i) - greatest);
+        sums += lanes::exp(load(static_cast<const T*>(x) + block + i) - maximum);
       total += sum(sums);
-      for (int64_t i = whole; i < size; ++i) total += std::exp(static_cast<S>(x[block + i]) - greatest);
+      for (int64_t i = whole; i < size; ++i) total += std::exp(static_cast<S>(x[block + i]) - maximum);
     }
-    const S log_sum = greatest + std::log(total) + unordered;
+    const S log_sum = maximum + std::log(total) + unordered;
     loss = log_sum - static_cast<S>(x[target]);
     if (!args.gradient) continue;
     S at_target = std::exp(static_cast<S>(x[target]) - log_sum) - 1;

@@ -163,9 +163,9 @@ class Chunk {
   /// Computes the logits of a stretch of the vocabulary for lanes [first, last), and the inputs of their softmax.
   void scores(int64_t stretch, int64_t first, int64_t last) const {
     const int64_t begin = stretch * kLossStretch, end = std::min(p_.shape.vocabulary, begin + kLossStretch);
-    float* greatest = at<float>(places_.greatest) + stretch * lanes_;
+    float* maximum = at<float>(places_.maximum) + stretch * lanes_;
     float* sums = at<float>(places_.sums) + stretch * lanes_;
-    std::fill_n(greatest + first, last - first, -std::numeric_limits<float>::infinity());
+    std::fill_n(maximum + first, last - first, -std::numeric_limits<float>::infinity());
     std::fill_n(sums + first, last - first, 0.f);
     const bool kept = p_.grad_x.data || p_.grad_weight.data;
     alignas(64) float tile[kLossBlock * kLossBlock];
@@ -191,7 +191,7 @@ class Chunk {
                     .rows = rows,
                     .lanes = lanes,
                     .cap = p_.cap,
-                    .greatest = greatest + token,
+                    .maximum = maximum + token,
                     .sums = sums + token,
                     .logits = logits,
                     .dtype = p_.shape.dtype,
@@ -204,7 +204,7 @@ class Chunk {
   }
 
   void finish_losses() const {
-    logarithm_of_sums(at<float>(places_.greatest), at<float>(places_.sums), places_.stretches, lanes_, log_sum());
+    logarithm_of_sums(at<float>(places_.maximum), at<float>(places_.sums), places_.stretches, lanes_, log_sum());
     for (int64_t token = 0; token < tokens_; ++token)
       p_.losses[first_ + token] = counts()[token] != 0 ? log_sum()[token] - target_logits()[token] : 0;
   }

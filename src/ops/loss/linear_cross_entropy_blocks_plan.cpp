@@ -32,7 +32,7 @@ LossBlocks loss_blocks(const LossShape& shape, int threads) {
   blocks.stride = (lanes / kLossLanes | 1) * kLossLanes;
   Places places;
   blocks.logits = places.take(wants_any, shape.vocabulary * lanes * bytes);
-  blocks.greatest = places.take(true, blocks.stretches * lanes * 4);
+  blocks.maximum = places.take(true, blocks.stretches * lanes * 4);
   blocks.sums = places.take(true, blocks.stretches * lanes * 4);
   blocks.numbers = places.take(true, 3 * lanes * 4);
   blocks.transposed = places.take(true, shape.width / halved * lanes * 4);

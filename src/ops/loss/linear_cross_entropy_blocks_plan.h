@@ -40,7 +40,7 @@ struct LossBlocks {
   int64_t panel;       ///< rows of the weight whose gradients of logits are held at a time; whole blocks
   int64_t stride;      ///< elements from a row of a panel's gradients to the next
   int64_t logits;      ///< dtype [vocabulary, lanes]
-  int64_t greatest;    ///< float32 [stretches, lanes]
+  int64_t maximum;    ///< float32 [stretches, lanes]
   int64_t sums;        ///< float32 [stretches, lanes]
   int64_t numbers;     ///< float32 [3, lanes]: the logarithm of the sum; 1 if the token counts; its target's logit
   int64_t transposed;  ///< x transposed, strips of 64 tokens: float32 [width, …] or pairs [width / 2, …]

@@ -37,13 +37,13 @@ void run_loss(DType dtype, SizeClass size, bool in_blocks) {
 bool blocks_are_faster(DType dtype, SizeClass size) {
   // The usual kernel: libtorch's on processors with tiles in hardware or with half the vector width.
   const bool pairs = dtype == DType::bfloat16;
-  const bool usual = pairs ? !has_tile_products() : has_wide_tiles();
+  const bool blocks_first = pairs ? !has_tile_products() : has_wide_tiles();
   const std::string site = fmt::format("loss_head.{}{}", name_of(dtype), size == SizeClass::small ? ".small" : "");
   const bool second = uses_second_kernel({.site = site,
-                                          .first = usual ? "blocks" : "libtorch",
-                                          .second = usual ? "libtorch" : "blocks",
-                                          .run = [=](bool other) { run_loss(dtype, size, usual != other); }});
-  return usual != second;
+                                          .first = blocks_first ? "blocks" : "libtorch",
+                                          .second = blocks_first ? "libtorch" : "blocks",
+                                          .run = [=](bool other) { run_loss(dtype, size, blocks_first != other); }});
+  return blocks_first != second;
 }
 
 bool has_blocks(DType dtype) {

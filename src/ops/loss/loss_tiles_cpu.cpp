@@ -33,8 +33,8 @@ template <typename T>
 PLIMSOLL_INLINE void logit_tile_of(const LogitTile& tile) {
   const float cap = static_cast<float>(tile.cap), inner = cap > 0 ? 1 / cap : 0;
   for (int64_t lane = 0; lane < tile.lanes; lane += kLanes) {
-    const Floats before = load(static_cast<const float*>(tile.greatest + lane));
-    Floats greatest = before;
+    const Floats before = load(static_cast<const float*>(tile.maximum + lane));
+    Floats maximum = before;
     for (int64_t row = 0; row < tile.rows; ++row) {
       float* at = tile.scores + row * tile.lanes + lane;
       Floats score = load(static_cast<const float*>(at));
@@ -42,26 +42,26 @@ PLIMSOLL_INLINE void logit_tile_of(const LogitTile& tile) {
       score = rounded_to<T>(score);  // probabilities of the stored logits are then at most 1
       store(at, score);
       if (tile.logits) store_rounded(static_cast<T*>(tile.logits) + row * tile.stride + lane, score);
-      greatest = larger(score, greatest);  // a NaN is never the largest; it shows in the sum
+      maximum = larger(score, maximum);  // a NaN is never the largest; it shows in the sum
     }
     // If there was only minus infinity so far, no distance is taken from it.
-    const Floats from = greatest == kLowest ? Floats{} : greatest;
+    const Floats from = maximum == kLowest ? Floats{} : maximum;
     Floats total = load(static_cast<const float*>(tile.sums + lane)) * exponential(before - from);
     for (int64_t row = 0; row < tile.rows; ++row)
       total += exponential(load(static_cast<const float*>(tile.scores + row * tile.lanes + lane)) - from);
-    store(tile.greatest + lane, greatest);
+    store(tile.maximum + lane, maximum);
     store(tile.sums + lane, total);
   }
 }
 
-PLIMSOLL_INLINE void logarithm_of(const float* greatest, const float* sums, int64_t count, int64_t lanes,
+PLIMSOLL_INLINE void logarithm_of(const float* maximum, const float* sums, int64_t count, int64_t lanes,
                                   float* numbers) {
   for (int64_t lane = 0; lane < lanes; lane += kLanes) {
     Floats top = splat<Floats>(kLowest), total{};
-    for (int64_t i = 0; i < count; ++i) top = larger(load(greatest + i * lanes + lane), top);
+    for (int64_t i = 0; i < count; ++i) top = larger(load(maximum + i * lanes + lane), top);
     const Floats from = top == kLowest ? Floats{} : top;
     for (int64_t i = 0; i < count; ++i)
-      total += load(sums + i * lanes + lane) * exponential(load(greatest + i * lanes + lane) - from);
+      total += load(sums + i * lanes + lane) * exponential(load(maximum + i * lanes + lane) - from);
     for (int64_t i = 0; i < kLanes; ++i) numbers[lane + i] = top[i] + std::log(total[i]);
   }
 }
@@ -141,8 +141,8 @@ PLIMSOLL_INLINE void store_split_of(const float* from, int64_t columns, const Sp
 PLIMSOLL_VARIANTS(void, logit_tile_f32, (const LogitTile& tile), (tile), { logit_tile_of<float>(tile); })
 PLIMSOLL_VARIANTS(void, logit_tile_bf16, (const LogitTile& tile), (tile), { logit_tile_of<BFloat16>(tile); })
 PLIMSOLL_VARIANTS(void, logarithm,
-                  (const float* greatest, const float* sums, int64_t count, int64_t lanes, float* numbers),
-                  (greatest, sums, count, lanes, numbers), { logarithm_of(greatest, sums, count, lanes, numbers); })
+                  (const float* maximum, const float* sums, int64_t count, int64_t lanes, float* numbers),
+                  (maximum, sums, count, lanes, numbers), { logarithm_of(maximum, sums, count, lanes, numbers); })
 PLIMSOLL_VARIANTS(void, logit_gradients_f32, (const LogitGradients& args), (args),
                   { logit_gradients_of(args, float{}); })
 PLIMSOLL_VARIANTS(void, logit_gradients_bf16, (const LogitGradients& args), (args),
@@ -170,8 +170,8 @@ void logit_tile(const LogitTile& tile) {
   check(tile.dtype == DType::float32 || tile.dtype == DType::bfloat16, "logit_tile: not a dtype of blocks");
   (tile.dtype == DType::float32 ? logit_tile_f32 : logit_tile_bf16)(tile);
 }
-void logarithm_of_sums(const float* greatest, const float* sums, int64_t count, int64_t lanes, float* numbers) {
-  logarithm(greatest, sums, count, lanes, numbers);
+void logarithm_of_sums(const float* maximum, const float* sums, int64_t count, int64_t lanes, float* numbers) {
+  logarithm(maximum, sums, count, lanes, numbers);
 }
 void logit_gradients(const LogitGradients& args) {
   (args.dtype == DType::float32 ? logit_gradients_f32 : logit_gradients_bf16)(args);

@@ -18,7 +18,7 @@ struct LogitTile {
   float* scores;  ///< [rows, lanes]; overwritten
   int64_t rows, lanes;
   double cap;       ///< > 0: a logit is cap tanh(score / cap)
-  float* greatest;  ///< [lanes]: maximum over the rows so far; -infinity before the first
+  float* maximum;  ///< [lanes]: maximum over the rows so far; -infinity before the first
   float* sums;      ///< [lanes]: sum of exponentials of the distance from `greatest`
   void* logits;     ///< dtype [rows, stride]; null: logits are not stored
   DType dtype;
@@ -31,7 +31,7 @@ void logit_tile(const LogitTile& tile);
 
 /// Computes numbers[lane] = the logarithm of the sum of exponentials of a lane's logits, from `count` parts [count,
 /// lanes].
-void logarithm_of_sums(const float* greatest, const float* sums, int64_t count, int64_t lanes, float* numbers);
+void logarithm_of_sums(const float* maximum, const float* sums, int64_t count, int64_t lanes, float* numbers);
 
 /// The arguments of the gradients of the loss with regard to logits: their probabilities.
 struct LogitGradients {

@@ -36,13 +36,13 @@ int64_t live_bytes_bound(const std::vector<PlacementItem>& items, int64_t alignm
     change[items[i].upper] -= rounded_up(items[i].size, alignment);
   }
   __int128 live = 0;
-  __int128 greatest = 0;
+  __int128 maximum = 0;
   for (const auto& [time, bytes] : change) {
     live += bytes;
-    greatest = std::max(greatest, live);
+    maximum = std::max(maximum, live);
   }
-  if (greatest > (__int128{1} << 62)) throw UserError("more than 2^62 bytes are live together: no arena can hold them");
-  return static_cast<int64_t>(greatest);
+  if (maximum > (__int128{1} << 62)) throw UserError("more than 2^62 bytes are live together: no arena can hold them");
+  return static_cast<int64_t>(maximum);
 }
 
 std::string check_placement(const std::vector<PlacementItem>& items, const Placement& placement, int64_t alignment) {

@@ -137,19 +137,19 @@ KernelPlacement first_fit(const Kernel& kernel, std::span<const int32_t> order, 
 
 std::vector<int64_t> contention(const Kernel& kernel) {
   // A sparse table: level k has the largest load of 2^k sections, for each first section.
-  std::vector<std::vector<int64_t>> greatest{kernel.load};
+  std::vector<std::vector<int64_t>> maximum{kernel.load};
   for (size_t width = 1; 2 * width <= kernel.load.size(); width *= 2) {
-    const std::vector<int64_t>& below = greatest.back();
+    const std::vector<int64_t>& below = maximum.back();
     std::vector<int64_t> level(below.size() - width);
     for (size_t s = 0; s < level.size(); ++s) level[s] = std::max(below[s], below[s + width]);
-    greatest.push_back(std::move(level));
+    maximum.push_back(std::move(level));
   }
   std::vector<int64_t> result;
   result.reserve(kernel.boxes.size());
   for (const Box& box : kernel.boxes) {
     const auto life = static_cast<size_t>(box.last - box.first);
     const size_t width = std::bit_floor(life);
-    const std::vector<int64_t>& level = greatest[static_cast<size_t>(std::countr_zero(width))];
+    const std::vector<int64_t>& level = maximum[static_cast<size_t>(std::countr_zero(width))];
     result.push_back(std::max(level[box.first], level[box.first + (life - width)]));
   }
   return result;

@@ -171,9 +171,9 @@ Kind kind_of(const OptimizerConfig& config, const OptimizedParameter& parameter)
 
 void check_patterns(const OptimizerConfig& config, const std::vector<std::string>& names) {
   if (config.name != "muon") return;
-  const std::vector<std::string> usual = OptimizerConfig{}.adamw_parameters;
+  const std::vector<std::string> defaults = OptimizerConfig{}.adamw_parameters;
   for (const std::string& pattern : config.adamw_parameters) {
-    if (std::ranges::find(usual, pattern) != usual.end()) continue;
+    if (std::ranges::find(defaults, pattern) != defaults.end()) continue;
     if (std::ranges::any_of(names, [&](const std::string& name) { return matches_path(pattern, name); })) continue;
     throw UserError(fmt::format("optimizer.adamw_parameters: {} matches no parameter of the model; near it are {}",
                                 in_quotes(pattern), few_names(nearest_few(pattern, names, 3))));

@@ -18,7 +18,7 @@ constexpr double kSharedProcessors = 0.5;
 }  // namespace
 
 std::string BusyCores::after_step(double seconds, double predicted_seconds) {
-  if (said_ || ++steps_ < kStepsNotTimed) return "";
+  if (stated_ || ++steps_ < kStepsNotTimed) return "";
   const double now = measuring_machine().now();
   if (steps_ > kStepsNotTimed) seconds_.push_back(seconds);
   if (steps_ > kStepsNotTimed && (seconds_.size() < kSteps || now - begin_ < kSeconds)) return "";
@@ -35,7 +35,7 @@ std::string BusyCores::after_step(double seconds, double predicted_seconds) {
           "need{}; stop them{}",
           *middle, predicted_seconds, shared, threads_ == 1 ? "thread" : fmt::format("{} threads", threads_),
           threads_ == 1 ? "s" : "", threads_ == 1 ? "" : ", or set a smaller threads");
-      said_ = true;
+      stated_ = true;
     }
   }
   before_ = after;

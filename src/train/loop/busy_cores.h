@@ -24,7 +24,7 @@ class BusyCores {
  private:
   int threads_;
   int steps_ = 0;
-  bool said_ = false;
+  bool stated_ = false;
   double begin_ = 0;
   std::optional<OtherWork> before_;
   std::vector<double> seconds_;

@@ -31,22 +31,22 @@ void PreparedRun::plan(PlanTarget target) {
   target.ranks.exchange = exchange_;
   if (exchange_ && exchange_->runs_beside_operators()) {
     // CPU ranks of several hosts; devices have the link of the catalogue.
-    if (asked_.device == "cpu")
+    if (requested_.device == "cpu")
       target.ranks.link =
           set_peer_link(target.cost, nullptr, {.ranks = agreement_.ranks(), .link = "ethernet-10"}, true);
     target.cost.exchanges_overlap = true;
   }
-  agreement_.agree_on_min_budget(target, asked_.budget.device.has_value());
+  agreement_.agree_on_min_budget(target, requested_.budget.device.has_value());
   const SearchOptions search{.on_schedule = [] {
     if (is_stop_requested()) throw StoppedEarly();
   }};
-  stop_together([&] { report_.job = plan_job(asked_, target, search); });
+  stop_together([&] { report_.job = plan_job(requested_, target, search); });
   // Measurements may differ from rank to rank, and choices with them: those of the first rank are used.
   if (!agreement_.same_choices(report_.job)) {
-    const Job chosen = agreement_.first_rank_choices(asked_, report_.job);
+    const Job chosen = agreement_.first_rank_choices(requested_, report_.job);
     stop_together([&] { report_.job = plan_job(chosen, target, search); });
   }
-  job_ = resolved_job(asked_, report_.job);
+  job_ = resolved_job(requested_, report_.job);
   report_.fits = report_.job.plan.fits;
   report_.planned_peak_bytes = report_.job.plan.peak_bytes;
   report_.planned = report_.job.plan.breakdown;
@@ -90,7 +90,7 @@ void PreparedRun::take_plan() {
 }
 
 void PreparedRun::replan(const MemoryUnavailable& error) {
-  plan(replan_target(asked_, report_.job, error));
+  plan(replan_target(requested_, report_.job, error));
   observer_.replanned(error.reason(), report_.job);
 }
 

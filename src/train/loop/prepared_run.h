@@ -26,10 +26,10 @@ class PreparedRun {
   /// `asked` may change until plan() is called. plan() writes the plan to `report`, open_data() what the data left
   /// out, take_memory() whether the job fits, and take_plan() `report.job.plan`. `exchange` is null if there is one
   /// rank. The arguments must outlive this.
-  PreparedRun(const Job& asked, TrainObserver& observer, std::shared_ptr<Exchange> exchange,
+  PreparedRun(const Job& requested, TrainObserver& observer, std::shared_ptr<Exchange> exchange,
               const RankAgreement& agreement, TrainReport& report)
-      : asked_(asked),
-        job_(asked),
+      : requested_(requested),
+        job_(requested),
         observer_(observer),
         exchange_(std::move(exchange)),
         agreement_(agreement),
@@ -51,7 +51,7 @@ class PreparedRun {
   /// Releases the memory. The data remain.
   void release_memory() { training_.reset(); }
 
-  const Job& asked() const { return asked_; }
+  const Job& requested() const { return requested_; }
   const Job& job() const { return job_; }  ///< job with all choices fixed after planning
   const ResolvedSettings& settings() const { return report_.job.settings; }
   /// Settings of the job that a checkpoint stores; known when the data are open.
@@ -76,7 +76,7 @@ class PreparedRun {
   void open_own_data();
   void replan(const MemoryUnavailable& error);
 
-  const Job& asked_;
+  const Job& requested_;
   Job job_;
   TrainObserver& observer_;
   std::shared_ptr<Exchange> exchange_;

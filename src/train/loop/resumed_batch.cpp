@@ -10,11 +10,11 @@
 
 namespace plimsoll {
 
-void require_same_batch_meaning(const Job& asked, const ResolvedSettings& settings, int64_t steps, int64_t position,
+void require_same_batch_meaning(const Job& requested, const ResolvedSettings& settings, int64_t steps, int64_t position,
                                 const std::function<int64_t(int64_t position)>& epoch_of,
                                 const std::string& checkpoint) {
   // A file may have any number of steps; no job has more than kMaxSteps.
-  if (asked.ranks.count > 1 || !job::batch_size_is_micro_batch(asked) || steps < 1 || steps > job::kMaxSteps) return;
+  if (requested.ranks.count > 1 || !job::batch_size_is_micro_batch(requested) || steps < 1 || steps > job::kMaxSteps) return;
   const AccumulationSchedule& accumulation = settings.accumulation();
   const int64_t micro = settings.micro_batch(), parts = accumulation.at(0);
   if (accumulation.size() > 1 && micro % parts != 0)

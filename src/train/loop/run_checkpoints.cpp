@@ -25,8 +25,8 @@ constexpr std::string_view kKernelsCounter = "kernels";
 
 // Calls `work`; errors name the key if the job names the checkpoint.
 template <typename Work>
-auto of_resume(const Job& asked, Work&& work) {
-  if (asked.checkpoint.resume == "auto" || asked.checkpoint.resume == "never") return work();
+auto of_resume(const Job& requested, Work&& work) {
+  if (requested.checkpoint.resume == "auto" || requested.checkpoint.resume == "never") return work();
   return of_key("checkpoint.resume", work);
 }
 
@@ -39,7 +39,7 @@ void keep_kernels_of(const std::filesystem::path& checkpoint) {
   }
 }
 
-void keep_formats_of(const std::filesystem::path& checkpoint, Job& asked) {
+void keep_formats_of(const std::filesystem::path& checkpoint, Job& requested) {
   const auto origin = [&](const char* key) -> std::string {
     try {
       return checkpoint_origin(checkpoint, key).value_or("");
@@ -47,17 +47,17 @@ void keep_formats_of(const std::filesystem::path& checkpoint, Job& asked) {
       return "";
     }
   };
-  if (asked.precision == Precision::automatic)
+  if (requested.precision == Precision::automatic)
     for (Precision each : {Precision::fp32_true, Precision::fp16_mixed, Precision::bf16_mixed, Precision::bf16_true})
-      if (origin("precision") == name_of(each)) asked.precision = each;
+      if (origin("precision") == name_of(each)) requested.precision = each;
   const auto keep_choice = [&](auto& choice, auto automatic, const char* key) {
     if (choice != automatic) return;
     for (int i = 0; i < static_cast<int>(automatic); ++i)
       if (origin(key) == name_of(static_cast<decltype(automatic)>(i))) choice = static_cast<decltype(automatic)>(i);
   };
-  keep_choice(asked.optimizer.state_dtype, StateDtype::automatic, "optimizer.state_dtype");
-  keep_choice(asked.optimizer.weight_update, WeightUpdate::automatic, "optimizer.weight_update");
-  keep_choice(asked.accumulator_dtype, AccumulatorDtype::automatic, "gradient_accumulation_dtype");
+  keep_choice(requested.optimizer.state_dtype, StateDtype::automatic, "optimizer.state_dtype");
+  keep_choice(requested.optimizer.weight_update, WeightUpdate::automatic, "optimizer.weight_update");
+  keep_choice(requested.accumulator_dtype, AccumulatorDtype::automatic, "gradient_accumulation_dtype");
 }
 
 int64_t read_into(PreparedRun& run, const std::filesystem::path& file,
@@ -76,7 +76,7 @@ int64_t read_into(PreparedRun& run, const std::filesystem::path& file,
                                         described.step, training.steps_done()),
                             UserError::Kind::failure);
           require_same_batch_meaning(
-              run.asked(), run.settings(), described.step, described.position,
+              run.requested(), run.settings(), described.step, described.position,
               [&](int64_t position) { return run.data().epoch(position); }, file.string());
         },
         run.sliced_state(), &data);
@@ -95,16 +95,16 @@ int64_t read_into(PreparedRun& run, const std::filesystem::path& file,
 
 }  // namespace
 
-void keep_choices_of(const std::filesystem::path& checkpoint, Job& asked) {
-  of_resume(asked, [&] {
+void keep_choices_of(const std::filesystem::path& checkpoint, Job& requested) {
+  of_resume(requested, [&] {
     keep_kernels_of(checkpoint);
-    keep_formats_of(checkpoint, asked);
+    keep_formats_of(checkpoint, requested);
   });
 }
 
 int64_t resume_run(const std::filesystem::path& checkpoint, PreparedRun& run,
                    const std::function<void(const std::string&)>& noted) {
-  return of_resume(run.asked(), [&] { return read_into(run, checkpoint, noted); });
+  return of_resume(run.requested(), [&] { return read_into(run, checkpoint, noted); });
 }
 
 std::filesystem::path save_run(PreparedRun& run, int64_t position, const std::string& schedule, bool leads) {

@@ -13,7 +13,7 @@ namespace plimsoll {
 
 /// Sets the formats that `asked` leaves open to those of the checkpoint, even if others would now be faster or more
 /// exact. The process keeps the checkpoint's kernels, because the bits of a run depend on them.
-void keep_choices_of(const std::filesystem::path& checkpoint, Job& asked);
+void keep_choices_of(const std::filesystem::path& checkpoint, Job& requested);
 
 /// Reads the checkpoint into the started training of `run`, whose data are identified. Returns the position in the
 /// data. Errors name the key if the job names the checkpoint. `noted` is called with what is to be known of other data.

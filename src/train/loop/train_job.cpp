@@ -58,12 +58,12 @@ class WatchOfRanks {
 class Run {
  public:
   Run(const Job& job, TrainObserver& observer, ProfileOptions profile, std::shared_ptr<Exchange> exchange)
-      : asked_(job),
+      : requested_(job),
         observer_(observer),
         profile_(std::move(profile)),
         exchange_(std::move(exchange)),
         agreement_(exchange_.get()),
-        prepared_(asked_, observer_, exchange_, agreement_, report_),
+        prepared_(requested_, observer_, exchange_, agreement_, report_),
         metrics_(observer_) {}
 
   // Runs the training. Other ranks wait for this one, so they receive its error.
@@ -86,23 +86,23 @@ class Run {
  private:
   TrainReport run_rank() {
     note("the start of the run");
-    backend_for(asked_.device);  // its error says what is missing
-    agreement_.require_same_job(asked_);
+    backend_for(requested_.device);  // its error says what is missing
+    agreement_.require_same_job(requested_);
     require_steps_to_profile();
-    require_data(asked_);
-    look_at_data(asked_);
-    decide_evaluation(asked_.data);  // once, so that plan and training are the same even if the list changes
-    if (agreement_.leads()) outputs_.emplace(asked_);
-    const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(asked_.checkpoint);
-    if (checkpoint) keep_choices_of(*checkpoint, asked_);
+    require_data(requested_);
+    look_at_data(requested_);
+    decide_evaluation(requested_.data);  // once, so that plan and training are the same even if the list changes
+    if (agreement_.leads()) outputs_.emplace(requested_);
+    const std::optional<std::filesystem::path> checkpoint = checkpoint_to_resume(requested_.checkpoint);
+    if (checkpoint) keep_choices_of(*checkpoint, requested_);
     try {
       note("the planning");
-      prepared_.plan(target_of(asked_));
+      prepared_.plan(target_of(requested_));
       observer_.planned(report_.job);
       if (!report_.fits) return std::move(report_);
       note("the preparation of the data");
       prepared_.open_data();
-      if (checkpoint || !asked_.checkpoint.directory.empty()) prepared_.identify_data();
+      if (checkpoint || !requested_.checkpoint.directory.empty()) prepared_.identify_data();
       note("the allocation of memory");
       prepared_.take_memory();
       if (!report_.fits) return std::move(report_);
@@ -135,7 +135,7 @@ class Run {
 
   void require_steps_to_profile() const {
     if (profile_.file.empty()) return;
-    if (const std::optional<int64_t> limit = step_limit_of(asked_))
+    if (const std::optional<int64_t> limit = step_limit_of(requested_))
       require_profiled_step(*limit, "max_steps is", "max_steps");
     if (!agreement_.leads()) return;
     of_key("--profile", [&] { const AtomicFile probe(profile_.file); });  // never committed: leaves no trace
@@ -271,9 +271,9 @@ class Run {
     const StepResult result = training().step(
         count,
         [&](int64_t) -> const MicroBatch& {
-          const double asked = seconds_now();
+          const double begin_of_data = seconds_now();
           batch = data().next();
-          data_seconds += seconds_now() - asked;
+          data_seconds += seconds_now() - begin_of_data;
           inputs = tensors_over(batch);
           return inputs;
         },
@@ -432,7 +432,7 @@ class Run {
     }
   }
 
-  Job asked_;
+  Job requested_;
   TrainObserver& observer_;
   ProfileOptions profile_;              // without a file: no profile
   std::shared_ptr<Exchange> exchange_;  // null: one rank

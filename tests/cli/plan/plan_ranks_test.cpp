@@ -113,9 +113,9 @@ class PlanForDevices : public CliTest {
 };
 
 TEST_F(PlanForDevices, HasTheLinkOfTheDeviceOrTheOneThatIsNamed) {
-  const json usual = planned({"--gpu", "a6000", "--devices", "8"});
-  EXPECT_EQ(usual["devices"], 8);
-  EXPECT_EQ(usual["link"], "PCI Express 4.0 x16");
+  const json defaults = planned({"--gpu", "a6000", "--devices", "8"});
+  EXPECT_EQ(defaults["devices"], 8);
+  EXPECT_EQ(defaults["link"], "PCI Express 4.0 x16");
   EXPECT_THAT(planned({"--gpu", "a6000", "--devices", "2", "--link", "nvlink3"})["link"].get<std::string>(),
               HasSubstr("NVLink 3 bridge"));
   EXPECT_THAT(planned({"--gpu", "h100-sxm", "--devices", "16", "--network", "ndr"})["link"].get<std::string>(),

@@ -27,9 +27,9 @@ struct Reading {
                             [&](const std::string& what) { bad.push_back(what); });
   }
   std::string refusal(const std::string& name, const std::string& bytes, const std::filesystem::path& labels = {}) {
-    const std::string said = user_error_of([&] { read(name, bytes, labels); });
-    EXPECT_THAT(said, HasSubstr(labels.empty() ? name : folder.path().string()));
-    return said;
+    const std::string message = user_error_of([&] { read(name, bytes, labels); });
+    EXPECT_THAT(message, HasSubstr(labels.empty() ? name : folder.path().string()));
+    return message;
   }
 };
 

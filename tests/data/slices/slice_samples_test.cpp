@@ -67,10 +67,10 @@ TEST_F(SliceSamplesTest, AreSlicesWithStructuresThatTheyShow) {
   for (int64_t i = 0; i < 48; ++i)
     if (tokens[i] != 256) text += static_cast<char>(tokens[i]);
   EXPECT_EQ(text, "Segment the left box. It is here:");
-  const auto end = std::ssize(text), asked = std::ssize(std::string("Segment the left box."));
+  const auto end = std::ssize(text), requested = std::ssize(std::string("Segment the left box."));
   for (int64_t i = 0; i < 48; ++i) {
     EXPECT_FLOAT_EQ(read_at[i], i <= end ? 1.0f / static_cast<float>(end + 1) : 0.0f);
-    EXPECT_EQ(targets[i], i >= asked - 1 && i < end ? tokens[i + 1] : -100) << i;
+    EXPECT_EQ(targets[i], i >= requested - 1 && i < end ? tokens[i + 1] : -100) << i;
   }
 }
 

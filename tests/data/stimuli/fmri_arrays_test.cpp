@@ -58,9 +58,9 @@ TEST(FmriArrays, MayBeVolumesByVoxels) {
 TEST(FmriArrays, SayWhatIsWrong) {
   const TempFolder folder;
   const auto refusal = [&](const std::string& bytes, const std::filesystem::path& mask = {}) {
-    const std::string said = user_error_of([&] { read_fmri(put_file(folder / "a.npy", bytes), mask); });
-    EXPECT_THAT(said, HasSubstr(folder.path().string()));
-    return said;
+    const std::string message = user_error_of([&] { read_fmri(put_file(folder / "a.npy", bytes), mask); });
+    EXPECT_THAT(message, HasSubstr(folder.path().string()));
+    return message;
   };
   EXPECT_THAT(refusal(npy("<f4", "(3,)", std::vector<float>(3))), HasSubstr("it is 3 of float32; [volumes, voxels]"));
   EXPECT_THAT(refusal(npy("<f4", "(0, 3)", std::vector<float>())), HasSubstr("is wanted"));

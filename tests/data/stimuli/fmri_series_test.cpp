@@ -95,9 +95,9 @@ TEST(NiftiSeries, RefusesDamage) {
   const std::string good = scan({2, 3, 1, 4}, counting(24));
   const auto refusal = [&](const std::string& bytes, bool packed = false) {
     const auto path = packed ? put_packed(folder / "a.nii.gz", bytes) : put_file(folder / "a.nii", bytes);
-    const std::string said = user_error_of([&] { read_fmri(path, {}); });
-    EXPECT_THAT(said, HasSubstr(path.string()));
-    return said;
+    const std::string message = user_error_of([&] { read_fmri(path, {}); });
+    EXPECT_THAT(message, HasSubstr(path.string()));
+    return message;
   };
   EXPECT_THAT(refusal(good.substr(0, good.size() - 1)), HasSubstr("truncated"));
   EXPECT_THAT(refusal(good.substr(0, good.size() - 40), true), HasSubstr("truncated"));

@@ -381,15 +381,15 @@ TEST(StimuliSamples, ComparesTheRepetitionTimeWithThatOfBids) {
   std::memcpy(bytes.data() + 92, &time, 4);
   bytes[123] = 2 | 8;
   put_file(folder / "bold.nii", bytes);
-  const auto said = [&](const std::string& sidecar) {
+  const auto message = [&](const std::string& sidecar) {
     put_file(folder / "bold.json", sidecar);
     return user_error_of([&] { opened(files.config); });
   };
-  EXPECT_THAT(said(R"({"RepetitionTime": 0.8})"),
+  EXPECT_THAT(message(R"({"RepetitionTime": 0.8})"),
               AllOf(HasSubstr("bold.nii: 2 seconds from volume to volume, and RepetitionTime in "),
                     HasSubstr("bold.json is 0.8; set data.repetition_time to the right one")));
-  EXPECT_THAT(said(R"({"VolumeTiming": [0, 2, 5]})"), HasSubstr("bold.json has VolumeTiming"));
-  EXPECT_THAT(said("no JSON"), HasSubstr("bold.json is not valid JSON"));
+  EXPECT_THAT(message(R"({"VolumeTiming": [0, 2, 5]})"), HasSubstr("bold.json has VolumeTiming"));
+  EXPECT_THAT(message("no JSON"), HasSubstr("bold.json is not valid JSON"));
   for (const char* same : {R"({"RepetitionTime": 2.0})", R"({"RepetitionTime": 2.001, "TaskName": "x"})", "{}"}) {
     put_file(folder / "bold.json", same);
     EXPECT_NO_THROW(opened(files.config)) << same;

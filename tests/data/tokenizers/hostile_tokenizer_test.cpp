@@ -247,10 +247,10 @@ TEST_F(HostileTokenizer, TokensOfGgufFilesAreBounded) {
 
 TEST_F(HostileTokenizer, MessagesHoldNoControlCharacters) {
   const std::string hostile = "a\x1b[2J\x7f\u009b\u202e\u2066\u061c\nb";
-  const auto expect_clean = [](const std::string& said) {
-    EXPECT_FALSE(said.empty());
+  const auto expect_clean = [](const std::string& message) {
+    EXPECT_FALSE(message.empty());
     for (const char* each : {"\x1b", "\x7f", "\u009b", "\u202e", "\u2066", "\u061c", "\n"})
-      EXPECT_THAT(said, Not(HasSubstr(each)));
+      EXPECT_THAT(message, Not(HasSubstr(each)));
   };
   expect_clean(refusal("gpt2", [&](json& c) { c["model"]["type"] = hostile; }));
   expect_clean(refusal("gpt2", [&](json& c) { c["normalizer"] = {{"type", hostile}}; }));

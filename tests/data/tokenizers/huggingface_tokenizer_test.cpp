@@ -117,9 +117,9 @@ class HuggingFaceTokenizerFile : public ::testing::Test {
   }
   std::string text_refusal(const std::string& text) {
     const fs::path file = put_file(folder_ / "tokenizer.json", text);
-    const std::string said = user_error_of([&] { open_huggingface_tokenizer(file); });
-    EXPECT_THAT(said, HasSubstr(file.string()));
-    return said;
+    const std::string message = user_error_of([&] { open_huggingface_tokenizer(file); });
+    EXPECT_THAT(message, HasSubstr(file.string()));
+    return message;
   }
   TempFolder folder_;
 };

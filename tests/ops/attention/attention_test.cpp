@@ -387,7 +387,7 @@ TEST_P(AttentionKernel, IsAsExactAsLibtorch) {
       const auto grouped = [&](const Tensor& gradient) {
         return gradient.to(at::kDouble).unflatten(1, {c.kv_heads, c.heads / c.kv_heads}).sum(2);
       };
-      const Tensor theirs[] = {out, dq, grouped(dk), grouped(dv)};
+      const Tensor expected[] = {out, dq, grouped(dk), grouped(dv)};
       const Tensor ours[] = {got[0], got[2], got[3], got[4]};
       const Tensor wanted[] = {want, exact[0].grad(), exact[1].grad(), exact[2].grad()};
       for (int i = 0; i < 4; ++i) {
@@ -395,10 +395,10 @@ TEST_P(AttentionKernel, IsAsExactAsLibtorch) {
           return (x.to(at::kDouble) - wanted[i]).norm().item<double>() / (wanted[i].norm().item<double>() + 0.1);
         };
         EXPECT_TRUE(at::isfinite(ours[i]).all().item<bool>());
-        EXPECT_LE(error(ours[i]), 1.2 * error(theirs[i]) + (type == at::kFloat ? 1e-6 : 1e-3))
+        EXPECT_LE(error(ours[i]), 1.2 * error(expected[i]) + (type == at::kFloat ? 1e-6 : 1e-3))
             << "trial " << trial << ", " << name(c) << " " << c10::toString(type) << ", result " << i;
         our_errors[type == at::kFloat][i] += error(ours[i]);
-        their_errors[type == at::kFloat][i] += error(theirs[i]);
+        their_errors[type == at::kFloat][i] += error(expected[i]);
       }
     }
   }

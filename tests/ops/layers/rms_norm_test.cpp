@@ -59,12 +59,12 @@ TEST(RmsNorm, TheGradientOfARowOfZerosIsNotScaled) {
         return call("plimsoll::rms_norm_backward", {grad, from, weight, rstd})[0].toTensor();
       };
       const auto zeros = forward(x), others = forward(without);
-      const Tensor dx = backward(x, zeros[1].toTensor()), usual = backward(without, others[1].toTensor());
+      const Tensor dx = backward(x, zeros[1].toTensor()), defaults = backward(without, others[1].toTensor());
       EXPECT_TRUE(at::equal(zeros[0].toTensor()[1], at::zeros({width}, type)));
       expect_close(dx[1], (grad[1].to(at::kDouble) * weight.to(at::kDouble)).to(type), tolerance(type), "dx");
       for (const int64_t row : {0, 2, 3}) {
         EXPECT_TRUE(at::equal(zeros[0].toTensor()[row], others[0].toTensor()[row]));
-        EXPECT_TRUE(at::equal(dx[row], usual[row]));
+        EXPECT_TRUE(at::equal(dx[row], defaults[row]));
       }
     }
   }

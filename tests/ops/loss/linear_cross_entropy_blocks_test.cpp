@@ -215,7 +215,7 @@ TEST(LossBlocks, LargeLogitsStayFiniteAndNanShows) {
 TEST(LossTiles, LogitsOfMinusInfinityCountNothing) {
   constexpr int64_t kRows = 5, kLanes = 16, kStride = 24;
   constexpr float kMinus = -std::numeric_limits<float>::infinity();
-  std::vector<float> greatest(2 * kLanes, kMinus), sums(2 * kLanes, 0.f), numbers(kLanes);
+  std::vector<float> maximum(2 * kLanes, kMinus), sums(2 * kLanes, 0.f), numbers(kLanes);
   for (int64_t part = 0; part < 2; ++part)
     for (int64_t block = 0; block < 2; ++block) {
       std::vector<float> scores(kRows * kLanes, kMinus);
@@ -224,13 +224,13 @@ TEST(LossTiles, LogitsOfMinusInfinityCountNothing) {
                   .rows = kRows,
                   .lanes = kLanes,
                   .cap = 0,
-                  .greatest = greatest.data() + part * kLanes,
+                  .maximum = maximum.data() + part * kLanes,
                   .sums = sums.data() + part * kLanes,
                   .logits = nullptr,
                   .dtype = DType::float32,
                   .stride = 0});
     }
-  logarithm_of_sums(greatest.data(), sums.data(), 2, kLanes, numbers.data());
+  logarithm_of_sums(maximum.data(), sums.data(), 2, kLanes, numbers.data());
   for (const float number : numbers) EXPECT_FLOAT_EQ(number, 3.f + std::log(2.f));
 
   std::vector<float> logits(kRows * kLanes, kMinus), counts(kLanes, 1.f), gradients(kRows * kStride, NAN);

@@ -56,13 +56,13 @@ TEST(SmallFloats, AreReadByTheirDefinition) {
 
 TEST(SmallFloats, OfTheFirstMeanAreLibtorchsFloat8) {
   const Tensor codes = at::arange(256, at::kInt).to(at::kByte);
-  const Tensor theirs = codes.view(at::kFloat8_e4m3fn).to(at::kFloat);
+  const Tensor expected = codes.view(at::kFloat8_e4m3fn).to(at::kFloat);
   Tensor placed = at::empty_like(codes);
   for (int64_t i = 0; i < 256; ++i) placed[place_of_bits8(i, 256)] = i;
   const Tensor ours = unpacked({placed, at::full({2}, 127, at::kByte)}, codes, false);
   for (int64_t i = 0; i < 256; ++i)
     if ((i & 127) != 127) {  // NaN there
-      EXPECT_EQ(ours[i].item<float>(), theirs[i].item<float>()) << i;
+      EXPECT_EQ(ours[i].item<float>(), expected[i].item<float>()) << i;
     }
 }
 

@@ -70,8 +70,8 @@ TEST(Placement, GivesOffsetZeroToWhatTakesNoRoom) {
 
 TEST(Placement, TakesAnyTimes) {
   constexpr int64_t least = std::numeric_limits<int64_t>::min();
-  constexpr int64_t greatest = std::numeric_limits<int64_t>::max();
-  const std::vector<PlacementItem> items = {{least, greatest, 4}, {least, 0, 8}, {-1, greatest, 2}, {0, 1, 8}};
+  constexpr int64_t maximum = std::numeric_limits<int64_t>::max();
+  const std::vector<PlacementItem> items = {{least, maximum, 4}, {least, 0, 8}, {-1, maximum, 2}, {0, 1, 8}};
   const Placement placement = place(items);
   EXPECT_EQ(placement.height, 14);
   EXPECT_EQ(check_placement(items, placement), "");

@@ -21,7 +21,7 @@ namespace {
 
 struct Trained {
   std::vector<OptimizedParameter> ours;
-  std::vector<torch::Tensor> theirs;
+  std::vector<torch::Tensor> expected;
 };
 
 Trained two_copies() {
@@ -30,7 +30,7 @@ Trained two_copies() {
   for (const auto& sizes : std::vector<std::vector<int64_t>>{{7, 5}, {11}, {3, 4, 2}}) {
     const torch::Tensor value = torch::randn(sizes);
     trained.ours.push_back({"p" + std::to_string(trained.ours.size()), value.clone(), {}});
-    trained.theirs.push_back(value.clone().requires_grad_());
+    trained.expected.push_back(value.clone().requires_grad_());
   }
   return trained;
 }
@@ -45,7 +45,7 @@ void expect_close(OptimizerConfig config,
   torch::NoGradGuard no_grad;
   optimizer.make_state(trained.ours);
   std::vector<torch::Tensor> matrices, others;
-  for (const torch::Tensor& p : trained.theirs) (p.dim() >= 2 ? matrices : others).push_back(p);
+  for (const torch::Tensor& p : trained.expected) (p.dim() >= 2 ? matrices : others).push_back(p);
   const auto reference = make(matrices, others);
   const double scale = 8;  // scale of the loss, as with float16
   for (int step = 0; step < 5; ++step) {
@@ -53,16 +53,16 @@ void expect_close(OptimizerConfig config,
     for (size_t i = 0; i < trained.ours.size(); ++i) {
       const torch::Tensor gradient = torch::randn_like(trained.ours[i].value);
       trained.ours[i].gradient = gradient * scale;
-      trained.theirs[i].mutable_grad() = gradient.clone();
+      trained.expected[i].mutable_grad() = gradient.clone();
     }
-    const double norm = torch::nn::utils::clip_grad_norm_(trained.theirs, 0.5);
+    const double norm = torch::nn::utils::clip_grad_norm_(trained.expected, 0.5);
     const UpdateOutputs outputs =
         update_once(optimizer, 0.5, trained.ours,
                     {torch::scalar_tensor(config.learning_rate, torch::kDouble), torch::scalar_tensor(scale)});
     reference->step();
     EXPECT_NEAR(outputs.gradient_norm.item<double>(), norm, 1e-5 * norm);
     for (size_t i = 0; i < trained.ours.size(); ++i)
-      EXPECT_TRUE(torch::allclose(trained.ours[i].value, trained.theirs[i], 1e-5, 1e-6))
+      EXPECT_TRUE(torch::allclose(trained.ours[i].value, trained.expected[i], 1e-5, 1e-6))
           << "step " << step << " of " << i;
   }
 }
@@ -104,7 +104,7 @@ TEST(Optimizer, SgdDecaysMatricesByTheLearningRate) {
   update_once(optimizer, 0, trained.ours, {torch::scalar_tensor(0.1, torch::kDouble), torch::scalar_tensor(1.0)});
   for (size_t i = 0; i < trained.ours.size(); ++i)
     EXPECT_TRUE(torch::allclose(trained.ours[i].value,
-                                trained.theirs[i].detach() * (trained.ours[i].value.dim() >= 2 ? 0.95 : 1.0)));
+                                trained.expected[i].detach() * (trained.ours[i].value.dim() >= 2 ? 0.95 : 1.0)));
 }
 
 // With any bytes around the tensors: 16-bit kernels must not read them.

@@ -28,12 +28,12 @@ class SharedMachine final : public StatedMachine {
 
 /// Returns the lines of `steps` steps of 0.5 s, by step.
 std::vector<std::pair<int, std::string>> lines(SharedMachine& machine, BusyCores& cores, int steps, double predicted) {
-  std::vector<std::pair<int, std::string>> said;
+  std::vector<std::pair<int, std::string>> message;
   for (int step = 1; step <= steps; ++step) {
     machine.pass(0.5);
-    if (std::string line = cores.after_step(0.5, predicted); !line.empty()) said.emplace_back(step, std::move(line));
+    if (std::string line = cores.after_step(0.5, predicted); !line.empty()) message.emplace_back(step, std::move(line));
   }
-  return said;
+  return message;
 }
 
 TEST(BusyCores, AreSaidOnceAfterTheFirstSteps) {
@@ -41,10 +41,10 @@ TEST(BusyCores, AreSaidOnceAfterTheFirstSteps) {
   const MeasuringMachineScope scope(machine);
   machine.busy = 1.5;
   BusyCores cores(2);
-  const auto said = lines(machine, cores, 20, 0.1);
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_EQ(said[0].first, 5);
-  EXPECT_THAT(said[0].second, AllOf(HasSubstr("a step takes 0.5 s; 0.1 s were predicted"), HasSubstr("keep 1.5 of"),
+  const auto message = lines(machine, cores, 20, 0.1);
+  ASSERT_EQ(message.size(), 1u);
+  EXPECT_EQ(message[0].first, 5);
+  EXPECT_THAT(message[0].second, AllOf(HasSubstr("a step takes 0.5 s; 0.1 s were predicted"), HasSubstr("keep 1.5 of"),
                                     HasSubstr("2 threads")));
 }
 

@@ -90,10 +90,10 @@ TEST(RankAgreement, JobsThatDifferAreNamedByTheirKey) {
       {"lora.rank is 8 on rank 1 and not set", [](Job& o) { o.fine_tuning.lora.modules = {"*.qkv"}; }},
       {"checkpoint.directory is runs on rank 1 and none on rank 0", [](Job& o) { o.checkpoint.directory = "runs"; }},
   };
-  for (const auto& [said, change] : changes) {
+  for (const auto& [message, change] : changes) {
     Job other = job;
     change(other);
-    for (const std::string& error : refusals_of_jobs({job, other, job})) EXPECT_THAT(error, HasSubstr(said));
+    for (const std::string& error : refusals_of_jobs({job, other, job})) EXPECT_THAT(error, HasSubstr(message));
   }
 }
 
@@ -206,9 +206,9 @@ TEST(RankAgreement, AllTakeTheChoicesOfTheFirst) {
          PlannedJob planned;
          planned.settings.gradient_accumulation_steps = AccumulationSchedule{{0, 1}};
          planned.settings.micro_batch_size = 1;
-         Job asked;
-         asked.max_steps = 77;
-         return agreement.first_rank_choices(asked, rank == 0 ? planned_with(64) : planned);
+         Job requested;
+         requested.max_steps = 77;
+         return agreement.first_rank_choices(requested, rank == 0 ? planned_with(64) : planned);
        })) {
     EXPECT_EQ(job.ranks.strategy, Strategy::zero3);
     EXPECT_EQ(job.precision, Precision::bf16_true);
