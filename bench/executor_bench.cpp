@@ -8,9 +8,9 @@
 #include <benchmark/benchmark.h>
 #include <torch/library.h>
 
-#include "device/cpu_arena.h"
-#include "device/cpu_backend.h"
-#include "ops/op_call.h"
+#include "device/arena.h"
+#include "device/backend.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/trace.h"
 #include "run/executor/executor.h"
 

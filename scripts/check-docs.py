@@ -11,7 +11,7 @@ no network is needed.
 Commands, in code blocks and inline code (not in CHANGELOG.md and docs/decisions, which tell of earlier times):
 every `make TARGET` is in Makefile; every path below scripts/, bench/ and examples/ exists; every `plimsoll COMMAND` and
 `--option` is in docs/command-line.md, which is generated from the help; every override `key=value` is a key of
-docs/job-file.md or a name of src/job/values/aliases.cpp. A command that is shown with the error it causes may be wrong.
+docs/job-file.md or a name of src/job/keys/aliases.cpp. A command that is shown with the error it causes may be wrong.
 
 Excerpts: a code block behind a line `<!-- excerpt of PATH -->` has lines of that file. Its parts, which are separated by
 lines of `…`, must be in the file in this order, except for spaces at the beginning of a line.

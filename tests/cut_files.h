@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/mapping_guard.h"
+#include "base/mapped_file.h"
 #include "plimsoll/error.h"
 #include "test_files.h"
 

@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "data/evenly_spread.h"
 #include "data/sampler.h"
 #include "plimsoll/plan_job.h"
 #include "safetensors/safetensors.h"

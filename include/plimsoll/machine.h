@@ -15,12 +15,12 @@ namespace plimsoll {
 /// A list of the instruction sets in use, each under its library's name for it; empty: not known. The variable in
 /// parentheses restricts the library to a smaller set.
 struct CpuInstructions {
-  std::string plimsoll;           ///< Plimsoll's own kernels: "default", "avx2" or "avx512" (PLIMSOLL_CPU_CAPABILITY)
+  std::string plimsoll;          ///< Plimsoll's own kernels: "default", "avx2" or "avx512" (PLIMSOLL_CPU_CAPABILITY)
   std::string plimsoll_highest;  ///< largest of these sets that the processor has
-  std::string libtorch;           ///< libtorch: "AVX512" (ATEN_CPU_CAPABILITY)
-  std::string onednn;             ///< oneDNN: "Intel AVX2" (ONEDNN_MAX_CPU_ISA)
-  std::string mkl;                ///< MKL (MKL_ENABLE_INSTRUCTIONS); reported for Intel's processors only
-  std::string bfloat16_product;   ///< oneDNN's kernel for libtorch's bfloat16 matmuls; empty: not one of oneDNN's
+  std::string libtorch;          ///< libtorch: "AVX512" (ATEN_CPU_CAPABILITY)
+  std::string onednn;            ///< oneDNN: "Intel AVX2" (ONEDNN_MAX_CPU_ISA)
+  std::string mkl;               ///< MKL (MKL_ENABLE_INSTRUCTIONS); reported for Intel's processors only
+  std::string bfloat16_product;  ///< oneDNN's kernel for libtorch's bfloat16 matmuls; empty: not one of oneDNN's
   std::string float16_product;
 };
 

@@ -85,7 +85,7 @@ struct PlanChoices {
   bool update_in_backward = false;  ///< parameters are updated during backward
   bool recompute = false;           ///< values of forward that are not kept are recomputed in backward
   std::vector<Memory> memory;       ///< memory of each buffer of the recorded trace; empty: all on the device
-  /// For each forward value (plan/graph/training_graph): 1 if it is kept, 0 if it is recomputed.
+  /// For each forward value (plan/passes/training_graph): 1 if it is kept, 0 if it is recomputed.
   std::vector<char> kept;
   bool offload = false;          ///< copies are inserted for what is offloaded or not stored on the device
   std::vector<char> offloaded;   ///< for each forward value: 1 if it is offloaded between forward and backward

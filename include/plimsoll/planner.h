@@ -83,7 +83,7 @@ struct SolverParameters {
   MergingParameters merging;
 };
 
-/// Opaque: the fusions that the device supports (trace/pointwise.h).
+/// Opaque: the fusions that the device supports (trace/merged_ops.h).
 struct FusionRules;
 
 /// Returns the scratch of an op's kernel on the device planned for, in bytes: by a rule for the operator, or as

@@ -109,7 +109,7 @@ struct Argument {
 enum class CopyStage : uint8_t { none, start, wait };
 
 /// Opaque: the parts of a call that only libtorch needs for replay: operator handle and constant arguments
-/// (src/ops/op_call.h).
+/// (src/ops/libtorch_types.h).
 struct OpCall;
 
 /// A recorded call of an operator, or a copy between two memories.

@@ -1,5 +1,5 @@
-// Declares files that are whole or absent: written to a temporary file, synced, renamed. A crash, a kill or a full disk
-// leaves the old file as it was.
+// Declares files that are whole or absent: written to a temporary file, synced, renamed. Finds the folder of results
+// that are kept for later runs.
 #pragma once
 
 #include <cstddef>
@@ -52,5 +52,8 @@ void remove_unfinished_files() noexcept;
 
 /// Writes `contents` to `path` through an AtomicFile.
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents);
+
+/// Returns $XDG_CACHE_HOME/plimsoll, or ~/.cache/plimsoll; empty if neither is an absolute path.
+std::filesystem::path cache_folder();
 
 }  // namespace plimsoll

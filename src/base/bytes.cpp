@@ -7,7 +7,7 @@
 #include <cmath>
 #include <optional>
 
-#include "base/quoted.h"
+#include "base/text.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

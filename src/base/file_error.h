@@ -1,5 +1,5 @@
-// Implements one wording and one rule of kinds for errors of the system: "cannot write run/model.safetensors: No space
-// left on device".
+// Implements errors about files, with one wording and one rule of kinds for errors of the system. Adds the job's key
+// that names a file, and keeps messages from acting on a terminal.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,9 +10,10 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
-#include "base/nearest_file.h"
-#include "base/text_width.h"
+#include "base/names.h"
+#include "base/text.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -98,6 +99,33 @@ inline UserError::Kind kind_of_file_error(int error) {
                                    "while it was read; restore the file, and let no program write it meanwhile",
                                    path.string(), bytes)),
       UserError::Kind::failure);
+}
+
+/// Returns work(). A UserError that it throws gets the prefix "KEY: "; MemoryUnavailable passes unchanged.
+template <typename Work>
+auto of_key(std::string_view key, Work&& work) -> decltype(work()) {
+  try {
+    return std::forward<Work>(work)();
+  } catch (const MemoryUnavailable&) {
+    throw;
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", key, error.what()), error.kind());
+  }
+}
+
+/// Returns work(). The message of a UserError passes through without_controls(), so that names and values from a file
+/// reach no terminal as commands. Errors of a derived type pass as they are: their texts come from the system.
+template <typename Work>
+auto with_clean_errors(Work&& work) -> decltype(work()) {
+  try {
+    return std::forward<Work>(work)();
+  } catch (const MemoryUnavailable&) {
+    throw;
+  } catch (const DiskUnavailable&) {
+    throw;
+  } catch (const UserError& error) {
+    throw UserError(without_controls(error.what()), error.kind());
+  }
 }
 
 }  // namespace plimsoll

@@ -9,8 +9,6 @@
 #include <string>
 #include <thread>
 
-#include "base/clock.h"
-
 namespace plimsoll {
 namespace {
 

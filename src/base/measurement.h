@@ -1,9 +1,14 @@
-// Declares the machine whose times measurements read: the one that runs the program, or a stand-in of a test. Declares
-// the limits of measurements for a plan: memory and time. Reads how much of the processors other programs use.
+// Declares the machine whose times measurements read: the one that runs the program, or a stand-in of a test.
+// Declares clocks in seconds, and timing that is repeated until two tries agree.
 #pragma once
 
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -111,6 +116,53 @@ class MeasureAllowance {
   mutable std::mutex mutex_;
   double spent_ = 0;
   std::map<std::string, int64_t> estimates_;
+};
+
+/// Returns the seconds since a fixed moment in the past, the same for the whole process.
+inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Returns the seconds of `clock` (clock_gettime).
+inline double clock_seconds(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// Returns the seconds that this thread has had of a processor. Other work on the machine does not count.
+inline double thread_seconds() {
+  return clock_seconds(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/// A set of tries of one timing, in any unit. Other work can only make a try too long, so the two shortest are accepted
+/// when they agree. Consecutive tries may be long together; the caller spreads them over time.
+class StableTiming {
+ public:
+  /// Largest relative excess of the second shortest try over the shortest.
+  static constexpr double kTolerance = 0.15;
+
+  void add(double value) {
+    if (value < shortest_) {
+      second_shortest_ = shortest_;
+      shortest_ = value;
+    } else {
+      second_shortest_ = std::min(second_shortest_, value);
+    }
+    ++count_;
+  }
+
+  bool converged() const { return count_ >= 2 && second_shortest_ <= shortest_ * (1 + kTolerance); }
+  double shortest() const { return shortest_; }
+  /// Returns the mean of the two shortest tries, an estimate of a typical undisturbed run; shortest() is the fastest
+  /// run. Precondition: converged().
+  double mean_of_shortest() const { return (shortest_ + second_shortest_) / 2; }
+  int count() const { return count_; }
+
+ private:
+  double shortest_ = std::numeric_limits<double>::infinity(),
+         second_shortest_ = std::numeric_limits<double>::infinity();
+  int count_ = 0;
 };
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // Lists AMD's devices, RX 6700 XT to MI355X.
 #include <fmt/format.h>
 
-#include "catalogue/catalogue_tables.h"
+#include "catalogue/catalogue.h"
 
 namespace plimsoll::catalogue {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "catalogue/catalogue_tables.h"
+#include "catalogue/catalogue.h"
 
 namespace plimsoll::catalogue {
 namespace {

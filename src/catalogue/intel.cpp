@@ -1,7 +1,7 @@
 // Lists Intel's devices: Arc and the Data Center GPU Max.
 #include <fmt/format.h>
 
-#include "catalogue/catalogue_tables.h"
+#include "catalogue/catalogue.h"
 
 namespace plimsoll::catalogue {
 namespace {

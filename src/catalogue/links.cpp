@@ -1,9 +1,18 @@
-// Lists the links of the catalogue.
-#include "plimsoll/devices.h"
-
+// Lists the links of the catalogue and finds them by name. Computes the cost of exchanges between ranks from the links
+// that connect them.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "catalogue/catalogue_tables.h"
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <map>
+
+#include "base/names.h"
+#include "base/text.h"
+#include "catalogue/catalogue.h"
+#include "plimsoll/devices.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
@@ -163,6 +172,147 @@ const std::vector<LinkSpec>& link_catalogue() {
     return all;
   }();
   return links;
+}
+
+namespace {
+
+constexpr size_t kMaxLinkName = 100;  // bytes of a name from outside
+
+// Returns letters and digits in lower case: "PCIe 4.0 x16" is "pcie40x16".
+std::string link_key(std::string_view name) {
+  std::string key;
+  for (const char c : name.substr(0, kMaxLinkName))
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      key += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return key;
+}
+
+const std::map<std::string, const LinkSpec*, std::less<>>& link_index() {
+  static const auto index = [] {
+    std::map<std::string, const LinkSpec*, std::less<>> names;
+    const auto add = [&](const std::string& name, const LinkSpec& link) {
+      const auto [found, added] = names.emplace(link_key(name), &link);
+      check(added || found->second == &link, "two links in the catalogue are called " + name);
+    };
+    for (const LinkSpec& link : link_catalogue()) {
+      add(link.id, link);
+      add(link.name, link);
+      for (const std::string& alias : link.aliases) add(alias, link);
+    }
+    return names;
+  }();
+  return index;
+}
+
+}  // namespace
+
+const LinkSpec* find_link(std::string_view name) {
+  if (name.size() > kMaxLinkName) return nullptr;
+  const auto found = link_index().find(link_key(name));
+  return found == link_index().end() ? nullptr : found->second;
+}
+
+const LinkSpec& require_link(std::string_view name) {
+  if (const LinkSpec* link = find_link(name)) return *link;
+  const std::string key = link_key(name);
+  std::vector<std::string> meant, ids;
+  for (const LinkSpec& link : link_catalogue()) {
+    ids.push_back(link.id);
+    if (!key.empty() && link_key(link.id + link.name).find(key) != std::string::npos) meant.push_back(link.id);
+  }
+  if (meant.empty()) {
+    std::vector<std::string> known;
+    for (const auto& [each, link] : link_index()) known.push_back(each);
+    if (const auto close = nearest(key, known)) meant.push_back(link_index().find(*close)->second->id);
+  }
+  throw UserError(meant.empty()
+                      ? fmt::format("unknown link {}; allowed: {}", in_quotes(name), fmt::join(ids, ", "))
+                      : fmt::format("unknown link {}; did you mean {}? 'plimsoll gpus --links' lists all links",
+                                    in_quotes(name), fmt::join(meant, ", ")));
+}
+
+const LinkSpec& require_link(std::string_view name, const DeviceSpec& device) {
+  const std::string key = link_key(name);
+  const bool own_nvlink = device.peer_link.starts_with("nvlink");
+  if (key == "nvlink" || key == "bridge" || key == "nvlinkbridge") {
+    if (key != "nvlink" && device.bridge.empty())
+      throw UserError(
+          fmt::format("{} has no NVLink bridge; allowed: its usual link, {}, or another id of "
+                      "'plimsoll gpus --links'",
+                      device.name, device.peer_link));
+    if (!device.bridge.empty()) return require_link(device.bridge);
+    if (own_nvlink) return require_link(device.peer_link);
+    throw UserError(
+        fmt::format("{} has no NVLink; allowed: its usual link, {}, or another id of 'plimsoll gpus "
+                    "--links'",
+                    device.name, device.peer_link));
+  }
+  // "nvlink3" of an RTX A6000 is its bridge of that generation, which is slower than the NVLink 3 of an A100.
+  if (key.size() == std::string_view("nvlink3").size() && !device.bridge.empty() && device.bridge.starts_with(key))
+    return require_link(device.bridge);
+  return require_link(name);
+}
+
+namespace {
+
+// A link and the ranks that it connects: groups of `inner` ranks become groups of `outer` ranks.
+struct Level {
+  const LinkSpec* link;
+  int64_t inner, outer;
+};
+
+// Returns the number of doublings from 1 to `count`.
+int64_t doublings(int64_t count) {
+  return count <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(count - 1));
+}
+
+void require_positive(const char* what, int64_t value) {
+  if (value < 1) throw UserError(fmt::format("{} is {}; allowed: at least 1", what, value));
+}
+
+// Returns the levels from the smallest group to all ranks.
+std::vector<Level> levels_of(const LinkSpec& link, const LinkSpec& default_link, const PeerTopology& topology) {
+  if (link.between_machines) return {{&link, 1, topology.ranks}};  // every rank on a machine of its own
+  const int64_t machines = (topology.ranks + topology.devices_per_machine - 1) / topology.devices_per_machine;
+  // The rank of the smallest machine sends the most bytes over the network.
+  const int64_t in_machine = topology.ranks / machines;
+  std::vector<Level> levels;
+  int64_t inner = 1;
+  const auto join = [&](const LinkSpec& by, int64_t outer) {
+    if (outer > inner) levels.push_back({&by, inner, outer});
+    inner = std::max(inner, outer);
+  };
+  join(link, link.max_devices > 0 ? std::min(link.max_devices, in_machine) : in_machine);
+  join(default_link, in_machine);
+  if (machines > 1) join(require_link(topology.network), topology.ranks);
+  return levels;
+}
+
+}  // namespace
+
+std::string set_peer_link(CostModel& model, const DeviceSpec* device, const PeerTopology& topology, bool on_cpu) {
+  require_positive("the number of devices", topology.ranks);
+  require_positive("the number of devices per machine", topology.devices_per_machine);
+  model.peer_link = model.peer_latency = 0;
+  model.exchanges_overlap = false;
+  const LinkSpec& default_link = require_link(device ? device->peer_link : on_cpu ? "shared-memory" : "pcie4-x16");
+  const LinkSpec& link = topology.link.empty() ? default_link
+                         : device              ? require_link(topology.link, *device)
+                                               : require_link(topology.link);
+  if (topology.ranks == 1) return "";
+  model.exchanges_overlap = !on_cpu || link.between_machines || topology.ranks > topology.devices_per_machine;
+  std::vector<std::string> words;
+  for (const Level& level : levels_of(link, default_link, topology)) {
+    const double share = static_cast<double>(level.outer - level.inner) / static_cast<double>(topology.ranks - 1);
+    const double rate = level.link->bytes_per_second * level.link->reach / share;
+    model.peer_link = words.empty() ? rate : std::min(model.peer_link, rate);
+    const int64_t joined = (level.outer + level.inner - 1) / level.inner;
+    model.peer_latency += level.link->latency_seconds * static_cast<double>(doublings(joined));
+    words.push_back(level.outer == topology.ranks
+                        ? level.link->name
+                        : fmt::format("{} between {} devices", level.link->name, level.outer));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "catalogue/catalogue_tables.h"
+#include "catalogue/catalogue.h"
 
 namespace plimsoll::catalogue {
 namespace {

@@ -12,13 +12,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/content_hash.h"
-#include "base/json_file.h"
-#include "base/quoted.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint_state.h"
 #include "checkpoint/data_facts.h"
 #include "checkpoint/sliced_state.h"
-#include "ops/dtypes.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
 

@@ -4,8 +4,7 @@
 #include <charconv>
 
 #include "base/file_error.h"
-#include "base/key_errors.h"
-#include "base/nearest_file.h"
+#include "base/names.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/sliced_state.h"
 #include "plimsoll/error.h"

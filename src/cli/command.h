@@ -1,8 +1,12 @@
-// Declares the subcommands, their exit codes and the output of results.
+// Declares the subcommands, their exit codes, the output of results, and the description of errors of the command
+// line.
 #pragma once
+
+#include <CLI/App.hpp>
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -45,5 +49,10 @@ std::string version_text();
 /// Writes `text` to standard output. Throws UserError (failure) if that fails: results that got lost on a full disk
 /// must not end in exit code 0.
 void print_result(const std::string& text);
+
+/// Returns one message, without the program's name: the error, the probable intention, and where to read more. `words`
+/// are the arguments as typed, without the program.
+std::string describe_parse_error(const CLI::App& app, const CLI::ParseError& error,
+                                 const std::vector<std::string>& words);
 
 }  // namespace plimsoll::cli

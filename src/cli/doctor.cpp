@@ -8,8 +8,7 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/json_output.h"
-#include "cli/screen/short_numbers.h"
+#include "cli/output.h"
 #include "cli/screen/table.h"
 #include "cli/screen/terminal.h"
 #include "cli/value_checks.h"

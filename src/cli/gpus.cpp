@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "base/nearest.h"
-#include "base/quoted.h"
+#include "base/names.h"
+#include "base/text.h"
 #include "cli/command.h"
-#include "cli/json_output.h"
-#include "cli/number_options.h"
+#include "cli/output.h"
 #include "cli/screen/table.h"
 #include "cli/screen/terminal.h"
+#include "cli/value_checks.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/error.h"

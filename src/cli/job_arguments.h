@@ -1,16 +1,18 @@
-// Declares JOB.yaml [key.path=value ...] [--json FILE|-]: the arguments that plan, train and trace share.
+// Declares the arguments that plan, train and trace share. Refuses other arguments, and a job for a device that this
+// machine does not have.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "cli/job_flags.h"
-#include "cli/json_output.h"
-#include "cli/output_files.h"
+#include "cli/output.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll::cli {
 
+/// The arguments that plan, train and trace share: JOB.yaml [key.path=value ...] [--json FILE|-].
 struct JobArguments {
   std::string file;
   std::vector<std::string> overrides;
@@ -37,5 +39,13 @@ struct JobArguments {
 
 /// Returns the help of the job keys with most effect on memory, for the end of `--help`.
 std::string memory_keys_help();
+
+/// Throws UserError for the first item of `overrides` that is not KEY=VALUE, and for a job file that is KEY=VALUE. The
+/// message has the probable intention and its syntax.
+void reject_unexpected_arguments(const std::string& file, const std::vector<std::string>& overrides);
+
+/// Throws UserError (failure) if this machine does not have the job's device; the message says what is missing, and how
+/// to plan the job for the CPU. Takes milliseconds: nothing is planned.
+void require_device_of(const Job& job);
 
 }  // namespace plimsoll::cli

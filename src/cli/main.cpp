@@ -15,11 +15,10 @@
 #include <string>
 #include <string_view>
 
-#include "base/text_width.h"
+#include "base/text.h"
 #include "cli/command.h"
-#include "cli/parse_errors.h"
+#include "cli/process.h"
 #include "cli/screen/terminal.h"
-#include "cli/standard_streams.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
 

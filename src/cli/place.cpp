@@ -8,11 +8,9 @@
 
 #include "base/atomic_file.h"
 #include "cli/command.h"
-#include "cli/json_output.h"
-#include "cli/number_options.h"
-#include "cli/output_files.h"
+#include "cli/output.h"
 #include "cli/placement_csv.h"
-#include "cli/standard_streams.h"
+#include "cli/process.h"
 #include "cli/value_checks.h"
 #include "plimsoll/error.h"
 #include "plimsoll/placement.h"

@@ -12,8 +12,7 @@
 #include <unordered_map>
 
 #include "base/file_error.h"
-#include "base/quoted.h"
-#include "base/trimmed.h"
+#include "base/text.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

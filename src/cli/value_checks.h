@@ -1,19 +1,20 @@
-// Implements checks of option values, for all commands.
+// Implements options whose value is an amount, and checks of option values, for all commands.
 #pragma once
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <CLI/App.hpp>
+
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "base/nearest.h"
-#include "base/quoted.h"
+#include "base/names.h"
+#include "base/text.h"
 
 namespace plimsoll::cli {
 
@@ -43,7 +44,7 @@ inline CLI::Validator one_of(std::vector<std::string> words) {
           ""};
 }
 
-/// Returns a check that the value is a number in [least, most]; a whole number if `Number` is an integer type.
+/// Returns a check that the value is a number in [min, max]; a whole number if `Number` is an integer type.
 template <typename Number>
 CLI::Validator between(Number min, Number max) {
   return {[=](std::string& given) {
@@ -56,5 +57,13 @@ CLI::Validator between(Number min, Number max) {
           },
           fmt::format("from {} to {}", min, max)};
 }
+
+/// Adds an option for bytes: "1MiB", "4096", at least 1 byte. It is parsed as strictly as the job file's values, with
+/// the same messages. `target` keeps its value if the option is not given.
+CLI::Option* add_bytes_option(CLI::App& command, const std::string& name, int64_t& target, const std::string& meaning);
+
+/// Adds an option for a whole number in decimal, at least `min`.
+CLI::Option* add_number_option(CLI::App& command, const std::string& name, int64_t min, int64_t& target,
+                               const std::string& meaning);
 
 }  // namespace plimsoll::cli

@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <future>
+#include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
-#include "collectives/flat_tensors.h"
-#include "collectives/ordered_sum.h"
-#include "collectives/polled_work.h"
+#include "collectives/exchange_support.h"
 #include "collectives/rank_fault.h"
-#include "ops/cuda_plan.h"
+#include "device/backend.h"
+#include "ops/rows.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -256,6 +257,71 @@ class DeviceExchange final : public Exchange {
 
 std::unique_ptr<Exchange> make_device_exchange(DeviceExchangeParts parts) {
   return std::make_unique<DeviceExchange>(std::move(parts));
+}
+
+namespace {
+
+// Exchanges take 20 microseconds or more: the thread first polls without a pause.
+constexpr auto kEager = std::chrono::microseconds(300);
+constexpr auto kPause = std::chrono::microseconds(50);
+
+}  // namespace
+
+PolledWork::PolledWork(std::function<bool()> done) : done_(std::move(done)) {}
+
+bool PolledWork::wait(std::chrono::milliseconds timeout) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (!done_()) {
+    const auto passed = std::chrono::steady_clock::now() - begin;
+    if (aborted_ || passed >= timeout) return false;
+    if (passed < kEager) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  return true;
+}
+
+void PolledWork::abort() {
+  aborted_ = true;
+}
+
+namespace {
+
+struct Factories {
+  std::mutex mutex;
+  std::map<std::string, DeviceGroupFactory> by_device;
+};
+
+Factories& factories() {
+  static auto* all = new Factories;  // never destroyed: a library may be unloaded during static destruction
+  return *all;
+}
+
+}  // namespace
+
+void set_device_group_factory(const std::string& device, DeviceGroupFactory factory) {
+  const std::lock_guard lock(factories().mutex);
+  factories().by_device[device] = std::move(factory);
+}
+
+std::shared_ptr<DeviceGroup> make_device_group(const std::string& device, const StorePointer& store,
+                                               const DeviceGroupOptions& options) {
+  backend_for(device);
+  DeviceGroupFactory factory;
+  {
+    const std::lock_guard lock(factories().mutex);
+    const auto found = factories().by_device.find(device);
+    if (found != factories().by_device.end()) factory = found->second;
+  }
+  if (!factory) {
+    throw_failure(
+        fmt::format("device {}: this build cannot exchange tensors between devices of this kind, because the headers "
+                    "of NCCL were not found when it was built; set devices: 1, or install nvidia-nccl and build again",
+                    device));
+  }
+  return factory(store, options);
 }
 
 }  // namespace plimsoll

@@ -8,8 +8,8 @@
 #include <charconv>
 #include <limits>
 
-#include "base/process_start.h"
-#include "base/quoted.h"
+#include "base/process.h"
+#include "base/text.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -9,7 +9,6 @@
 #include <sstream>
 #include <utility>
 
-#include "collectives/host_block.h"
 #include "collectives/shared_block.h"
 #include "plimsoll/error.h"
 

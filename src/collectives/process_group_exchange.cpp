@@ -7,12 +7,10 @@
 #include <cstring>
 #include <utility>
 
-#include "collectives/exchange_call.h"
-#include "collectives/flat_tensors.h"
+#include "collectives/exchange_support.h"
 #include "collectives/gloo_group.h"
-#include "collectives/ordered_sum.h"
 #include "collectives/rank_fault.h"
-#include "collectives/sigpipe.h"
+#include "collectives/store.h"
 #include "collectives/store_watch.h"
 #include "plimsoll/error.h"
 

@@ -14,13 +14,11 @@
 #include <vector>
 
 #include "collectives/device_exchange.h"
-#include "collectives/host_block.h"
-#include "collectives/local_address.h"
 #include "collectives/meeting.h"
 #include "collectives/process_group_exchange.h"
 #include "collectives/rank_fault.h"
+#include "collectives/shared_block.h"
 #include "collectives/shared_memory_exchange.h"
-#include "collectives/sigpipe.h"
 #include "collectives/store.h"
 #include "collectives/store_watch.h"
 #include "device/backend.h"

@@ -1,5 +1,5 @@
-// Declares the layout of the memory that the ranks of one host share: a barrier, and a record and two buffers for each
-// rank.
+// Declares the memory that the ranks of one host share, and its layout: a barrier, and a record and two buffers for
+// each rank.
 //
 //     | BlockHead | RankRecord 0 | … | RankRecord R-1 | rank 0: buffer 0, buffer 1 | rank 1: … |
 #pragma once
@@ -7,10 +7,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
-#include "collectives/exchange_call.h"
+#include "collectives/exchange_support.h"
 #include "collectives/rank_fault.h"
 
 namespace plimsoll {
@@ -96,5 +98,28 @@ void wake_all(std::atomic<uint32_t>& word);
 
 /// Returns true if the process is gone: it does not exist, or has ended and was not collected.
 bool process_is_gone(int pid);
+
+/// Returns a text that is equal for processes that can share memory: same boot, same process numbers, same /dev/shm.
+std::string host_identity();
+
+/// A new zeroed file that processes map. Only this user can open it. It has a name until unlink(), or until the object
+/// is destroyed.
+class HostBlock {
+ public:
+  /// Throws UserError (failure) if `folder` has less than `bytes` bytes free.
+  explicit HostBlock(int64_t bytes, std::filesystem::path folder = "/dev/shm");
+  ~HostBlock() { unlink(); }
+  HostBlock(const HostBlock&) = delete;
+  HostBlock& operator=(const HostBlock&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  void unlink();  ///< removes the name; mapped memory stays
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Maps the file of a HostBlock. Throws UserError (failure) if it cannot, or if the file does not have `bytes` bytes.
+std::shared_ptr<void> map_block(const std::filesystem::path& path, int64_t bytes);
 
 }  // namespace plimsoll

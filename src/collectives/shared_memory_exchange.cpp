@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/flat_tensors.h"
-#include "collectives/ordered_sum.h"
+#include "collectives/exchange_support.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

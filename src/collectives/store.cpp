@@ -6,15 +6,17 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <optional>
-#include <system_error>
-#include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -175,6 +177,28 @@ std::string get_text(c10d::Store& store, const std::string& key) {
 
 std::string first_line(std::string_view message) {
   return std::string(cut_text(message.substr(0, message.find('\n')), 300));
+}
+
+std::string address_towards(const std::string& host, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
+  for (const addrinfo* address = found; address; address = address->ai_next) {
+    const int socket = ::socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (socket < 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = sizeof(own);
+    // For a datagram socket, connect() only chooses the route.
+    const bool known = ::connect(socket, address->ai_addr, address->ai_addrlen) == 0 &&
+                       ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+    ::close(socket);
+    std::array<char, 128> text{};
+    if (known && ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0,
+                               NI_NUMERICHOST) == 0)
+      return text.data();
+  }
+  return {};
 }
 
 }  // namespace plimsoll

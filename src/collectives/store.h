@@ -1,13 +1,17 @@
-// Opens the c10d store that the ranks of a training share, with the errors of Plimsoll.
+// Opens the c10d store that the ranks of a training share, with the errors of Plimsoll. Finds the address by which
+// other hosts reach this one, and blocks SIGPIPE.
 #pragma once
+
+#include <signal.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "plimsoll/ranks.h"
 
@@ -39,5 +43,33 @@ std::string get_text(c10d::Store& store, const std::string& key);
 
 /// Returns the first line of a message of c10d, without its stack trace; at most 300 bytes.
 std::string first_line(std::string_view message);
+
+/// Returns the address of this host on the route to `host`:`port`, in numbers: "10.0.0.3", or "127.0.0.1" if the name
+/// is that of this host. Returns an empty text if there is no route. Sends nothing.
+std::string address_towards(const std::string& host, int port);
+
+/// A scope that blocks SIGPIPE on this thread, and on threads that start during it. A write to a closed connection is
+/// an error then, and does not end the process: Gloo and c10d write without MSG_NOSIGNAL.
+class SigpipeBlocked {
+ public:
+  SigpipeBlocked() {
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~SigpipeBlocked() {
+    if (::sigismember(&before_, SIGPIPE)) return;
+#ifdef __linux__
+    const timespec now{};
+    ::sigtimedwait(&pipe_, nullptr, &now);  // consumes a signal that arrived in the scope
+#endif
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SigpipeBlocked(const SigpipeBlocked&) = delete;
+  SigpipeBlocked& operator=(const SigpipeBlocked&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
 
 }  // namespace plimsoll

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/atomic_file.h"
-#include "collectives/host_block.h"
 #include "collectives/shared_block.h"
 
 namespace plimsoll {

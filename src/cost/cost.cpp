@@ -4,9 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "cost/exchange_cost.h"
 #include "cost/operators.h"
-#include "cost/segment_clock.h"
 
 namespace plimsoll {
 
@@ -111,6 +109,76 @@ std::vector<double> end_times(const CostModel& model, const Trace& trace, Segmen
     ends.push_back(clock.now());
   }
   return ends;
+}
+
+double exchange_seconds(const CostModel& model, int64_t bytes) {
+  return model.peer_link > 0 ? model.peer_latency + static_cast<double>(bytes) / model.peer_link : 0;
+}
+
+double seconds_of_exchange(const CostModel& model, const Op& op) {
+  const OpRate& rate = model.rate(OpKind::streaming, compute_type_of(op));
+  const double local = rate.bytes > 0 ? static_cast<double>(op.bytes_moved) / rate.bytes : 0;
+  return model.overhead_seconds + std::max(local, exchange_seconds(model, op.link_bytes));
+}
+
+StepExchanges exchanges_of_step(const CostModel& model, const Trace& trace, int64_t micro_batches, bool ragged) {
+  StepExchanges all;
+  const auto add = [&](SegmentKind kind, int64_t times) {
+    const Segment* const segment = trace.segment(kind);
+    if (!segment) return;
+    SegmentClock clock(model, trace);
+    for (int32_t i = segment->begin; i < segment->end; ++i) {
+      const Op& op = trace.ops[i];
+      clock.run(op);
+      if (op.link_bytes == 0) continue;
+      all.count += times;
+      all.bytes += times * op.link_bytes;
+      all.seconds += static_cast<double>(times) * seconds_of_exchange(model, op);
+    }
+    all.waited += static_cast<double>(times) * clock.waited();
+  };
+  add(SegmentKind::micro, 1);
+  if (micro_batches < 2) {
+    add(SegmentKind::norms, 1);
+    add(SegmentKind::update, 1);
+    return all;
+  }
+  const bool last = trace.segment(SegmentKind::last) != nullptr;
+  add(SegmentKind::accumulate, micro_batches - 2);
+  add(ragged ? SegmentKind::remainder : last ? SegmentKind::last : SegmentKind::accumulate, 1);
+  add(last ? SegmentKind::finish : SegmentKind::update, 1);
+  return all;
+}
+
+void SegmentClock::run(const Op& op) {
+  if (op.link_bytes > 0 || op.exchange != CopyStage::none) return run_exchange(op);
+  now_ += seconds_of(model_, op);
+  if (op.copy == CopyStage::none) return;
+  const BufferId target = target_of(op);
+  const auto found = copied_.find(target);
+  if (op.copy == CopyStage::wait && found != copied_.end()) now_ = std::max(now_, found->second);
+  if (op.copy == CopyStage::start && model_.copies_overlap) {
+    double& free = copies_free_[trace_.buffers[target].on_device() ? 1 : 0];
+    copied_[target] = free = std::max(free, now_) + copy_seconds(model_, op.bytes_moved / 2, op.offload_memory);
+  }
+}
+
+void SegmentClock::run_exchange(const Op& op) {
+  const double begin = now_;
+  switch (op.exchange) {
+    case CopyStage::start:
+      now_ += seconds_of(model_, op);
+      exchanged_[target_of(op)] = exchanges_free_ = std::max(exchanges_free_, now_) + seconds_of_exchange(model_, op);
+      return;
+    case CopyStage::wait:
+      if (const auto found = exchanged_.find(target_of(op)); found != exchanged_.end())
+        now_ = std::max(now_, found->second);
+      break;
+    case CopyStage::none:  // an exchange without overlap runs after those in progress
+      now_ = std::max(now_, exchanges_free_) + seconds_of_exchange(model_, op);
+      break;
+  }
+  waited_ += now_ - begin;
 }
 
 }  // namespace plimsoll

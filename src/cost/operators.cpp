@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "trace/update_group.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "data/batch.h"
 #include "data/sampler.h"
-#include "data/synthetic_batch.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {

@@ -1,5 +1,5 @@
-// Declares Backend: memory, kernels and copies of a device, for the executor. Nothing outside this folder knows which
-// device it is.
+// Declares Backend: memory, kernels and copies of a device, for the executor. Declares the backends of the CPU, of
+// NVIDIA devices, and of devices that only libtorch knows. Nothing outside this folder knows which device it is.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -140,5 +140,36 @@ int64_t place_alignment(const std::string& device);
 /// Returns the backend as backend_for(), or nullptr instead of an error: a step can be planned for any device on any
 /// machine.
 Backend* find_backend(const std::string& device);
+
+}  // namespace plimsoll
+
+namespace plimsoll::backend_library {
+
+/// Returns the backend of "cuda", opened on first use. It is a library of its own: machines without such a device need
+/// neither it nor the libraries that it links. Returns nullptr and sets `missing` to the reason if there is no driver,
+/// no device or no library.
+Backend* open_cuda(std::string& missing);
+
+/// Loads libtorch's kernels for ROCm, which are installed next to libtorch if it is built for ROCm. Returns false and
+/// sets `missing` to the reason if they do not exist or cannot be loaded.
+bool load_hip(std::string& missing);
+
+/// Type of libplimsoll_cuda's entry point, `extern "C" plimsoll_open_backend`.
+using OpenBackend = Backend* (*)(std::string& missing);
+
+}  // namespace plimsoll::backend_library
+
+namespace plimsoll {
+
+/// Returns the backend of the CPU, which lives as long as the process. Kernels run on the caller's thread, memory is
+/// the machine's, and a thread makes the copies.
+Backend& cpu_backend();
+
+/// Returns a backend for any device that libtorch has kernels for, through libtorch alone. It serves devices whose
+/// memory has no addresses for arithmetic (Metal), and devices of which nothing else is known here. Its arena is one
+/// tensor of bytes of the device, and its tensors are views of it. Kernels' own allocations come from the framework's
+/// allocator, uncounted; an output made there is copied to its planned offset. Copies wait for each other. Returns
+/// nullptr if libtorch has no such device here.
+Backend* generic_backend(c10::DeviceType type);
 
 }  // namespace plimsoll

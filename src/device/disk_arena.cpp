@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/file_error.h"
-#include "device/pages.h"
+#include "device/arena.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

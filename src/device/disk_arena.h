@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/mapping_guard.h"
+#include "base/mapped_file.h"
 
 namespace plimsoll {
 

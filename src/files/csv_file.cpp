@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/quoted.h"
-#include "base/trimmed.h"
-#include "files/data_notes.h"
+#include "base/text.h"
+#include "files/file_facts.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

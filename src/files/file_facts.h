@@ -1,13 +1,18 @@
-// Declares the form of the tables that say what a reader does with each field of a format.
+// Declares the tables that say what a reader does with each field of a format, and the list of notes that readers
+// make about files of data.
 //
 // A reader of files from outside has such a table: a constexpr array `kFacts` in a namespace of its own, next to the
-// reader (files/nifti_facts.h). A field is in one row of the table of its format.
+// reader (files/nifti_header.h). A field is in one row of the table of its format.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace plimsoll {
 
@@ -30,5 +35,43 @@ constexpr bool are_complete(std::span<const FileFact> facts) {
            std::ranges::find(kTreatments, fact.treatment) != kTreatments.end();
   });
 }
+
+}  // namespace plimsoll
+
+namespace plimsoll {
+
+/// A list of notes of readers on files of data: assumptions that the user should know of. For one thread at a time.
+///
+/// Readers are several calls below the program that shows notes. So the list belongs to a thread while a Scope lives,
+/// like the count of files/data_memory.h; without one nothing is kept.
+class DataNotes {
+ public:
+  /// A scope in which note_data() on this thread adds to `notes`. Scopes nest.
+  class Scope {
+   public:
+    explicit Scope(DataNotes& notes);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    DataNotes* before_;
+  };
+
+  /// Returns one line for each text, "a.csv: WHAT"; several files of one text are "a.csv and 3 more files: WHAT".
+  std::vector<std::string> lines() const;
+
+ private:
+  friend void note_data(const std::filesystem::path& file, std::string what);
+
+  struct Note {
+    std::string first_file, what;
+    size_t further_files = 0;
+  };
+  std::vector<Note> notes_;  // in the order of first occurrence
+};
+
+/// Adds a note about a file to the thread's list. `what` begins with a noun or a verb and ends without a period.
+void note_data(const std::filesystem::path& file, std::string what);
 
 }  // namespace plimsoll

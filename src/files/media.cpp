@@ -11,9 +11,8 @@
 
 #include "base/file_error.h"
 #include "files/data_memory.h"
-#include "files/data_notes.h"
-#include "files/fourier_transform.h"
-#include "files/functions.h"
+#include "files/ffmpeg_functions.h"
+#include "files/file_facts.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -1,6 +1,6 @@
-// Declares decoders of pictures and sound in video and audio files, through FFmpeg. FFmpeg's libraries are behind a
-// library of their own, libplimsoll_media, which is loaded at the first call: programs that read no videos need no
-// FFmpeg.
+// Declares decoders of pictures and sound in video and audio files, and the discrete Fourier transform, through
+// FFmpeg. FFmpeg's libraries are behind a library of their own, libplimsoll_media, which is loaded at the first
+// call: programs that read no videos need no FFmpeg.
 //
 // All functions may be called from many threads at the same time. They throw UserError that names the file
 // and the error: not a video, no video stream, cut short, too large. Only regular local files are opened; references in
@@ -9,19 +9,22 @@
 // streams. Readable sound files are WAV, AIFF, AU, CAF, MP3, FLAC, AAC and AC-3.
 //
 // Pictures are upright, as people see them: the display matrix that phones write is applied. Facts of the pictures that
-// are refused or noted are in files/media/media_facts.h.
+// are refused or noted are in files/ffmpeg_display.h.
 //
-// Codecs are those that are common in these formats (kCodecs in files/media/media_file.cpp). In addition to the bounds
-// of a call (below), those in files/media/media_file.h hold.
+// Codecs are those that are common in these formats (kCodecs in files/ffmpeg_file.cpp). In addition to the bounds
+// of a call (below), those in files/ffmpeg_file.h hold.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "files/picture.h"
-#include "files/pictures/orientation.h"
+#include "files/picture_header.h"
 
 namespace plimsoll {
 
@@ -43,7 +46,7 @@ constexpr int64_t kMaxPictureBytes = int64_t{1} << 33;  ///< largest number of b
 constexpr int64_t kMaxSampleRate = 384'000;
 constexpr int64_t kMaxAudioSamples = int64_t{1} << 28;  ///< after resampling
 
-/// Describes a video, and notes its `notes` (files/data_notes.h). Decodes the first frame.
+/// Describes a video, and notes its `notes` (files/file_facts.h). Decodes the first frame.
 VideoInfo describe_video(const std::filesystem::path& path);
 
 /// Returns the midpoints of `count` equal parts of [start, end): the times at which a clip is sampled.
@@ -67,5 +70,21 @@ Picture decode_picture(const std::filesystem::path& path, const std::vector<uint
 /// Loads the library from the first of `candidates` that can be loaded; the functions above call it with the folder of
 /// libplimsoll and then the system's. Throws UserError that names the Debian packages if there is none. For tests.
 void load_media_library(const std::vector<std::string>& candidates);
+
+/// A discrete Fourier transform of one size in double precision, to be used by one thread at a time. It is FFmpeg's.
+class FourierTransform {
+ public:
+  FourierTransform() = default;
+  FourierTransform(const FourierTransform&) = delete;
+  FourierTransform& operator=(const FourierTransform&) = delete;
+  virtual ~FourierTransform() = default;
+
+  /// Returns sum over n of values[n] exp(-2 pi i n k / size) for each k, valid until the next call. `values` has `size`
+  /// values.
+  virtual std::span<const std::complex<double>> of(std::span<std::complex<double>> values) = 0;
+};
+
+/// Returns a transform of `size` values, a power of two. Throws UserError (failure) if FFmpeg cannot be loaded.
+std::unique_ptr<FourierTransform> make_fourier_transform(int64_t size);
 
 }  // namespace plimsoll

@@ -12,7 +12,6 @@
 #include <system_error>
 
 #include "files/data_memory.h"
-#include "files/nifti_bytes.h"
 #include "files/nifti_header.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"

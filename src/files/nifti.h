@@ -5,7 +5,7 @@
 // anything is allocated. libniftiio allocates the sizes in a header unchecked and prints its own messages.
 //
 // Bounds: a file that is not packed takes at most its own size. A packed file takes at most 512 MiB + 16 x its size,
-// unpacked (files/unpack_limit.h); a larger one is an error that tells the user to unpack the file. A volume is in
+// unpacked (files/data_memory.h); a larger one is an error that tells the user to unpack the file. A volume is in
 // memory once.
 #pragma once
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/mapped_file.h"
-#include "base/quoted.h"
+#include "base/text.h"
 #include "files/data_memory.h"
 #include "files/file_kind.h"
 #include "plimsoll/error.h"

@@ -9,10 +9,9 @@
 #include <span>
 #include <utility>
 
-#include "base/quoted.h"
+#include "base/text.h"
 #include "files/data_memory.h"
 #include "files/file_kind.h"
-#include "files/unpack_limit.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

@@ -2,7 +2,7 @@
 // .npy files, stored or deflated (PKWARE's APPNOTE.TXT 6.3).
 //
 // Bounds: the directory takes at most 4 x its bytes; a stored array its own size; a packed one at most 128 MiB + 16 x
-// the archive's size (files/unpack_limit.h). Its announced size is compared with that before it is unpacked.
+// the archive's size (files/data_memory.h). Its announced size is compared with that before it is unpacked.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 #include "files/data_memory.h"
 #include "files/file_kind.h"
 #include "files/media.h"
-#include "files/pictures/picture_header.h"
+#include "files/picture_header.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

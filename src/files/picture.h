@@ -1,7 +1,7 @@
 // Reads pictures in PNG and JPEG files as the stored values: gray values and palette indices exactly, up to 16 bits.
 // FFmpeg decodes them (files/media.h says how it is loaded).
 //
-// Files are checked before a decoder sees them (files/pictures/picture_header.h). Pictures are as people see them: the
+// Files are checked before a decoder sees them (files/picture_header.h). Pictures are as people see them: the
 // orientation that a camera writes is applied, to masks as well.
 //
 // Bounds: a file has at most 1 GiB, a picture 32768 pixels a side and 2^27 in all, a decoded PNG 512 MiB, a JPEG 128
@@ -13,15 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "files/pictures/orientation.h"
-#include "files/pictures/picture_header.h"
+#include "files/picture_header.h"
 
 namespace plimsoll {
 
 struct Picture {
   int64_t width = 0, height = 0;  ///< upright
   int64_t channels = 1;           ///< 1: gray, or indices of a palette; 3: red, green, blue
-  int64_t max_value = 255;         ///< largest possible value: 1, 3, 15, 255 or 65535
+  int64_t max_value = 255;        ///< largest possible value: 1, 3, 15, 255 or 65535
   bool exact = true;              ///< false: a JPEG, whose values approximate the saved ones
   std::vector<uint16_t> numbers;  ///< [height, width, channels]
   std::vector<uint16_t>

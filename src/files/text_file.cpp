@@ -8,10 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_error.h"
-#include "base/trimmed.h"
-#include "base/unicode_text.h"
+#include "base/text.h"
+#include "files/data_memory.h"
 #include "files/file_kind.h"
-#include "files/unpack_limit.h"
 #include "plimsoll/bytes.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 // encoding, is refused by its name (files/file_kind.h); a byte order mark is skipped.
 //
 // Bounds: TextBytes holds a buffer of 64 KiB; a packed text has at most 512 MiB + 16 x its packed bytes
-// (files/unpack_limit.h). TextLines holds a block of 64 KiB and one line.
+// (files/data_memory.h). TextLines holds a block of 64 KiB and one line.
 #pragma once
 
 #include <cstdint>

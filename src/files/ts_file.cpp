@@ -14,10 +14,9 @@
 #include <system_error>
 
 #include "base/file_error.h"
-#include "base/quoted.h"
-#include "base/trimmed.h"
+#include "base/text.h"
 #include "files/data_memory.h"
-#include "files/data_notes.h"
+#include "files/file_facts.h"
 #include "files/text_file.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"

@@ -1,7 +1,11 @@
-// Resolves batch_size, micro_batch_size and gradient_accumulation_steps: one equation between three keys.
+// Resolves batch_size, micro_batch_size and gradient_accumulation_steps: one equation between three keys. Divides a
+// batch over devices, and notes the learning rate that usual rules set for another batch.
 #pragma once
 
-#include "job/values/key_locations.h"
+#include <optional>
+#include <string>
+
+#include "job/keys/key_locations.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll::job {
@@ -35,7 +39,7 @@ namespace plimsoll::job {
 ///
 /// With several devices all of this holds for each of them, and the effective batch is batch_size x devices. A
 /// batch_size that is the whole step is that of all devices together, if the micro batch is given or the name says so.
-/// It is divided (batch_over_devices.h), and afterwards batch_size is that of one device. All micro batches then have
+/// It is divided (divide_over_devices()), and afterwards batch_size is that of one device. All micro batches then have
 /// the same size. A note says when more devices made the effective batch larger.
 ///
 /// Afterwards batch_size is set, and micro_batch_size and accumulation are both set or both auto. The value of `auto`
@@ -48,5 +52,23 @@ void resolve_batch_sizes(Job& job, const KeyLocations& locations);
 /// Returns true if the reader took batch_size for the micro batch. The job has no field for it; the function reads its
 /// notes.
 bool batch_size_is_micro_batch(const Job& job);
+
+/// Divides a batch_size that is the whole over all devices by Job::devices, and returns true if it did. It is the whole
+/// if micro_batch_size is given too, or if another program's name says so (`whole_word`); otherwise it is that of one
+/// device. Every device has the same micro batches of the same size: throws UserError, with near numbers that work, if
+/// batch_size is no multiple of devices x micro_batch_size (or x gradient_accumulation_steps, if the micro batch is
+/// open). Numbers of the file that the command line replaces are ignored.
+bool divide_over_devices(Job& job, const KeyLocations& locations, const std::string& whole_word);
+
+/// Returns the note that several devices make the effective batch larger, and how to keep it. `batch_given`: by its
+/// key. Batch sizes are complete, and those of one device.
+std::string larger_batch_note(const Job& job, const KeyLocations& locations, bool batch_given);
+
+/// Returns a note with the learning rate that usual rules set for the job's batch_size instead of
+/// optimizer.reference_batch_size; nullopt if the two are equal, or no reference is given. The factor is the square
+/// root of the batches' quotient for optimizers that divide by the size of gradients, or use their sign (Malladi et al.
+/// 2022, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms"). For SGD it is the quotient (Goyal et al.
+/// 2017, "Accurate, Large Minibatch SGD"). batch_size must be set.
+std::optional<std::string> learning_rate_note(const Job& job);
 
 }  // namespace plimsoll::job

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/blocks.h"
+#include "models/layers.h"
 #include "ops/attention/attention.h"
 #include "ops/layers/rope.h"
 #include "ops/layers/swiglu.h"

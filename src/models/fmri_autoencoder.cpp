@@ -6,9 +6,8 @@
 
 #include <cmath>
 
-#include "models/counted_mean.h"
-#include "models/fmri_config.h"
-#include "models/video_frames.h"
+#include "models/config_checks.h"
+#include "models/layers.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"

@@ -11,7 +11,6 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/modulelist.h>
 
-#include "models/blocks.h"
 #include "models/layers.h"
 #include "plimsoll/linear.h"
 #include "plimsoll/models.h"

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "models/gesture_config.h"
+#include "models/config_checks.h"
 #include "models/layers.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"

@@ -18,7 +18,6 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/modulelist.h>
 
-#include "models/image_features.h"
 #include "models/layers.h"
 #include "plimsoll/linear.h"
 #include "plimsoll/models.h"

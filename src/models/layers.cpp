@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/types.h>
 
+#include "ops/attention/attention.h"
 #include "ops/layers/rms_norm.h"
 
 namespace plimsoll::model {
@@ -15,6 +16,44 @@ NormImpl::NormImpl(const std::string& kind, int64_t size, double eps) : eps_(eps
 at::Tensor NormImpl::forward(const at::Tensor& x) const {
   if (bias_.defined()) return at::layer_norm(x, {x.size(-1)}, weight_, bias_, eps_);
   return ops::rms_norm(x, weight_, eps_);
+}
+
+at::Tensor dropped(const at::Tensor& x, double p, bool training) {
+  return training && p > 0 ? std::get<0>(at::native_dropout(x, p, true)) : x;
+}
+
+at::Tensor activated(const at::Tensor& x, const std::string& activation) {
+  if (activation == "quick_gelu") return x * at::sigmoid(x * 1.702);
+  return at::gelu(x, activation == "gelu" ? "none" : "tanh");
+}
+
+ResidualBlockImpl::ResidualBlockImpl(const BlockOptions& options)
+    : dropout_(options.dropout), activation_(options.activation) {
+  const int64_t width = options.width, inner = options.inner > 0 ? options.inner : 4 * width;
+  norm_ = register_module("norm", Norm(options.norm, width, options.norm_eps));
+  up_ = register_module("up", Linear(width, inner, options.bias, kInitialDeviation));
+  down_ = register_module("down", Linear(inner, width, options.bias, options.residual_deviation));
+}
+
+at::Tensor ResidualBlockImpl::forward(const at::Tensor& x) {
+  return x + dropped(down_(activated(up_(norm_(x)), activation_)), dropout_, is_training());
+}
+
+EncoderBlockImpl::EncoderBlockImpl(const BlockOptions& options) : heads_(options.num_heads), dropout_(options.dropout) {
+  const int64_t width = options.width;
+  norm_ = register_module("norm", Norm(options.norm, width, options.norm_eps));
+  qkv_ = register_module("qkv", Linear(width, 3 * width, options.bias, kInitialDeviation));
+  out_ = register_module("out", Linear(width, width, options.bias, options.residual_deviation));
+  mlp_ = register_module("mlp", ResidualBlock(options));
+}
+
+at::Tensor EncoderBlockImpl::forward(const at::Tensor& x) {
+  const int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
+  const auto parts = qkv_(norm_(x)).view({batch, time, 3, heads_, width / heads_}).unbind(2);
+  const at::Tensor mixed =
+      ops::attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2), /*causal=*/false);
+  const at::Tensor told = out_(mixed.transpose(1, 2).reshape({batch, time, width}));
+  return mlp_(x + dropped(told, dropout_, is_training()));
 }
 
 }  // namespace plimsoll::model

@@ -1,4 +1,5 @@
-// Declares Mamba-2 layers (T. Dao and A. Gu 2024, "Transformers are SSMs"), in one direction or both.
+// Declares Mamba-2 layers (T. Dao and A. Gu 2024, "Transformers are SSMs"), in one direction or both, and a language
+// model of them.
 //
 //     x ─ in ─┬─ z ─────────────── silu ─┐
 //             ├─ xBC ─ conv, silu ─ scan ┴ × ─ norm ─ out ─▶        once from the first token to the last,
@@ -6,6 +7,7 @@
 #pragma once
 
 #include <torch/nn/module.h>
+#include <torch/nn/modules/container/modulelist.h>
 
 #include <limits>
 
@@ -15,6 +17,7 @@
 
 namespace plimsoll::model {
 
+/// The sizes and options of a Mamba-2 layer.
 struct MixerConfig {
   int64_t hidden = 0;
   int64_t width = 0;   ///< channels of the scan
@@ -73,5 +76,37 @@ class BidirectionalBlockImpl : public torch::nn::Module {
   MambaMixer forward_{nullptr}, backward_{nullptr};
 };
 TORCH_MODULE(BidirectionalBlock);
+
+/// A layer x + mixer(norm(x)) in one direction.
+class MambaBlockImpl : public torch::nn::Module {
+ public:
+  MambaBlockImpl(const MambaConfig& config, double residual_deviation);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  Norm norm_{nullptr};
+  MambaMixer mixer_{nullptr};
+};
+TORCH_MODULE(MambaBlock);
+
+/// A language model of Mamba-2 layers:
+///
+///     tokens -> embedding -> [ x + mixer(norm(x)) ] * layers -> norm -> loss head
+class MambaLmImpl : public torch::nn::Module {
+ public:
+  /// Throws UserError for a configuration whose sizes do not divide.
+  explicit MambaLmImpl(const MambaConfig& config);
+  at::Tensor hidden(const at::Tensor& tokens);  ///< int64 [B, T] -> [B, T, hidden], after the last norm
+  /// Returns the mean cross entropy of next-token prediction. Tokens and targets are int64 [B, T]; targets of -100 are
+  /// ignored.
+  at::Tensor loss(const at::Tensor& tokens, const at::Tensor& targets);
+  const at::Tensor& head() const { return head_.defined() ? head_ : embedding_; }  ///< [vocab_size, hidden]
+
+ private:
+  at::Tensor embedding_, head_;
+  torch::nn::ModuleList layers_{nullptr};
+  Norm norm_{nullptr};
+};
+TORCH_MODULE(MambaLm);
 
 }  // namespace plimsoll::model

@@ -14,7 +14,7 @@
 #include <torch/nn/modules/container/moduledict.h>
 #include <torch/nn/modules/container/modulelist.h>
 
-#include "models/image_features.h"
+#include "models/layers.h"
 #include "plimsoll/linear.h"
 #include "plimsoll/models.h"
 

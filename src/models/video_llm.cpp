@@ -7,9 +7,9 @@
 
 #include <cmath>
 
-#include "models/video_frames.h"
-#include "models/video_llm_config.h"
-#include "ops/dtypes.h"
+#include "models/config_checks.h"
+#include "models/layers.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"

@@ -1,10 +1,12 @@
-// Defines PLIMSOLL_KERNELS, which compiles a kernel template for every floating dtype and every useful instruction set.
+// Defines PLIMSOLL_KERNELS, which compiles a kernel template for every floating dtype and every useful instruction
+// set, and access to a row of a kernel's argument.
 #pragma once
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "ops/kernel_variants.h"
+#include "ops/cpu_capability.h"
+#include "ops/kernel_arguments.h"
 #include "ops/lanes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"
@@ -51,3 +53,17 @@ using Vector = typename lanes::Accumulate<T>::Vector;
   static void pick_##name(DType dtype, auto&&... rest) {                 \
     dtype == DType::float64 ? name##_f64(rest...) : name##_f32(rest...); \
   }
+
+namespace plimsoll::ops {
+
+/// Returns a row of a kernel's argument as elements of its type.
+template <typename T>
+PLIMSOLL_INLINE const T* row_of(const ConstRows& rows, int64_t row) {
+  return static_cast<const T*>(rows.data) + row * rows.stride;
+}
+template <typename T>
+PLIMSOLL_INLINE T* row_of(const Rows& rows, int64_t row) {
+  return static_cast<T*>(rows.data) + row * rows.stride;
+}
+
+}  // namespace plimsoll::ops

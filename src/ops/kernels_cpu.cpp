@@ -3,7 +3,6 @@
 #include <type_traits>
 
 #include "ops/kernel_dtypes.h"
-#include "ops/kernel_rows.h"
 #include "ops/lanes.h"
 #include "plimsoll/error.h"
 

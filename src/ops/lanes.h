@@ -1,7 +1,7 @@
 // Implements loads, stores, exp, tanh and sin/cos of sixteen values at a time for the CPU kernels, without intrinsics.
 //
 // GCC and Clang lower their vector types to the instruction set of the function that the code is inlined into. One
-// source therefore serves SSE2, AVX2 and AVX-512 (kernel_variants.h). The lane count does not depend on the machine:
+// source therefore serves SSE2, AVX2 and AVX-512 (cpu_capability.h). The lane count does not depend on the machine:
 // sums are taken in the same order everywhere. Only files of kernels, whose functions are compiled for each set,
 // include this header.
 #pragma once

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "cost/operators.h"
-#include "ops/dtypes.h"
 #include "ops/kernels_cpu.h"
+#include "ops/libtorch_types.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"
 

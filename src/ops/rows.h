@@ -1,5 +1,6 @@
-// Declares the test for a strided tensor that is a plain matrix of rows, and the division of rows among threads. No
-// libtorch: the kernels and the estimates of their workspace (ops/workspace) must agree.
+// Declares the test for a strided tensor that is a plain matrix of rows. Declares the division of rows among threads,
+// and of work among blocks of our CUDA kernels. No libtorch: the kernels and the estimates of their workspace
+// (ops/workspace) must agree.
 #pragma once
 
 #include <algorithm>
@@ -69,6 +70,32 @@ inline int64_t row_grain(int64_t width) {
 /// neither does the sum.
 inline int64_t norm_block_rows(int64_t rows) {
   return std::max<int64_t>(16, div_up(rows, 64));
+}
+
+}  // namespace plimsoll::ops
+
+namespace plimsoll::ops {
+
+// The division of our CUDA kernels' work where their scratch depends on it. Launchers use it, and so do the rules for
+// planning without a GPU (ops/workspace). It never depends on the device: sums are the same on every GPU.
+
+/// Returns the rows of one partial sum of rms_norm's weight gradient: enough blocks for any GPU, few partial sums.
+inline int64_t cuda_norm_block_rows(int64_t rows) {
+  return std::max<int64_t>(16, div_up(rows, 256));
+}
+
+/// Elements of a gradient whose squares one block sums: kNormBlock of gradient_norm.h. Slices of gradients begin at
+/// multiples of it.
+constexpr int64_t kCudaNormBlock = 1024;
+
+/// Device bytes that receive parts of a sum over ranks, for all ranks together; larger sources are sent in pieces.
+constexpr int64_t kMaxDeviceLanding = int64_t{32} << 20;
+
+/// Returns the device bytes that reduce_scatter_ and all_reduce_ allocate for a source of `source_bytes`. The operators
+/// do not state the number of ranks, so the result does not depend on it. The 64 KiB cover parts that are rounded up to
+/// whole elements.
+inline int64_t device_landing_bytes(int64_t source_bytes) {
+  return std::min(kMaxDeviceLanding, div_up(source_bytes, 256) * 256 + (int64_t{64} << 10));
 }
 
 }  // namespace plimsoll::ops

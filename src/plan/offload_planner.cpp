@@ -5,8 +5,8 @@
 #include <set>
 #include <vector>
 
-#include "plan/offload/offload_candidates.h"
-#include "plan/offload/offload_search.h"
+#include "plan/search/offload_candidates.h"
+#include "plan/search/offload_search.h"
 
 namespace plimsoll {
 OffloadPlanner::OffloadPlanner(const ScheduleBuilder& builder, const OffloadVariants& variants, const KeptValues* fixed)

@@ -1,15 +1,15 @@
 // Declares the planner that uses host memory and disk. It decides first how much optimizer state, gradients and
 // parameters are offloaded, and then for each saved value whether it is kept, recomputed or offloaded.
 //
-// A `fraction` is the amount of offload, counted in kinds of buffers (plan/offload/offload_candidates.h).
+// A `fraction` is the amount of offload, counted in kinds of buffers (plan/search/offload_candidates.h).
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <optional>
 
-#include "plan/offload/offload_variants.h"
 #include "plan/schedule_builder.h"
+#include "plan/search/offload_search.h"
 #include "plimsoll/planner.h"
 
 namespace plimsoll {

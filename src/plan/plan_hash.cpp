@@ -5,7 +5,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "base/content_hash.h"
+#include "base/hash.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {

@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "plan/offload/offload_search.h"
-#include "plan/offload/offload_variants.h"
 #include "plan/passes/pipeline.h"
-#include "plan/recompute/recompute_search.h"
+#include "plan/search/offload_search.h"
+#include "plan/search/recompute_search.h"
 #include "plimsoll/planner.h"
 
 namespace plimsoll {

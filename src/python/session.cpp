@@ -1,10 +1,13 @@
 #include "python/session.h"
 
+#include <torch/custom_class.h>
+#include <torch/library.h>
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -272,6 +275,35 @@ int64_t Session::steps() {
 
 void Session::close() {
   training_.reset();
+}
+
+// Registers the classes and functions that the Python package plimsoll uses. They carry tensors and text through
+// TorchBind, so that one library serves every Python that has this version of torch.
+TORCH_LIBRARY(plimsoll_python, m) {
+  m.class_<Session>("Session")
+      .def(torch::init<int64_t, const std::string&,
+                       const std::vector<std::tuple<std::string, std::vector<int64_t>, int64_t>>&, const std::string&,
+                       bool>())
+      .def("input", &Session::input)
+      .def("add", &Session::add)
+      .def("set_loss", &Session::set_loss)
+      .def("plan", &Session::plan)
+      .def("report", &Session::report)
+      .def("page", &Session::page)
+      .def("frontier", &Session::frontier)
+      .def("start", &Session::start)
+      .def("step", &Session::step)
+      .def("evaluate", &Session::evaluate)
+      .def("state", &Session::state)
+      .def("save", &Session::save)
+      .def("load", &Session::load)
+      .def("used_bytes", &Session::used_bytes)
+      .def("steps", &Session::steps)
+      .def("close", &Session::close);
+  m.def("last_error() -> str", last_error);
+  m.def("devices() -> str", devices);
+  m.def("set_module(str path) -> ()", set_recorded_module);
+  m.def("learning_rate(str options, int step, int steps) -> float", learning_rate);
 }
 
 }  // namespace plimsoll::python

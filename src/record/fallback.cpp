@@ -60,7 +60,7 @@ std::vector<c10::IValue> infer_outputs(const OpSignature& signature, const std::
   } catch (const c10::NotImplementedError&) {
     throw UserError(
         fmt::format("operator {}{} cannot be recorded: Plimsoll has no shape rule for it, nor libtorch a Meta kernel. "
-                    "Write the step without it, or add a rule in src/record/shape_rules.cpp",
+                    "Write the step without it, or add a rule in src/record/op_signature.cpp",
                     signature.name, place));
   } catch (const c10::Error& error) {
     throw UserError(fmt::format("operator {}{}: {}", signature.name, place,

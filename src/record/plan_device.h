@@ -1,4 +1,5 @@
-// Declares the plan device, in libtorch's slot IPU, which nothing else uses.
+// Declares the plan device, in libtorch's slot IPU, which nothing else uses, and the scope in which modules are built
+// and step functions are called on it.
 //
 // Its tensors have shape, strides, dtype and a buffer id, and no memory. Linking libplimsoll registers it.
 //
@@ -8,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <string>
 
 #include "plimsoll/trace.h"
@@ -38,5 +40,21 @@ View view_of(const at::Tensor& tensor);
 
 /// Returns a tensor on the meta device with the tensor's sizes, strides, offset and dtype.
 at::Tensor meta_like(const at::Tensor& tensor);
+
+/// A scope in which tensors of libtorch's factory functions (torch::empty, torch::randn, torch::arange, the parameters
+/// of a module under construction) are plan tensors: shape, dtype and no memory. It applies to this thread and nests.
+/// An explicit device, the CPU too, is respected. A CPU tensor that is an operand next to plan tensors becomes a
+/// constant of the trace.
+class PlanScope {
+ public:
+  PlanScope();
+  ~PlanScope();
+  PlanScope(const PlanScope&) = delete;
+  PlanScope& operator=(const PlanScope&) = delete;
+
+ private:
+  struct Guard;
+  std::unique_ptr<Guard> guard_;
+};
 
 }  // namespace plimsoll

@@ -8,8 +8,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/bytes_up.h"
-#include "base/text_width.h"
+#include "base/text.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "report/plan_page_data.h"

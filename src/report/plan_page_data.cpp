@@ -6,7 +6,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "base/text_width.h"
+#include "base/text.h"
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"
 

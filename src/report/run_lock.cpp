@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/file_error.h"
-#include "base/process_start.h"
+#include "base/process.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -25,4 +25,8 @@ CostModel typical_cost_model(int threads);
 /// float32 matmuls (ops::matmul_throughputs(), measured by the first call) and from a typical memory bandwidth.
 CostModel machine_cost_model(int threads);
 
+/// Times kernels of libtorch and of Plimsoll on sizes that fill a core's caches, on `threads` threads; returns the best
+/// of a few runs. Allocates at most about 520 MiB. The caller sets `device` and `source`.
+CostModel measure_rates(int threads);
+
 }  // namespace plimsoll

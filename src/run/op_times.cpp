@@ -16,7 +16,6 @@
 
 #include "base/atomic_file.h"
 #include "base/measurement.h"
-#include "base/stable_timing.h"
 #include "cost/cost.h"
 #include "cost/operators.h"
 #include "ops/arithmetic/kernel_choice.h"
@@ -24,7 +23,6 @@
 #include "plimsoll/machine.h"
 #include "run/executor/single_op.h"
 #include "run/operand_caches.h"
-#include "run/reuse_distances.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "ops/processor.h"
+#include "ops/cpu_capability.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/plan.h"
 
@@ -21,7 +21,7 @@ int64_t unix_seconds_now();
 std::string timing_key(const Op& op);
 
 /// A function that returns the seconds of one run of an op whose operands were touched at these distances
-/// (run/reuse_distances.h). It throws UserError if the op refuses zeros.
+/// (run/operand_caches.h). It throws UserError if the op refuses zeros.
 using OpTimer = std::function<double(const Trace&, const Op&, std::span<const int64_t> distances)>;
 
 /// Returns the timer that runs an op on zeros and reads measuring_machine().
@@ -35,7 +35,7 @@ class OpTimes {
   /// Times the distinct ops of a plan that are not known, were contradicted, or were timed before `since` (Unix time,
   /// seconds). Ops run cheapest first by `estimate`, until `seconds` are spent; an op whose first try is
   /// estimated at more than a quarter of `seconds` is skipped. Tries are made in rounds through all ops, so that the
-  /// tries of one op are spread over time, until the two shortest agree (base/stable_timing.h); their mean is the op's
+  /// tries of one op are spread over time, until the two shortest agree (base/measurement.h); their mean is the op's
   /// time. On a busy machine a try may be ten times too long, and so may those right after it. If time runs out before
   /// two tries agree, the smallest one holds until the next call, which tries again. Allocates the operands of one op
   /// at a time, at most `bytes`. Returns the number of ops that it timed.

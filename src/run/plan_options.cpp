@@ -13,15 +13,13 @@
 #include "collectives/nccl_memory.h"
 #include "collectives/shared_block.h"
 #include "device/backend.h"
-#include "device/cpu_workspace.h"
-#include "device/cuda_workspace.h"
+#include "device/kernel_scratch.h"
 #include "device/nvrtc.h"
-#include "ops/fused/fused_norms.h"
 #include "ops/fused/pointwise_ops.h"
-#include "ops/optimizer/update_groups.h"
+#include "ops/optimizer/update_group.h"
 #include "plimsoll/error.h"
 #include "run/measured_workspace.h"
-#include "trace/pointwise.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll {
 

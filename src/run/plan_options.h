@@ -18,7 +18,7 @@ int threads_of(const TrainingOptions& options);
 
 /// Returns the budget, the user's choices, and the scratch that the device's kernels are known to allocate by rule.
 /// `here`: the device of the plan, if it is one of this machine; nullptr: any device of its kind, so that properties of
-/// this machine do not count. `allowance` limits the measurement of CPU scratch (device/cpu_workspace.h); nullptr: the
+/// this machine do not count. `allowance` limits the measurement of CPU scratch (device/kernel_scratch.h); nullptr: the
 /// run is about to allocate the memory.
 PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
                             std::shared_ptr<MeasureAllowance> allowance = nullptr);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "collectives/exchange.h"
@@ -31,5 +32,9 @@ struct SummedLosses {
 /// Returns the sum over all ranks. `own`: losses of this rank's micro batches, in order; the same number on every rank.
 /// `found_more`: kernels of this rank allocated scratch that was not planned.
 SummedLosses sum_losses(Exchange& exchange, const std::vector<double>& own, bool found_more);
+
+/// Returns a hash of the exchanges of `trace`, by segment: names, sizes and dtypes in order. Ranks that run the same
+/// step have the same hash.
+std::string exchange_order(const Trace& trace);
 
 }  // namespace plimsoll

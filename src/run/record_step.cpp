@@ -1,4 +1,6 @@
 // Records a training step: the ops that eager libtorch would run, in the same order.
+#include "run/record_step.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
@@ -10,23 +12,22 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
+#include <map>
 #include <set>
 
 #include "collectives/exchange_ops.h"
 #include "device/backend.h"
-#include "fine_tuning/weight_types.h"
+#include "fine_tuning/fine_tune.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
 #include "plimsoll/training.h"
 #include "record/autocast.h"
 #include "record/plan_device.h"
-#include "record/plan_scope.h"
 #include "record/recorder.h"
-#include "run/evaluation_sums.h"
 #include "run/optimizer/accumulators.h"
-#include "run/optimizer/exchanged_gradients.h"
 #include "run/optimizer/optimizer.h"
 #include "run/optimizer/update_step.h"
-#include "run/record_count.h"
 
 namespace plimsoll {
 namespace {
@@ -392,9 +393,6 @@ class StepRecorder {
   at::Tensor loss_out_, norm_out_, skipped_out_, evaluation_out_, loss_factor_, loss_scale_, learning_rate_;
 };
 
-}  // namespace
-
-namespace {
 std::atomic<int64_t> recordings = 0;
 }  // namespace
 
@@ -419,6 +417,42 @@ const at::Tensor& StepInputs::operator[](const std::string& name) const {
   std::string known;
   for (const auto& [other, tensor] : tensors_) known += (known.empty() ? "'" : ", '") + other + "'";
   throw UserError(fmt::format("the step has no input '{}'; it declares {}", name, known.empty() ? "none" : known));
+}
+
+namespace {
+
+constexpr std::string_view kNorm = "plimsoll::gradient_norm_";  // (norms, skipped, gradient, index)
+
+/// Returns the index of the first op of the first micro batch that touches each buffer.
+std::map<BufferId, int32_t> first_uses(const Trace& trace) {
+  std::map<BufferId, int32_t> first;
+  const Segment* micro = trace.segment(SegmentKind::micro);
+  for (int32_t i = micro ? micro->begin : 0; micro && i < micro->end; ++i)
+    for_each_view(trace.ops[static_cast<size_t>(i)], [&](const View& view, bool) { first.emplace(view.buffer, i); });
+  return first;
+}
+
+}  // namespace
+
+GradientNorms gradient_norms_of(const Trace& recorded) {
+  GradientNorms found;
+  const std::map<BufferId, int32_t> first = first_uses(recorded);
+  std::vector<std::pair<int32_t, GradientNormEntry>> entries;
+  for (const UpdatePiece& piece : recorded.update_pieces) {
+    if (piece.kind != UpdatePiece::Kind::norm) continue;
+    const auto begin = recorded.ops.begin() + piece.begin, end = recorded.ops.begin() + piece.end;
+    const auto norm = std::find_if(begin, end, [](const Op& op) { return op.name == kNorm; });
+    if (norm == end) return {};
+    check(norm->call && norm->arguments.size() == 4, "an op of another schema");
+    found.norms = norm->arguments[0].views.at(0);
+    const auto written = first.find(piece.gradient);
+    entries.emplace_back(written == first.end() ? std::numeric_limits<int32_t>::max() : written->second,
+                         GradientNormEntry{recorded.buffers[static_cast<size_t>(piece.parameter)].label,
+                                           norm->call->constants.at(3).toInt()});
+  }
+  std::ranges::stable_sort(entries, {}, [](const auto& entry) { return entry.first; });
+  for (auto& [op, entry] : entries) found.entries.push_back(std::move(entry));
+  return found;
 }
 
 }  // namespace plimsoll

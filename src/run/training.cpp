@@ -6,25 +6,22 @@
 
 #include <optional>
 
-#include "base/bytes_up.h"
+#include "base/text.h"
 #include "collectives/exchange.h"
 #include "device/backend.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
 #include "plimsoll/trace.h"
-#include "run/evaluation_sums.h"
 #include "run/executor/executor.h"
-#include "run/gradient_norms.h"
 #include "run/measured_workspace.h"
-#include "run/micro_batch_inputs.h"
 #include "run/op_times.h"
 #include "run/optimizer/loss_scaler.h"
 #include "run/plan_options.h"
-#include "run/profile/step_profile.h"
 #include "run/rank_consistency.h"
-#include "run/training_counters.h"
-#include "run/training_memory.h"
+#include "run/record_step.h"
+#include "run/step_profile.h"
+#include "run/training_parts.h"
 
 namespace plimsoll {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "base/quoted.h"
+#include "base/text.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

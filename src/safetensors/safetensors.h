@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
-#include "base/content_hash.h"
+#include "base/hash.h"
 #include "base/mapped_file.h"
 #include "plimsoll/trace.h"
 #include "safetensors/safetensors_header.h"

@@ -11,9 +11,8 @@
 #include <tuple>
 #include <utility>
 
-#include "base/content_hash.h"
-#include "base/quoted.h"
-#include "base/text_width.h"
+#include "base/hash.h"
+#include "base/text.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,9 @@
 #include "plimsoll/trace.h"
 
+#include <algorithm>
+
+#include "plimsoll/error.h"
+
 namespace plimsoll {
 
 int64_t View::elements() const {
@@ -96,6 +100,98 @@ const NamedView* Trace::find(const std::vector<NamedView>& list, std::string_vie
   for (const NamedView& entry : list)
     if (entry.name == name) return &entry;
   return nullptr;
+}
+
+int64_t element_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::int8:
+    case DType::uint8:
+    case DType::boolean:
+      return 1;
+    case DType::float16:
+    case DType::bfloat16:
+    case DType::int16:
+      return 2;
+    case DType::float32:
+    case DType::int32:
+      return 4;
+    case DType::float64:
+    case DType::int64:
+    case DType::complex64:
+      return 8;
+    case DType::complex128:
+      return 16;
+  }
+  throw InternalError("element_bytes: not a dtype");
+}
+
+std::string_view name_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return "float32";
+    case DType::float64:
+      return "float64";
+    case DType::float16:
+      return "float16";
+    case DType::bfloat16:
+      return "bfloat16";
+    case DType::int64:
+      return "int64";
+    case DType::int32:
+      return "int32";
+    case DType::int16:
+      return "int16";
+    case DType::int8:
+      return "int8";
+    case DType::uint8:
+      return "uint8";
+    case DType::boolean:
+      return "bool";
+    case DType::complex64:
+      return "complex64";
+    case DType::complex128:
+      return "complex128";
+  }
+  throw InternalError("name_of: not a dtype");
+}
+
+std::vector<Lifetime> lifetimes_of(const Trace& trace) {
+  const auto end = static_cast<int32_t>(trace.ops.size());
+  std::vector<Lifetime> lifetimes(trace.buffers.size(), Lifetime{end, 0});
+  for (int32_t i = 0; i < end; ++i) {
+    for_each_view(trace.ops[i], [&](const View& view, bool) {
+      Lifetime& lifetime = lifetimes[view.buffer];
+      lifetime.birth = std::min(lifetime.birth, i);
+      lifetime.death = i + 1;
+    });
+  }
+  for (size_t b = 0; b < trace.buffers.size(); ++b) {
+    Lifetime& lifetime = lifetimes[b];
+    if (trace.buffers[b].persistent)
+      lifetime = {0, end};
+    else if (lifetime.birth >= lifetime.death)
+      lifetime = {0, 0};
+    else if (trace.buffers[b].output)
+      lifetime.death = end;
+  }
+  return lifetimes;
+}
+
+std::vector<int64_t> transient_bytes_by_op(const Trace& trace, const std::vector<Lifetime>& lifetimes) {
+  std::vector<int64_t> change(trace.ops.size() + 1, 0);
+  for (size_t b = 0; b < trace.buffers.size(); ++b) {
+    const Buffer& buffer = trace.buffers[b];
+    if (buffer.persistent || !buffer.on_device() || lifetimes[b].birth >= lifetimes[b].death) continue;
+    change[lifetimes[b].birth] += placed_bytes(trace, buffer.bytes);
+    change[lifetimes[b].death] -= placed_bytes(trace, buffer.bytes);
+  }
+  std::vector<int64_t> live(trace.ops.size());
+  int64_t sum = 0;
+  for (size_t i = 0; i < trace.ops.size(); ++i) {
+    sum += change[i];
+    live[i] = sum + (trace.ops[i].on_host ? 0 : trace.ops[i].workspace_bytes);
+  }
+  return live;
 }
 
 }  // namespace plimsoll

@@ -7,12 +7,11 @@
 #include <cmath>
 #include <set>
 
-#include "fine_tuning/weight_types.h"
+#include "fine_tuning/fine_tune.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "train/advice_steps.h"
-#include "train/plan_once.h"
-#include "train/stopped_search.h"
+#include "train/plan_job.h"
 
 namespace plimsoll {
 namespace {

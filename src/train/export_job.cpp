@@ -5,13 +5,13 @@
 
 #include "checkpoint/checkpoint.h"
 #include "job/keys/data_kind.h"
-#include "job/origin.h"
-#include "job/values/suggestions.h"
+#include "job/keys/values.h"
+#include "job/shared_keys.h"
 #include "plimsoll/error.h"
 #include "plimsoll/export.h"
 #include "plimsoll/job.h"
+#include "weights/checkpoint_weights.h"
 #include "weights/huggingface_export.h"
-#include "weights/weights_file.h"
 
 namespace plimsoll {
 namespace {

@@ -7,12 +7,12 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "base/quoted.h"
+#include "base/text.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
 #include "run/op_times.h"
 #include "run/plan_options.h"
-#include "trace/segment_runs.h"
+#include "trace/trace_queries.h"
 
 namespace plimsoll {
 namespace {

@@ -3,24 +3,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
+#include <map>
+#include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "base/file_error.h"
+#include "base/hash.h"
+#include "base/text.h"
 #include "data/clips/clip_list.h"
 #include "data/clips/clip_samples.h"
-#include "data/pictures/picture_list.h"
-#include "data/pictures/picture_samples.h"
+#include "data/masks/picture_list.h"
+#include "data/masks/picture_samples.h"
+#include "data/masks/slice_samples.h"
 #include "data/series/series_samples.h"
-#include "data/slices/slice_samples.h"
 #include "data/stimuli/stimuli_samples.h"
-#include "data/text/text_samples.h"
-#include "data/tokenizers/tokenizer.h"
+#include "data/text/text_dataset.h"
+#include "data/text/tokenizer.h"
 #include "files/data_memory.h"
-#include "files/data_notes.h"
+#include "files/file_facts.h"
+#include "job/inferred.h"
 #include "job/keys/data_kind.h"
-#include "job/vocabulary.h"
 #include "plimsoll/error.h"
+#include "plimsoll/job.h"
 #include "train/micro_batches.h"
 
 namespace plimsoll {
@@ -191,6 +200,113 @@ OpenedSamples open_samples(const Job& job, const Step& step, const DataProgress&
   OpenedSamples opened = opener_of(job.data).open(job, step, progress);
   opened.notes = notes.lines();
   return opened;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A checkpoint names each file of a key up to this number of files.
+constexpr size_t kMaxNamedFiles = 256;
+
+/// Returns the last part of a path, "pictures" for "data/pictures/" as well. A checkpoint holds valid UTF-8.
+std::string name_of_path(const fs::path& path) {
+  const fs::path plain = path.lexically_normal();
+  return valid_utf8((plain.has_filename() ? plain : plain.parent_path()).filename().string());
+}
+
+/// Returns nullopt for a file without bytes to read if data.skip_bad leaves it out.
+std::optional<FileIdentity> identity_of(const DataFileOfKey& file, const DataConfig& data) {
+  try {
+    const FileIdentity identity = of_key(file.key, [&] {
+      std::error_code error;
+      if (!fs::is_directory(file.path, error)) return identity_of_file(file.path);
+      // Other files in a folder of pictures are not read.
+      return data.type == "pictures" ? identity_of_folder(file.path, is_picture_file) : identity_of_folder(file.path);
+    });
+    return data.skip_bad && identity.bytes == 0 ? std::nullopt : std::optional(identity);
+  } catch (const UserError&) {
+    if (!data.skip_bad) throw;
+    return std::nullopt;
+  }
+}
+
+/// Returns the identity of files whose names are data, too.
+FileIdentity identity_with(FileIdentity identity, const std::string& names) {
+  if (!names.empty()) identity.hash = hash_bytes(fmt::format("{:016x} {}", identity.hash, names));
+  return identity;
+}
+
+/// Replaces the facts of each key with more than kMaxNamedFiles by one fact, at the place of the first.
+std::vector<DataFileFact> without_long_lists(std::vector<DataFileFact> files) {
+  std::map<std::string, std::vector<FileIdentity>> by_key;
+  std::map<std::string, std::string> names;  // of files whose names are data
+  for (const DataFileFact& each : files) {
+    by_key[each.key].push_back(each.identity);
+    if (each.is_name_data) names[each.key] += each.name + '\n';
+  }
+  std::vector<DataFileFact> kept;
+  for (DataFileFact& each : files) {
+    const std::vector<FileIdentity>& all = by_key[each.key];
+    if (all.size() <= kMaxNamedFiles)
+      kept.push_back(std::move(each));
+    else if (std::ranges::find(kept, each.key, &DataFileFact::key) == kept.end())
+      kept.push_back(
+          {.key = each.key, .name = "all files", .identity = identity_with(identity_of_all(all), names[each.key])});
+  }
+  return kept;
+}
+
+}  // namespace
+
+DataFacts data_facts_of(const Job& job, const std::string& tokenizer,
+                        const std::function<void(double fraction)>& progress) {
+  DataFacts facts;
+  const std::vector<DataFileOfKey> files = data_files(job);
+  for (size_t i = 0; i < files.size(); ++i) {
+    progress(static_cast<double>(i) / static_cast<double>(files.size()));
+    if (const auto identity = identity_of(files[i], job.data))
+      facts.files.push_back({.key = files[i].key,
+                             .name = name_of_path(files[i].path),
+                             .identity = *identity,
+                             .is_name_data = job.data.type == "clips" && files[i].key == "data.files"});
+  }
+  facts.files = without_long_lists(std::move(facts.files));
+  facts.settings = {{"data.type", job.data.type},
+                    {"data.validation_fraction", fmt::format("{}", job.data.validation_fraction)},
+                    {"data.shuffle", fmt::format("{}", job.data.shuffle)}};
+  if (!tokenizer.empty()) facts.settings["data.tokenizer"] = tokenizer;
+  if (job.data.type == "stimuli")
+    facts.settings["data.repetition_time"] = fmt::format("{}", job.data.stimuli.repetition_time);
+  return facts;
+}
+
+std::vector<JobInput> inputs_of(const Job& job) {
+  std::vector<JobInput> inputs;
+  if (const job::DataKind& kind = job::data_kind(job.data.type); kind.from_files) {
+    for (const std::filesystem::path& file : job.data.files) inputs.push_back({"one of data.files", file});
+    Job copy = job;
+    if (kind.paths)
+      for (const job::DataPath& each : kind.paths(copy)) inputs.push_back({"one of the data's files", *each.path});
+  }
+  inputs.push_back({"data.tokenizer_file", job.data.tokenizer_file});
+  if (job.checkpoint.resume != "auto" && job.checkpoint.resume != "never")
+    inputs.push_back({"checkpoint.resume", job.checkpoint.resume});
+  try {
+    if (!job.checkpoint.directory.empty())
+      for (const auto& [step, file] : checkpoints_in(job.checkpoint.directory))
+        inputs.push_back({fmt::format("the checkpoint of step {}", step), file});
+  } catch (const UserError&) {  // training reports a folder that cannot be listed
+  }
+  const ModelConfig& model = job.model;
+  inputs.insert(inputs.end(), {{"model.weights", model.weights},
+                               {"model.config", model.config},
+                               {"model.llm.weights", model.llm_weights},
+                               {"model.llm.config", model.llm_config},
+                               {"model.vision.weights", model.vision_weights},
+                               {"model.vision.config", model.vision_config}});
+  std::erase_if(inputs, [](const JobInput& input) { return input.file.empty(); });
+  return inputs;
 }
 
 }  // namespace plimsoll

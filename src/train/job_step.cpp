@@ -4,8 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "job/inferred.h"
 #include "job/keys/model_kind.h"
-#include "job/vocabulary.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 #include "plimsoll/models.h"

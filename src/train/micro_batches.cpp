@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "data/cast_batch.h"
-#include "fine_tuning/weight_types.h"
-#include "ops/dtypes.h"
+#include "data/batch.h"
+#include "fine_tuning/fine_tune.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
 #include "plimsoll/plan_job.h"
 

@@ -1,15 +1,27 @@
-#include "plimsoll/plan_job.h"
+#include "train/plan_job.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
 #include <utility>
+#include <vector>
 
-#include "job/vocabulary.h"
+#include "base/measurement.h"
+#include "device/available_memory.h"
+#include "job/inferred.h"
+#include "job/keys/model_kind.h"
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
+#include "plimsoll/plan_job.h"
 #include "plimsoll/training.h"
-#include "run/search/slow_matmul.h"
+#include "run/machine_cost.h"
+#include "run/op_times.h"
+#include "run/plan_options.h"
+#include "run/search/plan_target.h"
 #include "run/search/stale_op_times.h"
 #include "train/job_data.h"
-#include "train/plan_once.h"
 
 namespace plimsoll {
 namespace {
@@ -66,6 +78,127 @@ PlannedJob plan_job(const Job& job) {
 std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target, int points) {
   const JobStep of(job);
   return frontier_of(of.step, of.options, target, points);
+}
+
+namespace {
+
+constexpr int64_t kParts[] = {2, 4};  // halves and quarters
+
+struct Change {
+  std::string change, meaning;
+  int64_t part;
+};
+
+// Returns the changes by number, the half of each before its quarter.
+std::vector<Change> changes_of(const Job& job) {
+  std::vector<Change> all;
+  for (const job::ReducibleKey& reducible : job::model_kind(job.model.type).reducible_keys) {
+    int64_t last = reducible.value(job);
+    for (const int64_t part : kParts) {
+      const int64_t value = reducible.value(job) / part / reducible.multiple * reducible.multiple;
+      if (value < 1 || value >= last) continue;
+      last = value;
+      all.push_back({fmt::format("{}={}", reducible.key, value), reducible.meaning, part});
+    }
+  }
+  return all;
+}
+
+ModelVariant result_of(const PlannedJob& planned, const Change& change) {
+  ModelVariant result;
+  result.change = change.change;
+  result.meaning = change.meaning;
+  result.fits = planned.plan.fits;
+  result.parameters = planned.settings.parameters;
+  result.peak_bytes = planned.plan.peak_bytes;
+  result.minimum_budget_bytes = planned.minimum_budget_bytes;
+  result.step_seconds = planned.step_seconds;
+  result.tokens_per_second = planned.tokens_per_second;
+  return result;
+}
+
+}  // namespace
+
+ModelVariants model_variants(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                             const PlanTarget& target, const PlannedJob& base_plan,
+                             const std::function<bool(const ModelVariantsProgress&)>& should_continue) {
+  const std::vector<Change> all = changes_of(read_job(file, overrides));
+  std::vector<size_t> order(all.size());
+  for (size_t i = 0; i < all.size(); ++i) order[i] = i;
+  // Halves first, so that an incomplete result has a change of each number.
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return all[i].part; });
+
+  ModelVariantsProgress progress{1, static_cast<int64_t>(all.size()) + 1, "", 0};
+  const auto require_continue = [&] {
+    if (should_continue && !should_continue(progress)) throw SearchStopped();
+  };
+  const SearchOptions search{.on_schedule = [&] {
+    ++progress.schedules;
+    require_continue();
+  }};
+  std::vector<std::optional<ModelVariant>> planned(all.size());
+  size_t tried = 0;
+  try {
+    for (; tried < order.size(); ++tried, ++progress.done) {
+      const Change& change = all[order[tried]];
+      progress.change = change.change;
+      progress.schedules = 0;
+      require_continue();
+      std::vector<std::string> with = overrides;
+      with.push_back(change.change);
+      try {
+        planned[order[tried]] = result_of(plan_once(read_job(file, with), target, search), change);
+      } catch (const UserError& error) {
+        // A number that contradicts others: half of the heads' width, say.
+        if (error.kind() != UserError::Kind::usage) throw;
+      }
+    }
+  } catch (const SearchStopped&) {  // the changes found so far are a valid result
+  }
+  ModelVariants result;
+  result.planned.push_back(result_of(base_plan, {"", "as it is", 1}));
+  for (auto& each : planned)
+    if (each) result.planned.push_back(std::move(*each));
+  for (size_t i = tried; i < order.size(); ++i) result.untried.push_back(all[order[i]].change);
+  return result;
+}
+
+int measure_machine(const Job& job, double seconds, int64_t since) {
+  if (job.device != "cpu") return 0;            // other devices use the catalogue's rates
+  if (job.precision == Precision::automatic) {  // the planner chooses between these two, so both need measured times
+    int count = 0;
+    for (Precision precision : {Precision::fp32_true, Precision::bf16_mixed}) {
+      Job each = job;
+      each.precision = precision;
+      count += measure_machine(each, seconds / 2, since);
+    }
+    return count;
+  }
+  const int threads = threads_of(job);
+  const std::filesystem::path file = op_times_file(threads);
+  const double end = measuring_machine().now() + seconds;
+  int count = 0;
+  std::vector<int64_t> micro_batches;
+  for (double left = seconds; left > 0; left = end - measuring_machine().now()) {
+    PlanTarget target = target_of(job);
+    target.measuring = nullptr;  // the caller requested measurements
+    const PlannedJob planned = plan_once(job, target);
+    const int64_t micro_batch = planned.settings.micro_batch();
+    if (std::ranges::find(micro_batches, micro_batch) != micro_batches.end()) break;
+    micro_batches.push_back(micro_batch);
+    OpTimes times(threads);
+    times.load(file);
+    // An op's time includes scratch: the planned trace has it, and recomputed ops are the same as recorded ones.
+    const int64_t bytes = planned.settings.budget.device.value_or(current_host_memory().value_or(GiB) / 2);
+    // Ops that were timed for another micro batch keep their time.
+    const int timed = times.measure(planned.plan, typical_cost_model(threads), left, bytes, since);
+    count += timed;
+    if (file.empty() || timed == 0) break;
+    times.save(file);
+    // The new times may make another micro batch the fastest by prediction, because its ops still have estimated times.
+    if (job.micro_batch_size) break;
+  }
+  return count;
 }
 
 }  // namespace plimsoll

@@ -1,13 +1,18 @@
-// Declares a reader of the keys of a config.json that checks the allowed values of each.
+// Declares a reader of the keys of a config.json that checks the allowed values of each, the check for keys that no
+// table lists (weights/config_facts.h), and the reading of rotary positions.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
+
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "files/file_facts.h"
 #include "plimsoll/bytes.h"
+#include "plimsoll/models.h"
 
 namespace plimsoll::weights {
 
@@ -54,5 +59,25 @@ class ConfigReader {
   const nlohmann::json& json_;
   std::string file_, section_;
 };
+
+/// Returns the row of a key for a family ("llama", "clip_vision_model"), or nullptr.
+const FileFact* config_fact(std::string_view family, std::string_view key);
+
+/// Returns the keys of a file of this family that no row has and that do not look as if they changed the model. Throws
+/// UserError for a key that is refused, and for one that no row has but whose name is of attention, positions, norms,
+/// scales, quantization or layers. Values that state no difference are accepted: null, false, "", [] and {}, and the
+/// values that the row of a refused key allows.
+std::vector<std::string> check_keys(const ConfigReader& read, std::string_view family);
+
+/// Returns why a field is refused, for the end of a message.
+std::string reason_to_refuse(const FileFact& fact);
+
+/// Returns a note for the keys that check_keys() returned for the file `name`.
+std::string unused_keys_note(const std::string& name, const std::vector<std::string>& keys);
+
+/// Sets rope_theta and rope_scaling from `rope_parameters` (transformers 5) or `rope_scaling` and the keys next to
+/// them. `usual_length`: max_position_embeddings of a file without that key. Throws UserError for a kind other than
+/// default and llama3, for a key that the kind does not have, and for two keys that contradict each other.
+void read_rope(const ConfigReader& read, int64_t default_length, DecoderConfig& config);
 
 }  // namespace plimsoll::weights

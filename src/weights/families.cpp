@@ -2,20 +2,17 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/json_file.h"
-#include "base/quoted.h"
-#include "models/size_limits.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "models/config_checks.h"
 #include "plimsoll/error.h"
-#include "weights/config_keys.h"
 #include "weights/config_reader.h"
-#include "weights/decoder_fields.h"
-#include "weights/rope_settings.h"
 
 namespace plimsoll::weights {
 namespace {
@@ -127,7 +124,9 @@ DecoderConfig read_gemma2(const ConfigReader& read) {
   config.attention_bias = read.boolean("attention_bias", false);
   config.post_norms = config.embedding_scale = true;
   config.query_scale = read.number("query_pre_attn_scalar", 256);
-  const auto cap = [&](const char* key, double default_window) { return read.is_null(key) ? 0 : read.number(key, default_window); };
+  const auto cap = [&](const char* key, double default_window) {
+    return read.is_null(key) ? 0 : read.number(key, default_window);
+  };
   config.attention_softcap = cap("attn_logit_softcapping", 50);
   config.logit_softcap = cap("final_logit_softcapping", 30);
   read_windows(read, config, [&](int64_t layer) { return !read.is_null("sliding_window") && layer % 2 == 0; });
@@ -380,6 +379,35 @@ Json config_json_of(const Architecture& architecture, const std::string& dtype, 
   json["bos_token_id"] = json["eos_token_id"] = nullptr;
   if (architecture.config.positions == "rope") json["max_position_embeddings"] = positions;
   return json;
+}
+
+DecoderConfig canonical(DecoderConfig config) {
+  const DecoderConfig defaults;
+  const bool gated = config.activation == "swiglu" || config.activation == "geglu";
+  if (config.num_kv_heads == 0) config.num_kv_heads = config.num_heads;
+  if (config.head_dim == 0) config.head_dim = config.hidden_size / config.num_heads;
+  if (config.intermediate_size == 0)
+    config.intermediate_size = gated ? (8 * config.hidden_size / 3 + 63) / 64 * 64 : 4 * config.hidden_size;
+  if (config.query_scale == 0) config.query_scale = static_cast<double>(config.head_dim);
+  if (config.attention_bias) config.qkv_bias = false;
+  if (config.positions == "rope") config.max_positions = defaults.max_positions;
+  if (config.positions == "learned") {
+    config.rope_theta = defaults.rope_theta;
+    config.rope_scaling = defaults.rope_scaling;
+  }
+  if (config.rope_scaling.factor == 1) config.rope_scaling = defaults.rope_scaling;
+  if (config.sliding_window == 0 || config.sliding_window_every > config.num_layers)
+    config.sliding_window_every = config.sliding_window == 0 ? 1 : config.num_layers;
+  config.dropout = defaults.dropout;
+  return config;
+}
+
+std::vector<std::string> differences(const DecoderConfig& of, const DecoderConfig& than) {
+  std::vector<std::string> found;
+  for_each_field([&](const char* name, auto place) {
+    if (place(of) != place(than)) found.push_back(fmt::format("{}: {}, not {}", name, place(of), place(than)));
+  });
+  return found;
 }
 
 }  // namespace plimsoll::weights

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/quoted.h"
+#include "base/text.h"
 #include "files/gguf.h"
-#include "models/size_limits.h"
+#include "models/config_checks.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors_header.h"
-#include "weights/config_keys.h"
-#include "weights/decoder_fields.h"
-#include "weights/gguf_facts.h"
+#include "weights/config_reader.h"
+#include "weights/families.h"
 
 namespace plimsoll::weights {
 namespace {

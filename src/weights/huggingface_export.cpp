@@ -12,8 +12,8 @@
 #include "base/atomic_file.h"
 #include "base/file_error.h"
 #include "base/mapped_file.h"
-#include "base/quoted.h"
-#include "ops/dtypes.h"
+#include "base/text.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
 #include "weights/checkpoint_weights.h"
@@ -70,7 +70,7 @@ constexpr const char* kGenerationFile = "generation_config.json";
 std::filesystem::path folder_of(const ModelConfig& model) {
   std::error_code error;
   if (std::filesystem::is_directory(model.weights, error)) return model.weights;
-  // Another program's file is in the folder of its model (job/default_tokenizer.h).
+  // Another program's file is in the folder of its model (job/inferred.h).
   return model.config.empty() ? std::filesystem::path() : model.weights.parent_path();
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "plimsoll/models.h"
-#include "weights/weights_file.h"
+#include "weights/checkpoint_weights.h"
 
 namespace plimsoll {
 

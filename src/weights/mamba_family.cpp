@@ -6,10 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/json_file.h"
-#include "models/mamba_config.h"
-#include "models/size_limits.h"
-#include "weights/config_keys.h"
+#include "base/json.h"
+#include "models/config_checks.h"
 #include "weights/config_reader.h"
 
 namespace plimsoll::weights {

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/json_file.h"
+#include "base/json.h"
 #include "weights/config_reader.h"
-#include "weights/decoder_fields.h"
 #include "weights/families.h"
 #include "weights/mamba_family.h"
 #include "weights/model_weights.h"
@@ -23,7 +22,7 @@ Json with_dtype(Json json, DType dtype) {
   return json;
 }
 
-/// Sets whether the head is the embedding, which the weights decide if they have another head (tied_head.h).
+/// Sets whether the head is the embedding, which the weights decide if they have another head (tensor_names.h).
 void set_tied(Json& json, bool tied, bool read_as) {
   if (tied != read_as) json["tie_word_embeddings"] = tied;
 }

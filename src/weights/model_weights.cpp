@@ -9,22 +9,21 @@
 #include <cstring>
 #include <set>
 
-#include "base/quoted.h"
-#include "checkpoint/weight_companions.h"
-#include "ops/dtypes.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint_state.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
+#include "weights/checkpoint_weights.h"
 #include "weights/families.h"
 #include "weights/gguf_source.h"
 #include "weights/mamba_family.h"
 #include "weights/model_formats.h"
 #include "weights/source.h"
 #include "weights/tensor_names.h"
-#include "weights/tied_head.h"
 #include "weights/vision_families.h"
 #include "weights/weight_slots.h"
-#include "weights/weights_file.h"
 
 namespace plimsoll {
 namespace {

@@ -15,9 +15,9 @@ bool starts_from_weights(const ModelConfig& model);
 
 /// Copies the weights of `model.weights`, or of the parts (`model.llm.weights`, `model.vision.weights`), into `state`,
 /// Training::state(). A folder or a GGUF file is another program's. So is a safetensors file next to a `model.config`
-/// unless its names are ours. All other files go to load_weights (weights_file.h). `sliced`: the tensors of `state` of
-/// which this rank has slices (Training::slices()). Each slice is filled from one whole tensor, which exists only for
-/// that time. Ranks do not wait for each other.
+/// unless its names are ours. All other files go to load_weights (checkpoint_weights.h). `sliced`: the tensors of
+/// `state` of which this rank has slices (Training::slices()). Each slice is filled from one whole tensor, which exists
+/// only for that time. Ranks do not wait for each other.
 void load_model_weights(const ModelConfig& model, const NamedTensors& state, const SlicedState& sliced = {});
 
 /// Copies the weights of a decoder from files in the format of transformers or llama.cpp into `state`. The parameters'

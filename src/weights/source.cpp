@@ -8,14 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/json_file.h"
+#include "base/json.h"
 #include "base/mapped_file.h"
-#include "base/quoted.h"
+#include "base/text.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"
 #include "weights/gguf_source.h"
-#include "weights/safetensors_facts.h"
 
 namespace plimsoll::weights {
 namespace {

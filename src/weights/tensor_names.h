@@ -1,4 +1,5 @@
-// Declares which tensors of a file make up which parameter of ours.
+// Declares which tensors of a file make up which parameter of ours, and the comparison of a head in a file with the
+// embedding that it should be.
 //
 //     layers.0.attention.qkv.weight [64, 16]  <-  model.layers.0.self_attn.q_proj.weight [32, 16]
 //                                                 model.layers.0.self_attn.k_proj.weight [16, 16]
@@ -6,12 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "plimsoll/models.h"
+#include "weights/families.h"
 
 namespace plimsoll::weights {
 
@@ -47,12 +50,27 @@ struct Layout {
   std::vector<double> rotary_frequencies = {};
 };
 
-/// Returns the parameters of a canonical configuration (decoder_fields.h), in the order of the layers. `family`: a
+/// Returns the parameters of a canonical configuration (families.h), in the order of the layers. `family`: a
 /// family of families.h, or "gguf" for the names of GGUF files.
 std::vector<Parameter> parameters_of(const std::string& family, const DecoderConfig& config);
 
 /// Returns the same parameters and the rule for other tensors of such a file: computed ones, and copies of other
 /// tensors.
 Layout layout_of(const std::string& family, const DecoderConfig& config);
+
+/// Returns the name of a head in the weights at `path` that differs from the embedding, although their configuration
+/// ties the two (`layout` is that of tied weights). transformers uses such a head. Returns "" if there is no such head:
+/// none, or a copy of the embedding. Reads both tensors if the file has a head, and nothing but names otherwise. A file
+/// that cannot be read has none; the loading of its weights says what is wrong with it.
+std::string untied_head(const std::filesystem::path& path, const Layout& layout);
+
+/// Corrects an architecture from a configuration by the weights at `path`, other programs' files. If the configuration
+/// ties the head to the embedding, and the weights have another head, it is untied. Adds notes: on such a head, on
+/// files of weights in the folder that are not read, and on a configuration of the weights' own that says something
+/// else.
+void compare_with_weights(const std::filesystem::path& path, Architecture& found);
+
+/// Does this for a Mamba2. `notes`: nullptr if notes are not needed.
+void compare_with_weights(const std::filesystem::path& path, MambaConfig& found, std::vector<std::string>* notes);
 
 }  // namespace plimsoll::weights

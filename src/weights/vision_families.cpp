@@ -8,10 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/json_file.h"
-#include "models/size_limits.h"
+#include "base/json.h"
+#include "models/config_checks.h"
 #include "plimsoll/error.h"
-#include "weights/config_keys.h"
 #include "weights/config_reader.h"
 
 namespace plimsoll::weights {

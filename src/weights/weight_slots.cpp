@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <map>
 
-#include "checkpoint/weight_companions.h"
-#include "ops/dtypes.h"
+#include "checkpoint/checkpoint_state.h"
+#include "ops/libtorch_types.h"
 #include "ops/quantized/quantized_linear.h"
 
 namespace plimsoll {

@@ -25,7 +25,7 @@ std::optional<std::string> owner_of(const std::string& name, std::string_view en
 /// Returns the name of the other half of an adapter if `name` is one half; else nullopt.
 std::optional<std::string> other_half(const std::string& name);
 
-/// Returns the name of the companion of a 16-bit parameter (weight_companions.h).
+/// Returns the name of the companion of a 16-bit parameter (checkpoint/checkpoint_state.h).
 std::string companion_name(const char* kind, const std::string& parameter);
 
 /// Returns true if `name` is the scales of quantized codes, which `contains` knows.

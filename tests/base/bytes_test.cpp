@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-#include "base/bytes_up.h"
+#include "base/text.h"
 #include "plimsoll/error.h"
 #include "refusals.h"
 

@@ -11,7 +11,7 @@
 
 #include "checkpoint/sliced_state.h"
 #include "cut_files.h"
-#include "job/origin.h"
+#include "job/shared_keys.h"
 #include "rounds.h"
 #include "safetensors/safetensors.h"
 #include "test_files.h"

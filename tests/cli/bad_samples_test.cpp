@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "cli/cli_testing.h"
-#include "data/slices/slice_files.h"
 #include "data/stimuli/stimuli_files.h"
 #include "files/media_files.h"
+#include "files/nifti_files.h"
 
 namespace plimsoll::cli_testing {
 namespace {

@@ -72,8 +72,8 @@ TEST_F(JobFlags, AndKeysAndTheFileSayTheSameBatch) {
   put("theirs.yaml", expected);
   std::set<std::string> lines;
   for (const Arguments& message : {Arguments{"plan", "theirs.yaml"},
-                                {"plan", "job.yaml", "batch_size=4", "gradient_accumulation_steps=2"},
-                                {"plan", "job.yaml", "--batch-size", "4", "--gradient_accumulation_steps", "2"}}) {
+                                   {"plan", "job.yaml", "batch_size=4", "gradient_accumulation_steps=2"},
+                                   {"plan", "job.yaml", "--batch-size", "4", "--gradient_accumulation_steps", "2"}}) {
     const Outcome outcome = run(message);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_THAT(outcome.err,

@@ -2,7 +2,7 @@
 // reported.
 #include "cli/cli_testing.h"
 #include "ops/arithmetic/matmul_throughput.h"
-#include "ops/processor.h"
+#include "ops/cpu_capability.h"
 
 namespace plimsoll::cli_testing {
 namespace {

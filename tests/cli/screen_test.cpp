@@ -9,7 +9,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/text_width.h"
+#include "base/text.h"
 #include "cli/cli_testing.h"
 
 namespace plimsoll::cli_testing {

@@ -6,10 +6,9 @@
 #include "collectives/exchange_bits.h"
 #include "collectives/fake_device_group.h"
 #include "collectives/nccl_memory.h"
-#include "collectives/polled_work.h"
 #include "collectives/rank_fault.h"
 #include "collectives/ranks.h"
-#include "ops/cuda_plan.h"
+#include "ops/rows.h"
 #include "ops/workspace/workspace.h"
 #include "plimsoll/trace.h"
 #include "test_files.h"
@@ -71,7 +70,7 @@ std::vector<std::string> run_devices(int size, const std::function<void(Exchange
   });
 }
 
-class DeviceExchangeOf : public testing::TestWithParam<int> {};
+class DeviceExchangeOf : public ::testing::TestWithParam<int> {};
 
 TEST_P(DeviceExchangeOf, SumsHaveTheBitsOfASerialLoop) {
   EXPECT_THAT(run_devices(GetParam(), [](Exchange& e, auto&) { check_all_sums(e, {0, 1, 2, 5, 64, 1001}); }), Each(""));

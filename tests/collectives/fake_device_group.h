@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "collectives/device_group.h"
+#include "collectives/device_exchange.h"
 
 namespace plimsoll {
 

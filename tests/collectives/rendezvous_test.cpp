@@ -9,10 +9,10 @@
 
 #include <filesystem>
 
-#include "collectives/device_group.h"
+#include "collectives/device_exchange.h"
 #include "collectives/exchange_bits.h"
-#include "collectives/host_block.h"
 #include "collectives/ranks.h"
+#include "collectives/shared_block.h"
 #include "device/backend.h"
 #include "test_files.h"
 
@@ -306,7 +306,7 @@ TEST(Meet, ARankOutsideOfTheWorldIsRefused) {
   EXPECT_THAT(user_error_of([] { meet(at_port(2, 2, 29500)); }), HasSubstr("rank 2 of 2 ranks"));
 }
 
-class Network : public testing::TestWithParam<int> {};
+class Network : public ::testing::TestWithParam<int> {};
 
 TEST_P(Network, HasTheBitsOfASerialLoop) {
   const int size = GetParam(), port = free_port();

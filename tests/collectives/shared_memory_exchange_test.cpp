@@ -12,7 +12,7 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
-class SharedMemory : public testing::TestWithParam<int> {};
+class SharedMemory : public ::testing::TestWithParam<int> {};
 
 TEST_P(SharedMemory, SumsHaveTheBitsOfASerialLoop) {
   EXPECT_THAT(run_ranks(GetParam(), [](Exchange& e) { check_all_sums(e, {0, 1, 2, 5, 64, 1001}); }), Each(""));

@@ -3,13 +3,12 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "cli/monitor/utilization.h"
+#include "cli/utilization.h"
 #include "cuda/needs_gpu.h"
 #include "device/backend.h"
 #include "plimsoll/models.h"
 #include "plimsoll/trace.h"
 #include "plimsoll/training.h"
-#include "run/batches.h"
 #include "run/equality.h"
 #include "run/training_runs.h"
 

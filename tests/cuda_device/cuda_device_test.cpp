@@ -9,8 +9,6 @@
 #include "cuda_device/fake_runtime.h"
 #include "device/cuda/cuda_arena.h"
 #include "device/cuda/cuda_copies.h"
-#include "device/cuda/pinned_arena.h"
-#include "device/cuda/staging.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cuda {

@@ -5,17 +5,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/pictures/picture_plane.h"
-#include "data/pictures/picture_samples.h"
+#include "data/masks/labeled_volume.h"
+#include "data/masks/picture_plane.h"
+#include "data/masks/picture_samples.h"
+#include "data/masks/slice_samples.h"
 #include "data/series/series_samples.h"
-#include "data/slices/labeled_volume.h"
-#include "data/slices/slice_files.h"
-#include "data/slices/slice_samples.h"
 #include "data/stimuli/fmri_responses.h"
-#include "data/stimuli/mel_spectrogram.h"
 #include "data/stimuli/stimuli_files.h"
 #include "data/stimuli/stimuli_samples.h"
-#include "data/tokenizers/tokenizer.h"
+#include "data/stimuli/stimulus_media.h"
+#include "data/text/tokenizer.h"
+#include "files/nifti_files.h"
 #include "files/picture_files.h"
 
 namespace plimsoll {

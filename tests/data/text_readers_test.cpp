@@ -5,11 +5,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "base/json_file.h"
+#include "base/json.h"
 #include "data/clips/clip_list.h"
-#include "data/pictures/picture_list.h"
-#include "data/series/series_table.h"
-#include "data/slices/label_names.h"
+#include "data/masks/label_names.h"
+#include "data/masks/picture_list.h"
+#include "data/series/series_file.h"
 #include "data/stimuli/fmri_series.h"
 #include "data/stimuli/stimulus_labels.h"
 #include "files/ts_file.h"

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "files/data_notes.h"
+#include "files/file_facts.h"
 #include "test_files.h"
 
 namespace plimsoll {

@@ -17,7 +17,7 @@
 #include "files/npy_files.h"
 #include "files/npz.h"
 #include "files/picture.h"
-#include "files/png_files.h"
+#include "files/picture_files.h"
 #include "files/ts_file.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"

@@ -2,13 +2,12 @@
 
 #include <numeric>
 
-#include "files/data_notes.h"
-#include "files/jpeg_files.h"
+#include "files/encoded_video.h"
+#include "files/file_facts.h"
 #include "files/media.h"
 #include "files/media_files.h"
-#include "files/picture_facts_files.h"
-#include "files/pictures/orientation.h"
-#include "files/shown_video.h"
+#include "files/picture_files.h"
+#include "files/picture_header.h"
 
 namespace plimsoll {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "data/tokenizers/gguf_tokenizer.h"
-#include "files/data_notes.h"
+#include "data/text/gpt2_tokenizer.h"
+#include "files/file_facts.h"
 #include "files/gguf_file.h"
 #include "test_files.h"
 #include "weights/source.h"

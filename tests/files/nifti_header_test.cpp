@@ -8,9 +8,8 @@
 #include <random>
 #include <set>
 
-#include "files/data_notes.h"
+#include "files/file_facts.h"
 #include "files/nifti.h"
-#include "files/nifti_facts.h"
 #include "files/nifti_files.h"
 #include "test_files.h"
 

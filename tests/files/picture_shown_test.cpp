@@ -1,10 +1,8 @@
 #include <gmock/gmock.h>
 
-#include "data/pictures/picture_plane.h"
-#include "files/jpeg_files.h"
+#include "data/masks/picture_plane.h"
 #include "files/picture.h"
-#include "files/picture_facts_files.h"
-#include "files/png_files.h"
+#include "files/picture_files.h"
 #include "test_files.h"
 
 namespace plimsoll {

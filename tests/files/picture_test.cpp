@@ -5,10 +5,9 @@
 #include <cmath>
 #include <random>
 
-#include "data/pictures/picture_plane.h"
-#include "files/jpeg_files.h"
+#include "data/masks/picture_plane.h"
 #include "files/nifti.h"
-#include "files/png_files.h"
+#include "files/picture_files.h"
 #include "test_files.h"
 
 namespace plimsoll {

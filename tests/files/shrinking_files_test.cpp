@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_file.h"
+#include "base/json.h"
 #include "cut_files.h"
 #include "files/gguf.h"
 #include "files/gguf_file.h"
@@ -20,7 +20,7 @@
 #include "files/npy_files.h"
 #include "files/npz.h"
 #include "files/picture.h"
-#include "files/png_files.h"
+#include "files/picture_files.h"
 #include "rounds.h"
 
 namespace plimsoll {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "files/data_notes.h"
+#include "files/file_facts.h"
 #include "test_files.h"
 
 namespace plimsoll {

@@ -1,5 +1,5 @@
 // A tiktoken rank file and a text: decode(encode(text)) is the text.
-#include "data/tokenizers/gpt2_tokenizer.h"
+#include "data/text/gpt2_tokenizer.h"
 #include "fuzz.h"
 #include "tokenizer_rules.h"
 

@@ -1,7 +1,7 @@
 // The decoded pictures of a clip that an earlier job left.
 #include "data/clips/frame_cache.h"
 
-#include "base/content_hash.h"
+#include "base/hash.h"
 #include "checksums.h"
 #include "fuzz.h"
 

@@ -1,5 +1,5 @@
 // The tokenizer of a GGUF file, and a text.
-#include "data/tokenizers/gguf_tokenizer.h"
+#include "data/text/gpt2_tokenizer.h"
 
 #include "fuzz.h"
 #include "tokenizer_rules.h"

@@ -1,5 +1,5 @@
 // Names of labels, labels of volumes, and the vectors of labels.
-#include "data/slices/label_names.h"
+#include "data/masks/label_names.h"
 #include "data/stimuli/stimulus_labels.h"
 #include "fuzz.h"
 

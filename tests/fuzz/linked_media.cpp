@@ -1,5 +1,5 @@
-// Provides the functions of files/media to media_library.cpp.
-#include "files/functions.h"
+// Provides the functions of files/ffmpeg_functions.h to media_library.cpp.
+#include "files/ffmpeg_functions.h"
 
 extern "C" const plimsoll::media::Functions* plimsoll_media_functions(int version);
 

@@ -1,6 +1,6 @@
 // Replaces libplimsoll_media: the reader loads this library, whose functions are those linked into the fuzz target,
 // which are under the sanitizers.
-#include "files/functions.h"
+#include "files/ffmpeg_functions.h"
 
 extern "C" const plimsoll::media::Functions* fuzz_media_functions(int version);
 

@@ -1,5 +1,5 @@
 // A list of pictures and masks as a table and as JSON lines, with the names of a mask's numbers.
-#include "data/pictures/picture_list.h"
+#include "data/masks/picture_list.h"
 #include "fuzz.h"
 
 using namespace plimsoll;

@@ -1,5 +1,5 @@
 // A SentencePiece model and a text.
-#include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "data/text/sentencepiece_tokenizer.h"
 #include "fuzz.h"
 #include "tokenizer_rules.h"
 

@@ -1,6 +1,6 @@
 // A pattern that tokenizers split by, and a text.
-#include "base/unicode_text.h"
-#include "data/tokenizers/split_pattern.h"
+#include "base/text.h"
+#include "data/text/split_pattern.h"
 #include "fuzz.h"
 
 using namespace plimsoll;

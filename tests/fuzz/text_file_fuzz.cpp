@@ -3,7 +3,7 @@
 
 #include <zlib.h>
 
-#include "base/trimmed.h"
+#include "base/text.h"
 #include "files/file_kind.h"
 #include "fuzz.h"
 

@@ -1,7 +1,6 @@
 // A file of tokens that an earlier job left.
-#include "data/tokenizers/token_file.h"
+#include "data/text/token_file.h"
 
-#include "base/content_hash.h"
 #include "base/hash.h"
 #include "checksums.h"
 #include "fuzz.h"

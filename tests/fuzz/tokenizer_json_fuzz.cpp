@@ -1,5 +1,5 @@
 // A tokenizer.json, a text, and a tokenizer_config.json next to it.
-#include "data/tokenizers/huggingface_tokenizer.h"
+#include "data/text/huggingface_tokenizer.h"
 #include "fuzz.h"
 #include "tokenizer_rules.h"
 

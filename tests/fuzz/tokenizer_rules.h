@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "data/tokenizers/tokenizer.h"
+#include "data/text/tokenizer.h"
 #include "fuzz.h"
 
 namespace plimsoll::fuzz {

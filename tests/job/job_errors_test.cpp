@@ -47,16 +47,16 @@ TEST(JobErrors, UnknownKeyOfAnotherSectionNamesThatSection) {
 
 TEST(JobErrors, WordsOfOtherProgramsAreAnsweredWithOurs) {
   for (const auto& [expected, ours] : std::map<std::string, std::string>{{"optimizer.wd", "optimizer.weight_decay"},
-                                                                       {"model.d_model", "model.hidden_size"},
-                                                                       {"model.n_layer", "model.num_layers"},
-                                                                       {"model.llm.n_layers", "model.llm.num_layers"},
-                                                                       {"data.seq_len", "data.sequence_length"},
-                                                                       {"training.epochs", "max_epochs"},
-                                                                       {"epochs", "max_epochs"},
-                                                                       {"steps", "max_steps"},
-                                                                       {"batch", "batch_size"},
-                                                                       {"gpu", "device"},
-                                                                       {"vram", "memory_budget"}}) {
+                                                                         {"model.d_model", "model.hidden_size"},
+                                                                         {"model.n_layer", "model.num_layers"},
+                                                                         {"model.llm.n_layers", "model.llm.num_layers"},
+                                                                         {"data.seq_len", "data.sequence_length"},
+                                                                         {"training.epochs", "max_epochs"},
+                                                                         {"epochs", "max_epochs"},
+                                                                         {"steps", "max_steps"},
+                                                                         {"batch", "batch_size"},
+                                                                         {"gpu", "device"},
+                                                                         {"vram", "memory_budget"}}) {
     EXPECT_THAT(message_for_override(expected + "=3"), HasSubstr("did you mean '" + ours + "'?")) << expected;
   }
   EXPECT_THAT(message_for_override("schedule.steps=3"), HasSubstr("did you mean 'scheduler.steps'?"));
@@ -410,15 +410,15 @@ TEST(JobErrors, MessagesHoldNoControlCharacters) {
   const std::string hostile = "\x1b[2J\x7f\u009b\u202e\u2066";
   const std::string quoted = R"("\e[2J\x7F\x9b\u202e\u2066")";
   const std::vector<std::string> stated = {message(quoted + ": 1"),
-                                         message("optimizer:\n  " + quoted + ": 1"),
-                                         message("optimizer:\n  name: " + quoted),
-                                         message("max_steps: " + quoted),
-                                         message("model: {type: " + quoted + "}"),
-                                         message("precision: " + quoted),
-                                         message_for_override(hostile + "=1"),
-                                         message_for_override("max_steps=" + hostile),
-                                         refusal_of([&] { parse_job("x: [", hostile + ".yaml", "", {}); }),
-                                         refusal_of([&] { read_job(hostile + ".yaml", {}); })};
+                                           message("optimizer:\n  " + quoted + ": 1"),
+                                           message("optimizer:\n  name: " + quoted),
+                                           message("max_steps: " + quoted),
+                                           message("model: {type: " + quoted + "}"),
+                                           message("precision: " + quoted),
+                                           message_for_override(hostile + "=1"),
+                                           message_for_override("max_steps=" + hostile),
+                                           refusal_of([&] { parse_job("x: [", hostile + ".yaml", "", {}); }),
+                                           refusal_of([&] { read_job(hostile + ".yaml", {}); })};
   for (const std::string& each : stated) {
     EXPECT_NE(each, "accepted") << "message " << &each - stated.data();
     for (const char* control : {"\x1b", "\x7f", "\u009b", "\u202e", "\u2066", "\n"})

@@ -1,4 +1,4 @@
-#include "ops/kernel_variants.h"
+#include "ops/cpu_capability.h"
 
 #include <gtest/gtest.h>
 

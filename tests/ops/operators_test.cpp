@@ -7,7 +7,7 @@
 #include <set>
 
 #include "ops/workspace/scratch_row.h"
-#include "trace/update_group.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll {
 namespace {

@@ -13,10 +13,9 @@
 #include <thread>
 #include <unordered_map>
 
-#include "device/cpu_workspace.h"
+#include "device/kernel_scratch.h"
 #include "ops/arithmetic/matmul_throughput.h"
-#include "ops/dtypes.h"
-#include "ops/op_call.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/machine.h"
 
 namespace plimsoll::ops::testing {

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <random>
 
-#include "plan/passes/dead_ops.h"
+#include "plan/passes/rewrite.h"
+#include "plan/placement/validator.h"
 #include "plan/trace_text.h"
-#include "plan/validate/validator.h"
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"
 

@@ -19,7 +19,7 @@
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "ranks/forked_ranks.h"
-#include "run/batches.h"
+#include "run/training_runs.h"
 
 namespace plimsoll::testing {
 

@@ -12,7 +12,7 @@
 #include "plimsoll/training.h"
 #include "ranks/decoder_training.h"
 #include "ranks/forked_ranks.h"
-#include "run/optimizer/parameter_slice.h"
+#include "run/optimizer/parameter_state.h"
 #include "test_files.h"
 
 namespace plimsoll {

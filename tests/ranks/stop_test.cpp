@@ -11,7 +11,7 @@
 #include "plimsoll/train_job.h"
 #include "ranks/forked_ranks.h"
 #include "test_files.h"
-#include "train/loop/stop_request.h"
+#include "train/prepared_run.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

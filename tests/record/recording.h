@@ -6,7 +6,6 @@
 #include <functional>
 
 #include "record/plan_device.h"
-#include "record/plan_scope.h"
 #include "record/recorder.h"
 
 namespace plimsoll::testing {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "fine_tuning/weight_types.h"
+#include "fine_tuning/fine_tune.h"
 #include "plimsoll/training.h"
-#include "run/batches.h"
 #include "run/optimizer/optimizer.h"
 #include "run/optimizer/update_step.h"
+#include "run/training_runs.h"
 
 namespace plimsoll::testing {
 

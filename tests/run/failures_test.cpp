@@ -8,12 +8,12 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "device/cpu_backend.h"
+#include "device/backend.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "refusals.h"
-#include "run/batches.h"
+#include "run/training_runs.h"
 #include "run/watched_backend.h"
 #include "test_files.h"
 

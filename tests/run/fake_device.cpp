@@ -12,7 +12,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "device/generic_backend.h"
+#include "device/backend.h"
 
 namespace plimsoll::testing {
 namespace {

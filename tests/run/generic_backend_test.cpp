@@ -7,7 +7,6 @@
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
-#include "run/batches.h"
 #include "run/equality.h"
 #include "run/fake_device.h"
 #include "run/training_runs.h"

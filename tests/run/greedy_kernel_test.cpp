@@ -17,7 +17,6 @@
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "refusals.h"
-#include "run/batches.h"
 #include "run/training_runs.h"
 
 namespace plimsoll {

@@ -13,14 +13,13 @@
 
 #include <algorithm>
 
-#include "device/cpu_arena.h"
-#include "device/cpu_backend.h"
+#include "device/arena.h"
+#include "device/backend.h"
 #include "plan/placement/assign_offsets.h"
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "rounds.h"
-#include "run/batches.h"
 #include "run/equality.h"
 #include "run/executor/executor.h"
 #include "run/training_runs.h"

@@ -13,11 +13,11 @@
 #include "base/measurement.h"
 #include "cost/cost.h"
 #include "device/allocation_frame.h"
-#include "device/cpu_backend.h"
+#include "device/backend.h"
 #include "plimsoll/error.h"
 #include "run/measured_workspace.h"
-#include "run/reuse_distances.h"
-#include "run/small_trace.h"
+#include "run/operand_caches.h"
+#include "run/training_runs.h"
 #include "test_files.h"
 
 namespace plimsoll {

@@ -10,8 +10,8 @@
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "refusals.h"
-#include "run/batches.h"
 #include "run/equality.h"
+#include "run/training_runs.h"
 
 namespace plimsoll {
 namespace {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "plimsoll/training.h"
-#include "run/batches.h"
+#include "run/training_runs.h"
 
 namespace plimsoll::testing {
 

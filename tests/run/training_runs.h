@@ -1,4 +1,4 @@
-// Declares short runs of a step on random tokens, and their results.
+// Declares short runs of a step on random tokens and their results, and a small recorded step.
 #pragma once
 
 #include <torch/types.h>
@@ -7,11 +7,19 @@
 #include <map>
 #include <string>
 
+#include "plimsoll/models.h"
 #include "plimsoll/training.h"
-#include "run/batches.h"
 #include "thresholds.h"
 
 namespace plimsoll::testing {
+
+using Batch = std::map<std::string, torch::Tensor>;
+
+/// Returns random tokens and targets, [batch, time], for decoder_step.
+inline Batch token_batch(int64_t batch, int64_t time, int64_t vocab) {
+  return {{"tokens", torch::randint(vocab, {batch, time}, torch::kLong)},
+          {"targets", torch::randint(vocab, {batch, time}, torch::kLong)}};
+}
 
 struct RunResult {
   std::vector<double> losses, norms;
@@ -44,3 +52,18 @@ inline RunResult train(const Step& step, const TrainingOptions& options, int mic
 }
 
 }  // namespace plimsoll::testing
+
+namespace plimsoll {
+
+/// Returns the recorded step of a decoder that runs in milliseconds.
+inline Trace small_trace() {
+  DecoderConfig config;
+  config.vocab_size = 64;
+  config.hidden_size = 32;
+  config.num_layers = 3;
+  config.num_heads = 2;
+  config.norm = "layernorm";
+  return record_step(decoder_step(config, 2, 16), {});
+}
+
+}  // namespace plimsoll

@@ -12,7 +12,6 @@
 #include "plimsoll/trace.h"
 #include "plimsoll/training.h"
 #include "refusals.h"
-#include "run/batches.h"
 #include "run/equality.h"
 #include "run/training_runs.h"
 

@@ -33,7 +33,7 @@ CLEAN = {
     "include/plimsoll/trace.h": "",
     "src/base/file.cpp": '#include "plimsoll/bytes.h"\n#include "base/file.h"\n',
     "src/base/file.h": "",
-    "src/plan/plan.cpp": '#include "plimsoll/plan.h"\n#include "base/file.h"\n',
+    "src/plan/planner.cpp": '#include "plimsoll/plan.h"\n#include "base/file.h"\n',
     "src/ops/op.h": "#include <ATen/ATen.h>\n",
     "src/ops/kernel.cu": '#include "op.h"\n#include <cuda_bf16.h>\n#include "cuda_on_cpu/cuda_on_cpu.h"\n',
     "src/record/record.cpp": '#include "ops/op.h"\n',

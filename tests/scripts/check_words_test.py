@@ -29,7 +29,7 @@ struct Plan {
               ///< which the budget has
 };
 """,
-    "src/plan/plan.cpp": """\
+    "src/plan/planner.cpp": """\
 // Of a source, plain comments are free.
 #include "beside/treatment.h"
 const char* text = "/// Of \\" a text"; /* A block. */

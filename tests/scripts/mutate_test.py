@@ -207,7 +207,7 @@ class Programs(unittest.TestCase):
 
     def test_tests_that_name_the_source_are_near(self):
         near = lambda file, program="plan_tests": mutants.near_suites(file, program)
-        self.assertIn("Complaints", near("src/plan/validate/validator.cpp"))
+        self.assertIn("Complaints", near("src/plan/placement/validator.cpp"))
         self.assertNotIn("Complaints", near("src/plan/passes/fold_casts.cpp"))
         self.assertEqual(near("src/plan/passes/fold_casts.cpp", "cost_tests"), set())
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/bytes_up.h"
-#include "device/host_memory.h"
+#include "base/text.h"
+#include "device/available_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "train/tiny_job.h"

@@ -13,9 +13,9 @@
 #include <map>
 #include <span>
 
-#include "base/content_hash.h"
+#include "base/hash.h"
 #include "checkpoint/checkpoint.h"
-#include "ops/dtypes.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
@@ -24,7 +24,7 @@
 #include "safetensors/safetensors.h"
 #include "thresholds.h"
 #include "train/tiny_job.h"
-#include "weights/weights_file.h"
+#include "weights/checkpoint_weights.h"
 
 namespace plimsoll {
 namespace {

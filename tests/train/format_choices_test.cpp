@@ -1,5 +1,5 @@
 // Tests formats that a job leaves to the planner: the most exact ones that fit.
-#include "run/search/format_choices.h"
+#include "run/search/open_choices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

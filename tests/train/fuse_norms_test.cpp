@@ -9,7 +9,7 @@
 #include <map>
 
 #include "ops/layers/rms_norm.h"
-#include "plan/validate/validator.h"
+#include "plan/placement/validator.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "run/equality.h"

@@ -6,10 +6,10 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "plan/validate/validator.h"
+#include "plan/placement/validator.h"
 #include "plimsoll/training.h"
 #include "run/equality.h"
-#include "trace/pointwise.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "plan/validate/validator.h"
+#include "plan/placement/validator.h"
 #include "run/equality.h"
 #include "train/system_shapes.h"
 

@@ -11,10 +11,10 @@
 #include <torch/utils.h>
 
 #include "plan/passes/group_updates.h"
-#include "plan/validate/validator.h"
+#include "plan/placement/validator.h"
 #include "plimsoll/training.h"
-#include "run/batches.h"
 #include "run/equality.h"
+#include "run/training_runs.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

@@ -1,13 +1,12 @@
-#include "train/job_data_facts.h"
+#include "train/job_data.h"
 
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
-#include "data/slices/slice_files.h"
 #include "data/stimuli/stimuli_files.h"
+#include "files/nifti_files.h"
 #include "files/picture_files.h"
-#include "train/job_data.h"
 
 namespace plimsoll {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/text/text_samples.h"
+#include "data/text/text_dataset.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

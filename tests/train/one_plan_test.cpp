@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/search_count.h"
+#include "plan/planner.h"
 #include "plimsoll/training.h"
-#include "run/record_count.h"
+#include "run/record_step.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/content_hash.h"
+#include "base/hash.h"
 #include "checkpoint/checkpoint.h"
 #include "safetensors/safetensors.h"
 #include "train/tiny_job.h"

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <fstream>
 #include <string>
@@ -7,8 +8,10 @@
 #include "base/measurement.h"
 #include "ops/arithmetic/matmul_throughput.h"
 #include "ops/cpu_capability.h"
-#include "plan/validate/validator.h"
+#include "plan/placement/validator.h"
 #include "plimsoll/bytes.h"
+#include "plimsoll/machine.h"
+#include "plimsoll/plan_job.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
 #include "train/tiny_job.h"
@@ -400,6 +403,35 @@ TEST_F(PlanJobTest, ALargeHeadIsPlannedWithinTheLimitOfMemory) {
   const PlannedJob planned = plan_job(job, target);
   EXPECT_LE(most_resident_bytes() - before, 256 * MiB);
   EXPECT_GT(planned.plan.breakdown.parameters, 2 * GiB);
+}
+
+// Rates of kinds of ops can be too good for a job's ops. A micro batch whose ops were not timed is then predicted to be
+// faster than the one whose ops were.
+TEST(MeasureMachine, TimesTheMicroBatchThatIsChosenByItsTimes) {
+  const CacheFolder folder;
+  Job job = tiny_job(folder, 64);
+  job.precision = Precision::fp32_true;
+  job.batch_size = 16;
+  job.micro_batch_size.reset();
+  job.gradient_accumulation_steps.reset();
+  inspect_machine(static_cast<int>(job.threads));
+  // The name of the file depends on the instruction masks.
+  std::filesystem::path file;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "plimsoll"))
+    if (entry.path().filename().string().starts_with("rates-1-threads")) file = entry.path();
+  ASSERT_FALSE(file.empty());
+  nlohmann::json rates = nlohmann::json::parse(get_file(file));
+  rates["overhead_seconds"] = 1e-12;
+  for (nlohmann::json& kind : rates["rates"])
+    for (nlohmann::json& type : kind) type = {1e18, 1e18};
+  put_file(file, rates.dump());
+
+  // A smaller micro batch is considered if the largest one fits only with recomputation.
+  const PlannedJob unlimited = plan_job(job);
+  job.budget.device = (unlimited.plan.peak_bytes + unlimited.minimum_budget_bytes) / 2;
+  const HotOps ops = hot_ops(plan_by_timed_ops(job, 60));
+  EXPECT_GT(ops.seconds, 0);
+  EXPECT_DOUBLE_EQ(ops.timed_seconds, ops.seconds);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "plimsoll/models.h"
 #include "plimsoll/trace.h"
 #include "plimsoll/training.h"
-#include "run/batches.h"
+#include "run/training_runs.h"
 #include "test_files.h"
 #include "train/tiny_job.h"
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "checkpoint/checkpoint.h"
-#include "data/slices/slice_files.h"
+#include "files/nifti_files.h"
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "thresholds.h"

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "device/host_memory.h"
+#include "device/available_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/train_job.h"
 #include "train/tiny_job.h"

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "base/measurement.h"
-#include "plan/search_count.h"
+#include "plan/planner.h"
 #include "run/machine_cost.h"
 #include "run/op_times.h"
-#include "train/plan_once.h"
+#include "train/plan_job.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

@@ -17,7 +17,7 @@
 #include "ops/attention/attention.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
-#include "run/batches.h"
+#include "run/training_runs.h"
 #include "train/system_blocks.h"
 
 namespace plimsoll::testing {

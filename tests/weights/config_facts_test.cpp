@@ -9,8 +9,7 @@
 #include <set>
 
 #include "test_files.h"
-#include "weights/config_keys.h"
-#include "weights/decoder_fields.h"
+#include "weights/config_reader.h"
 #include "weights/families.h"
 #include "weights/family_files.h"
 #include "weights/mamba_family.h"
@@ -254,8 +253,9 @@ TEST_F(ConfigFacts, RotaryPositionsAreReadAsTransformersDoes) {
   EXPECT_THAT(
       message({{"rope_parameters", {{"rope_type", "default"}}}, {"rope_scaling", llama3}}),
       AllOf(HasSubstr("rope_parameters.rope_type is \"default\""), HasSubstr("rope_scaling.rope_type is \"llama3\"")));
-  EXPECT_THAT(message({{"rope_parameters", {{"rope_theta", 5e5}}}, {"rope_scaling", {{"type", "yarn"}, {"factor", 4}}}}),
-              HasSubstr("rope_scaling.type is \"yarn\"; known are default, llama3"));
+  EXPECT_THAT(
+      message({{"rope_parameters", {{"rope_theta", 5e5}}}, {"rope_scaling", {{"type", "yarn"}, {"factor", 4}}}}),
+      HasSubstr("rope_scaling.type is \"yarn\"; known are default, llama3"));
   EXPECT_THAT(message({{"rope_scaling", {{"rope_type", "llama3"}, {"type", "default"}}}}),
               HasSubstr("rope_type is \"llama3\""));
   EXPECT_THAT(message({{"rope_scaling", {{"rope_type", "llama3"}, {"low_freq_factor", 1}, {"high_freq_factor", 4}}}}),
@@ -266,7 +266,8 @@ TEST_F(ConfigFacts, RotaryPositionsAreReadAsTransformersDoes) {
               HasSubstr("rope_parameters.full_attention"));
   EXPECT_THAT(message({{"rope_scaling", with_length}, {"original_max_position_embeddings", 32}}),
               AllOf(HasSubstr("rope_scaling.original_max_position_embeddings is 16"), HasSubstr("is 32")));
-  EXPECT_THAT(message({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}), HasSubstr("partial_rotary_factor is 0.5"));
+  EXPECT_THAT(message({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}),
+              HasSubstr("partial_rotary_factor is 0.5"));
 }
 
 TEST_F(ConfigFacts, TwoNamesOfOneSettingMustAgree) {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "models/decoder.h"
-#include "models/mamba_lm.h"
+#include "models/mamba.h"
 #include "test_files.h"
 #include "weights/families.h"
 #include "weights/family_files.h"

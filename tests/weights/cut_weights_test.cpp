@@ -9,10 +9,10 @@
 #include "cut_files.h"
 #include "models/decoder.h"
 #include "rounds.h"
+#include "weights/checkpoint_weights.h"
 #include "weights/families.h"
 #include "weights/family_files.h"
 #include "weights/model_weights.h"
-#include "weights/weights_file.h"
 
 namespace plimsoll {
 namespace {

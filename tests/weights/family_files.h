@@ -14,7 +14,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "files/gguf_file.h"
-#include "ops/dtypes.h"
+#include "ops/libtorch_types.h"
 #include "safetensors/safetensors.h"
 #include "test_files.h"
 #include "weights/families.h"

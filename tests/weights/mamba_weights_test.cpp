@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "models/mamba_lm.h"
+#include "models/mamba.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
 #include "thresholds.h"

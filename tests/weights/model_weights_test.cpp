@@ -15,7 +15,6 @@
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
 #include "train/tiny_job.h"
-#include "weights/decoder_fields.h"
 #include "weights/families.h"
 #include "weights/family_files.h"
 #include "weights/gguf_source.h"
@@ -280,7 +279,7 @@ TEST_F(ModelWeightsFolder, ConfigurationsThatCannotBeAreRefused) {
   EXPECT_THAT(message(R"({"model_type": "llama", "model_type": "gpt2"})"), HasSubstr("'model_type' twice"));
   EXPECT_THAT(message(R"({"model_type": "llama"})"), HasSubstr("vocab_size is missing"));
   EXPECT_THAT(message(R"({"model_type": "llama", "num_hidden_layers": 1e30, )" +
-                   sizes.substr(0, sizes.find(", \"num_hidden_layers\"")) + "}"),
+                      sizes.substr(0, sizes.find(", \"num_hidden_layers\"")) + "}"),
               HasSubstr("num_hidden_layers is 1e+30"));
   EXPECT_THAT(message(R"({"model_type": "llama", )" + sizes + R"(, "num_key_value_heads": 3})"),
               HasSubstr("do not divide"));
@@ -292,7 +291,7 @@ TEST_F(ModelWeightsFolder, ConfigurationsThatCannotBeAreRefused) {
   EXPECT_THAT(message(R"({"model_type": "llama", )" + sizes + R"(, "quantization_config": {"bits": 4}})"),
               HasSubstr("quantization_config is {\"bits\":4}; it is not computed here: quantized weights"));
   EXPECT_THAT(message(R"({"model_type": "qwen2", )" + sizes +
-                   R"(, "sliding_window": 4, "use_sliding_window": true,
+                      R"(, "sliding_window": 4, "use_sliding_window": true,
                       "layer_types": ["full_attention", "sliding_attention"]})"),
               HasSubstr("sliding window"));
   EXPECT_THAT(message(std::string((size_t{4} << 20) + 1, ' ')), HasSubstr("more than"));
@@ -507,8 +506,8 @@ TEST_F(ModelWeightsFolder, GgufFilesOfOtherModelsAreRefused) {
   EXPECT_THAT(message(GgufText().word("general.architecture", "mamba")), HasSubstr("'mamba'; known is llama"));
   EXPECT_THAT(message(llama_gguf().tensor("rope_freqs.weight", {2}, 0, std::string(8, 'x'))), HasSubstr("rotary"));
   EXPECT_THAT(message(GgufText()
-                       .word("general.architecture", "llama")
-                       .tensor("token_embd.weight", {4, 4}, 0, std::string(64, '\0'))),
+                          .word("general.architecture", "llama")
+                          .tensor("token_embd.weight", {4, 4}, 0, std::string(64, '\0'))),
               HasSubstr("lack llama.embedding_length"));
 }
 

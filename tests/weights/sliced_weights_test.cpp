@@ -6,11 +6,11 @@
 #include "checkpoint/sliced_state.h"
 #include "models/decoder.h"
 #include "plimsoll/error.h"
+#include "weights/checkpoint_weights.h"
 #include "weights/families.h"
 #include "weights/family_files.h"
 #include "weights/model_weights.h"
 #include "weights/weight_slots.h"
-#include "weights/weights_file.h"
 
 namespace plimsoll {
 namespace {
@@ -190,7 +190,8 @@ TEST(SlicedWeights, OtherSizesAreRefusedWithThoseOfTheWhole) {
   const RankState rank({{"w", at::zeros({10, 30})}}, {at::kFloat, "", true}, 1, 2);
   const std::string message =
       user_error_of([&] { load_weights(folder / "other.safetensors", rank.state, "model.weights", rank.sliced); });
-  EXPECT_NE(message.find("'w' is float32 [10, 31] in the file, float32 [10, 30] in the model"), std::string::npos) << message;
+  EXPECT_NE(message.find("'w' is float32 [10, 31] in the file, float32 [10, 30] in the model"), std::string::npos)
+      << message;
   EXPECT_EQ(rank.state[0].second.min().item<float>(), 7);
 }
 

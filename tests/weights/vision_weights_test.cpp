@@ -155,7 +155,8 @@ class VisionWeightsFolder : public ::testing::Test {
     model::FrameEncoderImpl encoder(of.config, of.image_size, 1);
     std::map<std::string, at::Tensor> before;
     for (const auto& [name, tensor] : parameters_of(encoder)) before[name] = tensor.clone();
-    const std::string message = user_error_of([&] { load_vision_weights(folder, {}, of.config, parameters_of(encoder)); });
+    const std::string message =
+        user_error_of([&] { load_vision_weights(folder, {}, of.config, parameters_of(encoder)); });
     for (const auto& [name, tensor] : parameters_of(encoder)) EXPECT_TRUE(at::equal(tensor, before[name])) << name;
     return message;
   }

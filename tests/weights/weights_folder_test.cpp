@@ -5,7 +5,7 @@
 
 #include "files/gguf_file.h"
 #include "models/decoder.h"
-#include "models/mamba_lm.h"
+#include "models/mamba.h"
 #include "plimsoll/train_job.h"
 #include "train/tiny_job.h"
 #include "weights/families.h"
@@ -15,7 +15,7 @@
 #include "weights/mamba_family.h"
 #include "weights/model_weights.h"
 #include "weights/source.h"
-#include "weights/tied_head.h"
+#include "weights/tensor_names.h"
 
 namespace plimsoll {
 namespace {
@@ -294,7 +294,10 @@ TEST_F(WeightsFolder, MetadataOfGgufFilesAreAppliedOrRefused) {
   for (const char* key : {"llama.logit_scale", "llama.attention.scale", "llama.attn_logit_softcapping", "llama.other"})
     EXPECT_THAT(message([&](GgufText& t) { t.number(key, 0.25f); }),
                 HasSubstr(std::string(key) + " is 0.25; this setting is not known here"));
-  EXPECT_THAT(message([](GgufText& t) { t.words("llama.names", {"a", "b"}); }), HasSubstr("llama.names is a list of 2"));
+  EXPECT_THAT(message([](GgufText& t) {
+                t.words("llama.names", {"a", "b"});
+              }),
+              HasSubstr("llama.names is a list of 2"));
   // Values that change nothing, and what cannot change the model.
   const weights::Architecture found = read([&](GgufText& t) {
     t.number("llama.rope.scale_linear", 1)

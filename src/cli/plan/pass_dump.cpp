@@ -9,9 +9,8 @@
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
-#include "base/key_errors.h"
 #include "cli/screen/table.h"
-#include "cli/trace/trace_listing.h"
+#include "cli/trace_listing.h"
 #include "plimsoll/bytes.h"
 
 namespace plimsoll::cli {

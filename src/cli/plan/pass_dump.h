@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cli/json_output.h"
+#include "cli/output.h"
 #include "cli/screen/terminal.h"
 #include "plimsoll/train_job.h"
 

@@ -1,13 +1,16 @@
-// Declares the search for changes that would make a job fit, as text and as JSON, and its time limit.
+// Declares the search for changes that would make a job fit, as text and as JSON, its time limit, and the report of
+// the needs of smaller models.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "cli/json_output.h"
+#include "cli/output.h"
+#include "cli/process.h"
 #include "cli/screen/terminal.h"
 #include "plimsoll/plan_job.h"
+#include "plimsoll/train_job.h"
 
 namespace plimsoll::cli {
 
@@ -43,5 +46,20 @@ std::string advice_text(const FoundAdvice& found, const Job& job, const Screen& 
 Json advice_json(const AdviceSearch& search);
 /// Returns {"complete", "limit_seconds", "seconds", "planned", "not_planned"}.
 Json advice_search_json(const FoundAdvice& found);
+
+/// The needs of smaller models.
+struct WhatIf {
+  ModelVariants changes;
+  std::string cut_short;  ///< reason why not all changes were planned, and the remedy; empty: all were
+};
+
+/// Plans the changes for at most `seconds`. nullopt: three times as long as the job's own plan took, and at least ten
+/// seconds. A signal ends it too. Prints its progress on standard error.
+WhatIf what_if(const std::filesystem::path& file, const std::vector<std::string>& overrides, const PlanTarget& target,
+               const PlannedJob& base_plan, std::optional<double> seconds, const StopSignals& signals);
+
+std::string what_if_table(const Job& job, const WhatIf& found, const Screen& screen);
+/// Returns [{"change", "meaning", "fits", "parameters", ...}, ...], the unchanged job first.
+Json what_if_json(const WhatIf& found);
 
 }  // namespace plimsoll::cli

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "cli/batch_words.h"
-#include "cli/screen/short_numbers.h"
+#include "cli/result_text.h"
+#include "cli/screen/table.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/job.h"

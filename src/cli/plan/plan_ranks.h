@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/json_output.h"
+#include "cli/output.h"
 #include "plimsoll/train_job.h"
 
 namespace plimsoll::cli {

@@ -1,13 +1,18 @@
-// Declares a progress line for long runs: redrawn in place on a terminal, otherwise plain lines at intervals.
+// Declares a progress line for long runs, and a line for work of unknown length. A terminal has one line that is
+// redrawn in place; other outputs have plain lines at intervals.
 //
 //     train  [========>           ]  42%  420/1000  loss 3.21  1.20 M tokens/s  memory 7.42 / 8.00 GiB  0:12:33 left
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace plimsoll {
@@ -72,6 +77,39 @@ class Progress {
   bool shown_ = false;    ///< true if something has been shown
   bool pending_ = false;  ///< true if the last update has not been shown
   bool finished_ = false;
+};
+
+/// A line that shows that work of unknown length goes on: "planning  0:12", "what if  2 of 9 planned  0:45". It is
+/// redrawn in place on a terminal; otherwise a plain line is printed each minute. Short work prints nothing.
+class Waiting {
+ public:
+  /// `first_seconds`: seconds without output at the start; default: 2 on a terminal and otherwise 10, because lines
+  /// stay there. A thread of this object draws the line. Until it is destroyed, no other code writes to the options'
+  /// stream, and that thread calls their clock.
+  explicit Waiting(std::string title, ProgressOptions options = progress_on_standard_error(),
+                   std::optional<double> first_seconds = {});
+  /// Erases the line; later output takes its place.
+  ~Waiting();
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  /// Sets the text between title and time from the next drawing on: "2 of 9 planned". Safe from any thread.
+  void say(std::string detail);
+
+ private:
+  void draw_until_done();
+  void draw();
+  bool done_within(double seconds);
+
+  const std::string title_;
+  const ProgressOptions options_;
+  const double first_seconds_;
+  const double began_;  ///< seconds on the options' clock
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool done_ = false;   ///< guarded by mutex_
+  std::string detail_;  ///< guarded by mutex_
+  std::thread thread_;
 };
 
 }  // namespace plimsoll

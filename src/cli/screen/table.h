@@ -1,4 +1,5 @@
-// Formats aligned text tables for standard output and for log files, as wide as the screen allows.
+// Formats aligned text tables for standard output and for log files, as wide as the screen allows, and numbers with
+// three significant digits.
 //
 //     Memory at the peak
 //
@@ -18,6 +19,7 @@
 
 namespace plimsoll {
 
+/// The side of a column at which its cells are aligned.
 enum class Align : uint8_t { left, right };
 
 /// Treatment of a column if the table is wider than the screen.
@@ -75,3 +77,16 @@ class Table {
 };
 
 }  // namespace plimsoll
+
+namespace plimsoll::cli {
+
+/// Returns "12.3 %"; "-" if `whole` is 0.
+std::string percent_of(int64_t part, int64_t whole);
+
+/// Returns "1.20 M", "12.3 k", "812".
+std::string short_count(double count);
+
+/// Returns "1.25 s", "12.3 ms", "0.5 us".
+std::string short_seconds(double seconds);
+
+}  // namespace plimsoll::cli

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "cli/monitor/utilization.h"
+#include "cli/utilization.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cli {

@@ -23,8 +23,8 @@
 #include <utility>
 
 #include "base/atomic_file.h"
-#include "base/text_width.h"
-#include "cli/standard_streams.h"
+#include "base/text.h"
+#include "cli/process.h"
 #include "plimsoll/error.h"
 #include "plimsoll/ranks.h"
 
@@ -441,7 +441,7 @@ class Run {
   int first_failed_ = -1;                      ///< the rank; -1: none
   bool told_ = false;                          ///< tell_waiting_ranks() was called
   Clock::time_point looked_ = Clock::now();    ///< last call of look_for_stopped()
-  bool requested_ = false;                         ///< SIGTERM was sent to ranks that did not end
+  bool requested_ = false;                     ///< SIGTERM was sent to ranks that did not end
   std::optional<Clock::time_point> deadline_;  ///< time of the next action of hurry()
 };
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/process_start.h"
-#include "cli/breakdown_parts.h"
+#include "base/process.h"
+#include "cli/output.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll::cli {

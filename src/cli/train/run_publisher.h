@@ -1,7 +1,7 @@
 // Declares an observer that writes the state of a run for `plimsoll monitor` and passes all events on.
 #pragma once
 
-#include "cli/monitor/run_status.h"
+#include "cli/run_status.h"
 #include "plimsoll/train_job.h"
 
 namespace plimsoll::cli {

@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <iostream>
 #include <utility>
+#include <vector>
 
-#include "base/text_width.h"
-#include "cli/batch_words.h"
-#include "cli/screen/short_numbers.h"
+#include "base/text.h"
+#include "cli/plan/plan_advice.h"
+#include "cli/result_text.h"
+#include "cli/screen/progress.h"
+#include "cli/screen/table.h"
 #include "cli/screen/terminal.h"
-#include "cli/verdict.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/job.h"
+#include "plimsoll/plan_job.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -183,6 +186,26 @@ void TrainProgressView::finish() {
   planning_.reset();
   preparing_.reset();
   steps_.reset();
+}
+
+void print_changes_within(const std::string& budget, const JobArguments& arguments, const Screen& screen) {
+  const std::string lower = "memory_budget=" + budget;
+  const Job job = arguments.read_silently({lower});
+  PlanTarget target = target_of(job);
+  const PlannedJob planned = [&] {
+    const Waiting waiting("planning");
+    return plan_job(job, target);
+  }();
+  if (planned.plan.fits) return;
+  // All further plans use the times of this one.
+  target.cost = planned.settings.cost;
+  std::vector<std::string> overrides = arguments.all_overrides();
+  overrides.push_back(lower);
+  FoundAdvice found = advice_within({}, 0, arguments.file, overrides, target, planned, {});
+  // With its own budget the job with the change might be planned for more memory than there is.
+  for (Advice& each : found.search.found) each.overrides.push_back(lower);
+  arguments.output.print(
+      advice_text(found, job, screen, fmt::format("plimsoll plan with {} and --advice full", lower)));
 }
 
 }  // namespace plimsoll::cli

@@ -1,12 +1,14 @@
 // Declares the output of a training run on standard error: progress of the steps, and a line for every other event.
+// Offers changes of a job whose start found less memory than its budget.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "cli/job_arguments.h"
+#include "cli/process.h"
 #include "cli/screen/progress.h"
-#include "cli/screen/waiting.h"
-#include "cli/stop_signals.h"
+#include "cli/screen/terminal.h"
 #include "plimsoll/train_job.h"
 
 namespace plimsoll::cli {
@@ -57,5 +59,10 @@ std::string describe_evaluated_part(const Job& job, const EvaluatedPart& part);
 
 /// Returns "7.42 / 8.00 GiB"; only the used amount if there is no budget.
 std::string used_of_budget(int64_t used, int64_t budget);
+
+/// Prints what `plimsoll plan` prints of the job with memory_budget=`budget`: changes that would fit, each planned,
+/// with the budget as a part of the change. Prints nothing if the job fits this budget. The search ends after ten
+/// seconds, or at Ctrl-C.
+void print_changes_within(const std::string& budget, const JobArguments& arguments, const Screen& screen);
 
 }  // namespace plimsoll::cli

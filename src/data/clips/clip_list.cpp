@@ -7,9 +7,8 @@
 #include <cmath>
 #include <map>
 
-#include "base/quoted.h"
-#include "data/clips/clip_list_facts.h"
-#include "files/data_notes.h"
+#include "base/text.h"
+#include "files/file_facts.h"
 #include "files/text_file.h"
 #include "plimsoll/error.h"
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "data/sampler.h"
+#include "files/file_facts.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {
@@ -57,3 +58,19 @@ double held_out_fraction(const CaptionedVideo& video, double fraction);
 std::vector<ClipTime> cut_clips(double start, double end, const ClipsConfig& config, double fraction, Split split);
 
 }  // namespace plimsoll
+
+namespace plimsoll::clip_lists {
+
+/// The treatment of each part of a list of clips (data.list with data.type clips).
+inline constexpr FileFact kFacts[] = {
+    {"list of clips", "separator", "applied", "a tab; other numbers of cells than 2 to 5 are refused"},
+    {"list of clips", "double quotes", "applied", "around a whole cell they are removed, with a note"},
+    {"list of clips", "video, caption", "applied", "the first two cells; the path counts from the list's folder"},
+    {"list of clips", "start, end", "applied", "in seconds; parts of one video that overlap are refused"},
+    {"list of clips", "train, validation", "applied",
+     "the last cell; lines of one video with two of them, and a list without train, are refused"},
+    {"list of clips", "lines that begin with #", "ignored", "comments"},
+};
+static_assert(are_complete(kFacts));
+
+}  // namespace plimsoll::clip_lists

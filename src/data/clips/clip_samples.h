@@ -1,13 +1,15 @@
-// Declares clips of videos with captions, as samples.
+// Declares clips of videos with captions, as samples, and the captions as tokens.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/sample_source.h"
-#include "data/tokenizers/tokenizer.h"
+#include "data/text/tokenizer.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {
@@ -28,5 +30,16 @@ struct ClipShape {
 /// file is left out, if at least one is left.
 std::unique_ptr<SampleSource> clip_samples(const DataConfig& config, const Tokenizer& tokenizer, const ClipShape& shape,
                                            const std::function<void(double fraction)>& progress);
+
+/// Tokens of prompt, caption and end of text, and their targets, shifted by one. Targets in the prompt and in padding
+/// are -100.
+struct CaptionTokens {
+  std::vector<int64_t> tokens, targets;  ///< each of the sequence length
+  std::vector<int32_t> caption;          ///< the tokens to learn, with the end of text
+};
+
+/// Throws UserError that names `place` if prompt and caption are longer than `length` tokens.
+CaptionTokens caption_tokens(const Tokenizer& tokenizer, const std::string& prompt, const std::string& caption,
+                             int64_t length, const std::string& place);
 
 }  // namespace plimsoll

@@ -9,8 +9,8 @@
 #include <span>
 
 #include "base/atomic_file.h"
-#include "base/content_hash.h"
 #include "base/file_error.h"
+#include "base/hash.h"
 #include "files/data_memory.h"
 #include "files/media.h"
 #include "plimsoll/bytes.h"

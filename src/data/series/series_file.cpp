@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
-#include "base/quoted.h"
-#include "data/series/series_table.h"
+#include "base/text.h"
+#include "files/csv_file.h"
 #include "files/data_memory.h"
-#include "files/data_notes.h"
+#include "files/file_facts.h"
 #include "files/npz.h"
 #include "plimsoll/error.h"
 
@@ -139,6 +143,243 @@ TsFile read_series_file(const std::filesystem::path& file, const std::filesystem
   if (extension == ".npz") return from_archive(file, bad);
   if (extension == ".csv" || extension == ".tsv") return read_series_table(file, bad);
   return read_ts_file(file, bad);
+}
+
+namespace {
+
+// A column rises by one step if its steps differ by at most this fraction: float32 rounds times of 10^3 steps.
+constexpr double kStepTolerance = 1e-3;
+constexpr int64_t kMinRisingLines = 8;
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+  return text;
+}
+
+class Reader {
+ public:
+  Reader(const std::filesystem::path& file, const BadSeries& bad) : path_(file), table_(file), bad_(bad) {}
+
+  TsFile read() {
+    read_names();
+    std::vector<std::string> cells;
+    while (table_.next(cells)) add_line(cells);
+    finish();
+    if (result_.series.empty() && !any_) refuse("has names of columns and no lines of numbers");
+    judge_first_column();
+    note_columns();
+    return std::move(result_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw UserError(fmt::format("{}: {}", table_.place(), what), UserError::Kind::failure);
+  }
+
+  /// Returns nothing for text that is no number within float32's range.
+  std::optional<double> number_in(const std::string& text) {
+    if (text.empty() || text == "?" || lower(text) == "nan") return std::numeric_limits<double>::quiet_NaN();
+    const std::optional<double> value = table_.number(text);
+    return value && std::isfinite(static_cast<float>(*value)) ? value : std::nullopt;
+  }
+
+  void read_names() {
+    if (!table_.next(names_)) refuse("the file is empty");
+    const bool numbers = std::ranges::any_of(
+        names_, [this](const std::string& name) { return !name.empty() && number_in(name).has_value(); });
+    if (numbers)
+      refuse("the first line has numbers; it names the columns, for example series,label,x,y (docs/job-file.md)");
+    std::set<std::string> seen;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      const std::string name = lower(names_[i]);
+      if (name.empty() && i == 0 && names_.size() > 1) {
+        unnamed_index_ = true;
+        continue;
+      }
+      if (name.empty()) refuse(fmt::format("column {} has no name; name it, or remove it", i + 1));
+      if (!seen.insert(name).second) refuse(fmt::format("two columns are called {}", in_quotes(name)));
+      const auto is = [&](std::optional<size_t>& column, std::initializer_list<const char*> words) {
+        if (std::ranges::find(words, name) == words.end()) return false;
+        if (column)
+          refuse(fmt::format("{} and {} both name what tells series apart, or their label; leave one",
+                             in_quotes(names_[*column]), in_quotes(names_[i])));
+        column = i;
+        return true;
+      };
+      if (is(series_, {"series", "sample", "id"}) || is(label_, {"label", "class"}) || is(time_, {"time"})) continue;
+      channels_.push_back(i);
+      result_.channel_names.push_back(names_[i]);
+    }
+    if (channels_.empty()) refuse("no column is a channel: beside series, label and time there is none");
+    result_.channels = std::ssize(channels_);
+    result_.declares_classes = false;
+  }
+
+  void judge_first_column() const {
+    if (unnamed_index_)
+      note_data(path_, fmt::format("the first column has no name and {}; it is left out as an index",
+                                   first_column_.describe()));
+    else if (channels_.front() == 0 && first_column_.is_certain())
+      throw UserError(
+          fmt::format(
+              "{}: the first column {} {}, as an index does; remove it (pandas: index=False), call it time if it "
+              "is the time, or write its numbers as 0.0, 1.0, ... if they are values",
+              path_.string(), in_quotes(names_[0]), first_column_.describe()),
+          UserError::Kind::failure);
+  }
+
+  /// Notes channels that look as if they said something about a series or a line, and labels that look like numbers to
+  /// be predicted.
+  void note_columns() const {
+    std::vector<std::string> fixed, rising, fractions;
+    for (size_t c = 0; c < channels_.size(); ++c) {
+      if (is_fixed(c)) fixed.push_back(result_.channel_names[c]);
+      if (is_rising(c)) rising.push_back(result_.channel_names[c]);
+    }
+    if (!fixed.empty())
+      note_data(path_,
+                fmt::format("columns with one number in each series are taken as channels: {}; remove them if they "
+                            "say which part, subject or weight a series has",
+                            few_names(fixed)));
+    if (!rising.empty())
+      note_data(path_,
+                fmt::format("columns that rise by one step in every series are taken as channels: {}; call such a "
+                            "column time if it is the time, or remove it",
+                            few_names(rising)));
+    for (const std::string& name : result_.classes) {
+      double number = 0;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+      if (error != std::errc() || end != name.data() + name.size()) return;
+      if (number != std::floor(number)) fractions.push_back(name);
+    }
+    if (!fractions.empty())
+      note_data(path_, fmt::format("labels are numbers with fractions, and each is a class by itself: {}",
+                                   few_names(fractions)));
+  }
+
+  float value(const TsSeries& series, int64_t line, size_t channel) const {
+    return series.values[static_cast<size_t>(line * result_.channels) + channel];
+  }
+
+  /// Returns true if a channel has one number in each of several series, and not the same in all of them.
+  bool is_fixed(size_t channel) const {
+    bool differs = false;
+    for (const TsSeries& series : result_.series) {
+      if (series.length < 2) return false;
+      for (int64_t t = 1; t < series.length; ++t)
+        if (!(value(series, t, channel) == value(series, 0, channel))) return false;
+      differs |= value(series, 0, channel) != value(result_.series[0], 0, channel);
+    }
+    return differs;
+  }
+
+  /// Returns true if a channel rises by one step, the same in all series, of which at least one has 8 lines.
+  bool is_rising(size_t channel) const {
+    int64_t longest = 0;
+    double step = 0;
+    for (const TsSeries& series : result_.series) {
+      longest = std::max(longest, series.length);
+      for (int64_t t = 1; t < series.length; ++t) {
+        const double rise = double{value(series, t, channel)} - double{value(series, t - 1, channel)};
+        if (step == 0) step = rise;
+        if (!(rise > 0) || std::abs(rise - step) > kStepTolerance * step) return false;
+      }
+    }
+    return longest >= kMinRisingLines;
+  }
+
+  void add_line(const std::vector<std::string>& cells) {
+    any_ = true;
+    // A line of another length may belong to any series.
+    if (cells.size() != names_.size())
+      refuse(fmt::format("the line has {} cells, and the first line names {}", cells.size(), names_.size()));
+    if (!first_column_.add(cells[0]) && unnamed_index_)
+      refuse(
+          fmt::format("{} is in the first column, which has no name and does not count as an index does; name the "
+                      "column if it has values, or remove it",
+                      in_quotes(cells[0])));
+    const std::string name = series_ ? cells[*series_] : "";
+    if (!open_ || name != name_) {
+      finish();
+      if (!seen_.insert(name).second)
+        refuse(
+            fmt::format("the series {} goes on after another; lines of a series follow one another", in_quotes(name)));
+      open_ = true;
+      name_ = name;
+      first_line_ = table_.line();
+      label_text_ = label_ ? cells[*label_] : std::filesystem::absolute(path_).parent_path().filename().string();
+      if (label_text_.empty()) wrong_ = "has no label";
+      last_time_ = -std::numeric_limits<double>::infinity();
+    }
+    if (!wrong_.empty()) return;
+    if (label_ && cells[*label_] != label_text_)
+      wrong_ = fmt::format("has the labels {} and {}", in_quotes(label_text_), in_quotes(cells[*label_]));
+    if (time_) {
+      const auto time = number_in(cells[*time_]);
+      if (!time || !(*time > last_time_))
+        wrong_ = fmt::format("has the time {} in line {}, which does not come after the one before",
+                             in_quotes(cells[*time_]), table_.line());
+      else
+        last_time_ = *time;
+    }
+    for (const size_t channel : channels_) {
+      const auto value = number_in(cells[channel]);
+      if (!value) {
+        wrong_ = fmt::format("has {} in line {}, which is no number that a float32 can hold", in_quotes(cells[channel]),
+                             table_.line());
+        break;
+      }
+      values_.push_back(static_cast<float>(*value));
+    }
+    bytes_ += sizeof(float) * channels_.size();
+    if (const auto bytes = static_cast<double>(bytes_); bytes > data_memory_left())
+      require_data_memory(table_.place(), fmt::format("has {} channels up to this line", channels_.size()), bytes);
+  }
+
+  void finish() {
+    if (!open_) return;
+    open_ = false;
+    TsSeries series;
+    series.line = first_line_;
+    series.length = std::ssize(values_) / result_.channels;
+    series.values = std::exchange(values_, {});
+    if (const std::string wrong = std::exchange(wrong_, {}); !wrong.empty()) {
+      bad_(fmt::format("{}:{}: the series {}", path_.string(), first_line_, wrong));
+      return;
+    }
+    const auto [found, is_new] = class_index_.emplace(label_text_, std::ssize(result_.classes));
+    if (is_new) {
+      if (result_.classes.size() == kMaxClasses) refuse(fmt::format("there are more than {} classes", kMaxClasses));
+      result_.classes.push_back(label_text_);
+    }
+    series.label = found->second;
+    result_.series.push_back(std::move(series));
+  }
+
+  const std::filesystem::path& path_;
+  CsvFile table_;
+  const BadSeries& bad_;
+  std::vector<std::string> names_;
+  std::optional<size_t> series_, label_, time_;
+  std::vector<size_t> channels_;
+  IndexColumn first_column_;
+  bool unnamed_index_ = false;  // the first column has no name
+  TsFile result_;
+  std::map<std::string, int64_t> class_index_;
+  std::set<std::string> seen_;
+  // State of the series that is being read.
+  bool open_ = false, any_ = false;
+  std::string name_, label_text_, wrong_;
+  std::vector<float> values_;
+  size_t bytes_ = 0;  // bytes of the values of all series
+  int64_t first_line_ = 0;
+  double last_time_ = 0;
+};
+
+}  // namespace
+
+TsFile read_series_table(const std::filesystem::path& file, const BadSeries& bad) {
+  return Reader(file, bad).read();
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Declares the reader of files of labeled time series in any format: .ts (files/ts_file.h), tables
-// (data/series/series_table.h), NumPy's.
+// Declares the readers of files of labeled time series: .ts (files/ts_file.h), tables (.csv, .tsv) and NumPy
+// archives.
 #pragma once
 
 #include <filesystem>
@@ -20,5 +20,25 @@ namespace plimsoll {
 /// classes that are no whole numbers, and labels that are missing, or given if a file has its own. Errors of a single
 /// series go to `bad`.
 TsFile read_series_file(const std::filesystem::path& file, const std::filesystem::path& labels, const BadSeries& bad);
+
+}  // namespace plimsoll
+
+namespace plimsoll {
+
+/// Reads labeled time series from a table (.csv, .tsv), one line for each vector:
+///
+///     series,label,time,x,y
+///     take1,swipe,0.00,0.1,0.2
+///     take1,swipe,0.01,0.1,0.3
+///     take2,circle,0.00,0.4,0.0
+///
+/// The first line names the columns. `series` (or sample, id) identifies the series, whose lines follow one another;
+/// without it the file is one series. `label` (or class) is the same in all lines of a series; without it the folder's
+/// name is the label: swipe/take1.csv. `time` must ascend and is used for nothing else. All other columns are channels.
+/// An empty cell, '?' and NaN are missing values.
+///
+/// Throws UserError that names file and line: unreadable, no names in the first line, two columns of one name, no
+/// channel, a series that continues after another. Errors of a single series go to `bad`.
+TsFile read_series_table(const std::filesystem::path& file, const BadSeries& bad);
 
 }  // namespace plimsoll

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "data/sample_source.h"
 #include "plimsoll/sample_data.h"
@@ -18,7 +20,7 @@ struct SeriesShape {
 /// Returns the series of config.files, and the held-out series: those of config.series.validation_files or, without
 /// these, the share config.validation_fraction, evenly spaced. The test series follow test_files and test_fraction in
 /// the same way. If evenly spaced series leave a part without a class that has room there, the series are divided by
-/// with_every_label() (data/stratified_split.h). Notes name the classes that a part lacks. Split::validation is the
+/// with_every_label() (data/parts.h). Notes name the classes that a part lacks. Split::validation is the
 /// part that config.evaluate_on names; files of the other part are not read. Channels have mean 0 and deviation 1 over
 /// the training series.
 ///
@@ -27,5 +29,22 @@ struct SeriesShape {
 /// depends on the seed, the epoch and the series alone; in held-out series they are evenly spaced. Throws UserError
 /// for unreadable files and series that are not of that shape.
 std::unique_ptr<SampleSource> series_samples(const DataConfig& config, const SeriesShape& shape, uint64_t seed);
+
+/// Statistics of one channel over the training series.
+struct ChannelStatistics {
+  double mean = 0, deviation = 1;
+  float min = 0, max = 0;  ///< after normalization; 0 is among them
+};
+
+/// Returns mean and deviation of each channel over `series`, [length, channels] each, without missing values (NaN). A
+/// channel of one value has that mean and a deviation of 1: sums of up to 2^29 equal float32 values are exact in
+/// float64. So has a channel without values, with a mean of 0.
+std::vector<ChannelStatistics> channel_statistics(const std::vector<std::span<const float>>& series, size_t channels);
+
+/// Normalizes a series [length, channels] in place. Missing values become 0, the mean.
+void normalize_channels(std::span<float> series, const std::vector<ChannelStatistics>& statistics);
+
+/// Extends min and max by a normalized training series.
+void extend_ranges(std::vector<ChannelStatistics>& statistics, std::span<const float> series);
 
 }  // namespace plimsoll

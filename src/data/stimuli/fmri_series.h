@@ -1,5 +1,7 @@
-// Declares an fMRI series as a table: volumes by voxels.
+// Declares an fMRI series (volumes by voxels, from a NIfTI file, an array or a table), and its BIDS file.
 #pragma once
+
+#include <fmt/format.h>
 
 #include <array>
 #include <cstdint>
@@ -8,9 +10,11 @@
 #include <vector>
 
 #include "files/nifti_header.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 
+/// An fMRI series as a table: volumes by voxels.
 struct FmriSeries {
   int64_t volumes = 0, voxels = 0;
   NiftiTime time;                  ///< from volume to volume, as the file states it
@@ -41,5 +45,31 @@ std::vector<int64_t> bad_voxels(const FmriSeries& series);
 
 /// Removes voxels, by their numbers in the series.
 void remove_voxels(FmriSeries& series, const std::vector<int64_t>& voxels);
+
+/// Returns the error "PATH: WHAT", to be thrown.
+inline UserError bad_file(const std::filesystem::path& path, const std::string& what) {
+  return UserError(fmt::format("{}: {}", path.string(), what), UserError::Kind::failure);
+}
+
+/// Returns a question, for the end of a message, about the file of BIDS next to the series (NAME.json of NAME.nii or
+/// NAME.nii.gz). It says another time from volume to volume than `seconds`, or times of single volumes; else the
+/// question is "". Throws UserError (failure) if the file is no JSON object.
+std::string sidecar_question(const std::filesystem::path& series, double seconds);
+
+}  // namespace plimsoll
+
+namespace plimsoll {
+
+/// Reads an fMRI series from a table (files/csv_file.h), a line for each volume, a column for each region:
+///
+///     left,right            names: if no cell of the first line is a number
+///     100.2,98.7
+///     100.4,98.1
+///
+/// Numbers may lie between blanks. Names in the first line, and an index that is left out because its column has no
+/// name and counts, are noted (files/file_facts.h). Throws UserError (failure) that names the file, line and cell:
+/// unreadable, ragged, no number, a first line that counts as names do, a first column that counts as an index does,
+/// and a column without a name that does not count.
+FmriSeries read_fmri_table(const std::filesystem::path& path);
 
 }  // namespace plimsoll

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
-#include "data/evenly_spread.h"
-#include "data/stratified_split.h"
+#include "data/parts.h"
+#include "data/sampler.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/part_labels.h"
+#include "data/parts.h"
 #include "data/stimuli/stimulus_labels.h"
 
 namespace plimsoll {
@@ -36,7 +36,7 @@ RunSplit hold_out_last_runs(const StimulusLabels& labels, double validation_frac
 bool are_classes(const StimulusLabels& labels);
 
 /// Returns `split`, the result of hold_out_last_runs(), if every part has samples of each label that has room there.
-/// Otherwise other runs are held out, chosen by with_every_label() (data/stratified_split.h) with `seed`. The held-out
+/// Otherwise other runs are held out, chosen by with_every_label() (data/parts.h) with `seed`. The held-out
 /// end of a single run moves to the last place at which the fewest parts lack a label, of at most 1000 places.
 RunSplit cover_labels(const StimulusLabels& labels, const RunSplit& split, const RunSamples& samples, uint64_t seed);
 

@@ -7,17 +7,14 @@
 #include <cstring>
 #include <span>
 
-#include "base/quoted.h"
-#include "data/stimuli/bids_sidecar.h"
+#include "base/text.h"
 #include "data/stimuli/fmri_responses.h"
 #include "data/stimuli/fmri_series.h"
-#include "data/stimuli/mel_spectrogram.h"
 #include "data/stimuli/run_split.h"
-#include "data/stimuli/stimulus_features.h"
 #include "data/stimuli/stimulus_labels.h"
 #include "data/stimuli/stimulus_media.h"
 #include "files/data_memory.h"
-#include "files/data_notes.h"
+#include "files/file_facts.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

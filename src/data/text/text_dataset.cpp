@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <fstream>
 #include <optional>
+#include <vector>
 
-#include "base/clean_errors.h"
 #include "base/file_error.h"
-#include "data/tokenizers/token_cache.h"
-#include "files/data_notes.h"
+#include "data/sampler.h"
+#include "data/text/token_file.h"
+#include "files/file_facts.h"
 #include "files/text_file.h"
 #include "plimsoll/error.h"
 
@@ -190,6 +192,76 @@ void TextDataset::copy(int64_t begin, int64_t count, int64_t* out) const {
     out += here;
     ++part;
   }
+}
+
+Batch make_text_batch(const TextDataset& data, const WindowOrder& order, Split split, int64_t first_sample,
+                      int64_t samples) {
+  check(samples >= 1, "a batch has at least one sample");
+  check(order.count() == data.windows(split), "the order is of another split");
+  const int64_t length = data.sequence_length();
+  const auto field = [&](const char* name) {
+    const auto bytes = static_cast<std::size_t>(samples * length) * sizeof(int64_t);
+    return BatchField{name, DType::int64, {samples, length}, std::vector<std::byte>(bytes)};
+  };
+  Batch batch{first_sample, samples, {}};
+  batch.fields.push_back(field("tokens"));
+  batch.fields.push_back(field("targets"));
+  // operator new aligns the bytes for any type: they may be written as int64.
+  auto* tokens = reinterpret_cast<int64_t*>(batch.fields[0].bytes.data());
+  auto* targets = reinterpret_cast<int64_t*>(batch.fields[1].bytes.data());
+  for (int64_t i = 0; i < samples; ++i)
+    data.fill(split, order.index(first_sample + i), tokens + i * length, targets + i * length);
+  return batch;
+}
+
+namespace {
+
+constexpr int64_t kMaxCountedTokens = int64_t{4} << 20;  // a fraction of a second to read
+
+class TextSamples final : public SampleSource {
+ public:
+  TextSamples(const DataConfig& config, const Tokenizer& tokenizer, const TextDataset::Progress& progress)
+      : dataset_(config, tokenizer, progress) {}
+  int64_t samples(Split split) const override { return dataset_.windows(split); }
+  Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
+    return make_text_batch(dataset_, order, split, first, count);
+  }
+  /// The loss by each token's frequency in at most 4 Mi training tokens (at least one window), in windows spread evenly
+  /// over the text; each token is counted once more.
+  std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const override {
+    if (held_out.empty()) return {};
+    const int64_t length = dataset_.sequence_length();
+    const std::vector<int64_t> read = evenly_spread(dataset_.windows(Split::train), kMaxCountedTokens / length);
+    const std::vector<int64_t> counts = counts_of_targets(Split::train, read);
+    const std::vector<int64_t> predicted = counts_of_targets(Split::validation, held_out);
+    const auto counted = static_cast<double>(std::ssize(read) * length + dataset_.vocab_size());
+    double nats = 0;
+    for (size_t token = 0; token < counts.size(); ++token)
+      nats -= static_cast<double>(predicted[token]) * std::log(static_cast<double>(counts[token] + 1) / counted);
+    return {{kEvaluationLoss, "by the tokens' frequencies", nats / static_cast<double>(std::ssize(held_out) * length)}};
+  }
+  std::vector<std::string> skipped() const override { return dataset_.skipped(); }
+
+ private:
+  /// Returns how often each token of the vocabulary is a target in these windows.
+  std::vector<int64_t> counts_of_targets(Split split, const std::vector<int64_t>& windows) const {
+    std::vector<int64_t> counts(static_cast<size_t>(dataset_.vocab_size()));
+    std::vector<int64_t> tokens(static_cast<size_t>(dataset_.sequence_length())), targets(tokens.size());
+    for (const int64_t window : windows) {
+      dataset_.fill(split, window, tokens.data(), targets.data());
+      for (const int64_t token : targets) ++counts[static_cast<size_t>(token)];
+    }
+    return counts;
+  }
+
+  TextDataset dataset_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> text_samples(const DataConfig& config, const Tokenizer& tokenizer,
+                                           const TextDataset::Progress& progress) {
+  return std::make_unique<TextSamples>(config, tokenizer, progress);
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Declares a data set of windows of tokens from text files.
+// Declares a data set of windows of tokens from text files, its batches, and its samples for the training loop.
 //
 //     file 1 tokens, end of text, file 2 tokens, end of text      the files are one line of tokens
 //     |--------- train -----------|-- validation --|              cut once; the end is held out
@@ -8,13 +8,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "data/batch.h"
+#include "data/sample_source.h"
 #include "data/sampler.h"
-#include "data/tokenizers/token_file.h"
-#include "data/tokenizers/tokenizer.h"
+#include "data/text/token_file.h"
+#include "data/text/tokenizer.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {
@@ -68,5 +71,14 @@ class TextDataset {
   int64_t train_tokens_ = 0;
   std::vector<std::string> skipped_;
 };
+
+/// Returns samples [first_sample, first_sample + samples) of `order`, whose count is data.windows(split). The batch has
+/// two fields of int64 [samples, sequence_length]: "tokens", and "targets", the token after each.
+Batch make_text_batch(const TextDataset& data, const WindowOrder& order, Split split, int64_t first_sample,
+                      int64_t samples);
+
+/// Returns the job's text as samples. It is tokenized here unless an earlier job has done so (see TextDataset).
+std::unique_ptr<SampleSource> text_samples(const DataConfig& config, const Tokenizer& tokenizer,
+                                           const TextDataset::Progress& progress);
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "device/cuda/cuda_check.h"
+#include "device/cuda/cuda_calls.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

@@ -1,5 +1,5 @@
-// Declares the arena on an NVIDIA device: one range of addresses with memory mapped behind it (CUDA's virtual memory
-// management, CUDA C++ Programming Guide, "Virtual Memory Management").
+// Declares the arena on an NVIDIA device, one range of addresses with memory mapped behind it, and the arena of
+// pinned host memory.
 #pragma once
 
 #include <cuda.h>
@@ -42,6 +42,28 @@ class CudaArena final : public Arena {
     int64_t offset, bytes;
   };
   std::vector<Mapping> mappings_;
+};
+
+/// A CPU arena whose pages are locked for the device, which copies from and to it by itself while ops run.
+class PinnedArena final : public Arena {
+ public:
+  /// Throws MemoryUnavailable if the machine does not have `bytes`, or if it refuses to lock them.
+  explicit PinnedArena(int64_t bytes, int64_t max_bytes = 0);
+  ~PinnedArena() override;
+  PinnedArena(const PinnedArena&) = delete;
+  PinnedArena& operator=(const PinnedArena&) = delete;
+
+  std::byte* data() const override { return arena_.data(); }
+  int64_t bytes() const override { return arena_.bytes(); }
+  void grow(int64_t bytes) override;
+  int64_t touched_bytes() const override { return arena_.touched_bytes(); }
+
+ private:
+  void lock_pages();
+  void unlock_pages() noexcept;
+
+  CpuArena arena_;
+  int64_t locked_ = 0;
 };
 
 }  // namespace plimsoll::cuda

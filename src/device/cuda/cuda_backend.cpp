@@ -16,19 +16,17 @@
 #include <deque>
 #include <mutex>
 
-#include "device/backend_library.h"
+#include "device/backend.h"
 #include "device/cuda/cuda_allocator.h"
 #include "device/cuda/cuda_arena.h"
-#include "device/cuda/cuda_check.h"
+#include "device/cuda/cuda_calls.h"
 #include "device/cuda/cuda_copies.h"
 #include "device/cuda/fused_launch.h"
-#include "device/cuda/pinned_arena.h"
-#include "device/cuda/staging.h"
-#include "device/cuda_workspace.h"
+#include "device/kernel_scratch.h"
 #include "device/relocation.h"
 #include "ops/workspace/workspace_rules.h"
 #include "plimsoll/error.h"
-#include "trace/pointwise.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll::cuda {
 namespace {

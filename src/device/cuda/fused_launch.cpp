@@ -9,14 +9,13 @@
 #include <memory>
 #include <mutex>
 
-#include "base/cache_folder.h"
-#include "device/compiled_cache.h"
-#include "device/cuda/cuda_check.h"
+#include "base/atomic_file.h"
+#include "device/cuda/cuda_calls.h"
 #include "device/nvrtc.h"
 #include "ops/cuda_op_support.h"
 #include "ops/fused/fused.h"
 #include "ops/fused/fused_source.h"
-#include "ops/op_call.h"
+#include "ops/libtorch_types.h"
 
 namespace plimsoll::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include "job/keys/data_kind.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
-#include "job/keys/tokenizer_keys.h"
+#include "job/keys/shared_data_keys.h"
 
 namespace plimsoll {
 

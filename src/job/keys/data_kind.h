@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "job/keys/key_locations.h"
 #include "job/keys/keys.h"
-#include "job/values/key_locations.h"
 
 namespace plimsoll::job {
 

@@ -3,15 +3,13 @@
 
 #include <algorithm>
 
-#include "job/keys/architecture_file.h"
-#include "job/keys/divisors.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 #include "job/keys/ranges.h"
-#include "models/size_limits.h"
-#include "weights/decoder_fields.h"
+#include "models/config_checks.h"
+#include "weights/families.h"
 #include "weights/gguf_source.h"
-#include "weights/tied_head.h"
+#include "weights/tensor_names.h"
 
 namespace plimsoll::job {
 namespace {

@@ -6,8 +6,7 @@
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 #include "job/keys/ranges.h"
-#include "models/fmri_config.h"
-#include "models/size_limits.h"
+#include "models/config_checks.h"
 
 namespace plimsoll {
 

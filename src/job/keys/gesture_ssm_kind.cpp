@@ -5,8 +5,7 @@
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 #include "job/keys/ranges.h"
-#include "models/gesture_config.h"
-#include "models/size_limits.h"
+#include "models/config_checks.h"
 
 namespace plimsoll {
 

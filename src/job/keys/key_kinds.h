@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/glob.h"
+#include "base/names.h"
 #include "job/keys/keys.h"
 
 namespace plimsoll::job {
@@ -159,7 +159,7 @@ std::vector<std::string> words_of(Value last) {
   return words;
 }
 
-/// Reads a pattern of dotted names (base/glob.h), or a list of them that may be empty.
+/// Reads a pattern of dotted names (base/names.h), or a list of them that may be empty.
 inline std::vector<std::string> read_patterns(const Value& value, std::string_view allowed) {
   const bool list = value.node->kind == Node::Kind::list;
   std::vector<std::string> patterns;

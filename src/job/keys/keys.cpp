@@ -5,14 +5,13 @@
 #include <optional>
 #include <utility>
 
-#include "base/glob.h"
-#include "base/quoted.h"
+#include "base/names.h"
+#include "base/text.h"
 #include "job/keys/data_kind.h"
-#include "job/keys/key_groups.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 #include "job/keys/ranges.h"
-#include "job/values/suggestions.h"
+#include "job/keys/values.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 
@@ -407,7 +406,8 @@ void describe_variants(Key& key) {
   for (std::string KeyHelp::*text : {&KeyHelp::type, &KeyHelp::default_value, &KeyHelp::meaning}) {
     std::vector<std::pair<std::string, std::string>> stated;  // text, and the types that have it
     for (const Key& variant : key.variants) {
-      const auto same = std::ranges::find_if(stated, [&](const auto& each) { return each.first == variant.help.*text; });
+      const auto same =
+          std::ranges::find_if(stated, [&](const auto& each) { return each.first == variant.help.*text; });
       if (same == stated.end())
         stated.emplace_back(variant.help.*text, variant.types.front());
       else

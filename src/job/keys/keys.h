@@ -3,11 +3,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "job/values/values.h"
+#include "job/keys/values.h"
 #include "plimsoll/job.h"
+#include "plimsoll/trace.h"
 
 namespace plimsoll::job {
 
@@ -41,9 +44,19 @@ const Key* find_key(std::string_view name);
 /// Returns the mappings that contain keys: "model", "model.video", "data", ...
 const std::vector<std::string>& sections();
 
-// Upper bounds of a job's numbers; those of its model's sizes are in model/size_limits.h.
+// Upper bounds of a job's numbers; those of its model's sizes are in models/config_checks.h.
 constexpr int64_t kMaxBatch = int64_t{1} << 20;  ///< sequences for each step
 constexpr int64_t kMaxDevices = int64_t{1} << 16;
 constexpr int64_t kMaxSteps = 1'000'000'000;
+
+/// Returns the keys optimizer.*
+std::vector<Key> optimizer_keys();
+
+/// Returns the keys freeze, train, lora.*, quantize.*
+std::vector<Key> fine_tuning_keys();
+
+/// Returns the key `key`: the dtype in which the weights of a model, or of a part, are stored. `place` returns the
+/// job's field for it.
+Key weight_dtype(std::string key, std::function<std::optional<DType>&(Job&)> place);
 
 }  // namespace plimsoll::job

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "job/keys/architecture_file.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 #include "job/keys/ranges.h"
-#include "models/mamba_config.h"
-#include "models/size_limits.h"
+#include "models/config_checks.h"
 #include "weights/mamba_family.h"
-#include "weights/tied_head.h"
+#include "weights/tensor_names.h"
 
 namespace plimsoll {
 

@@ -5,9 +5,9 @@
 #include <iterator>
 
 #include "job/keys/data_kind.h"
-#include "job/keys/held_out_keys.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
+#include "job/keys/shared_data_keys.h"
 
 namespace plimsoll {
 

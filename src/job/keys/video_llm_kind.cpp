@@ -4,12 +4,10 @@
 
 #include <array>
 
-#include "job/keys/architecture_file.h"
 #include "job/keys/key_kinds.h"
 #include "job/keys/model_kind.h"
 #include "job/keys/ranges.h"
-#include "models/size_limits.h"
-#include "models/video_llm_config.h"
+#include "models/config_checks.h"
 #include "weights/vision_families.h"
 
 namespace plimsoll {
@@ -190,7 +188,8 @@ void apply_vision_file(const std::filesystem::path& file, const KeyLocations& lo
   notes.insert(notes.end(), found.notes.begin(), found.notes.end());
   const VisionConfig stated = config.vision;
   must_agree(
-      file, "model.vision", locations, [](auto&& visit) { weights::for_each_vision_field(visit); }, stated, found.config);
+      file, "model.vision", locations, [](auto&& visit) { weights::for_each_vision_field(visit); }, stated,
+      found.config);
   if (locations.given("model.image_size") && config.image_size != found.image_size)
     refuse(locations.of({"model.image_size"}),
            fmt::format("model.image_size is {}; the positions of {} are learned for {}: leave it out",

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "ops/arithmetic/tile_product.h"
-#include "ops/kernel_variants.h"
+#include "ops/cpu_capability.h"
 #include "ops/lanes.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"

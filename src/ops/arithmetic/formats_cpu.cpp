@@ -1,7 +1,7 @@
 #include "ops/arithmetic/formats.h"
 
 #include "ops/arithmetic/small_float.h"
-#include "ops/kernel_variants.h"
+#include "ops/cpu_capability.h"
 #include "ops/lanes.h"
 #include "plimsoll/error.h"
 

@@ -19,10 +19,8 @@
 #include <optional>
 
 #include "base/atomic_file.h"
-#include "base/cache_folder.h"
 #include "base/measurement.h"
-#include "base/stable_timing.h"
-#include "ops/processor.h"
+#include "ops/cpu_capability.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {

@@ -24,12 +24,10 @@
 #include <vector>
 
 #include "base/atomic_file.h"
-#include "base/cache_folder.h"
 #include "base/measurement.h"
-#include "base/stable_timing.h"
 #include "ops/arithmetic/products_cpu.h"
-#include "ops/dtypes.h"
-#include "ops/processor.h"
+#include "ops/cpu_capability.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {

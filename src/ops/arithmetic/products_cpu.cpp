@@ -11,7 +11,6 @@
 
 #include "ops/arithmetic/attention_rows_cpu.h"
 #include "ops/arithmetic/matmul_throughput.h"
-#include "ops/arithmetic/products_cpu_plan.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ops/kernel_variants.h"
+#include "ops/cpu_capability.h"
 #include "ops/lanes.h"
 
 namespace plimsoll::ops {

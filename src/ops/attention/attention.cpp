@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "ops/attention/attention_cpu.h"
-#include "ops/attention/attention_results.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {

@@ -4,7 +4,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <optional>
+#include <tuple>
+
+#include "ops/attention/attention_plan.h"
 
 namespace plimsoll::ops {
 
@@ -25,5 +29,27 @@ struct AttentionOptions {
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal = true,
                      int64_t window = 0);
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
+
+}  // namespace plimsoll::ops
+
+namespace plimsoll::ops {
+
+// The checks and results of attention, for the kernels of every device. Each function throws UserError for arguments
+// that do not belong together. The functions that return results are the Meta kernels too: results are not filled yet,
+// and a kernel allocates exactly the results that were planned.
+
+/// Returns the sizes.
+AttentionShape attention_shape(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                               int64_t window, double softcap);
+/// Returns out and logsumexp.
+std::tuple<at::Tensor, at::Tensor> attention_results(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                     bool causal, int64_t window, std::optional<double> scale,
+                                                     double softcap);
+/// Returns dq, dk and dv.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradients(const at::Tensor& grad_out, const at::Tensor& q,
+                                                                   const at::Tensor& k, const at::Tensor& v,
+                                                                   const at::Tensor& out, const at::Tensor& logsumexp,
+                                                                   bool causal, int64_t window,
+                                                                   std::optional<double> scale, double softcap);
 
 }  // namespace plimsoll::ops

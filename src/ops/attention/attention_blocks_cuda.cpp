@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/attention/attention_cuda_plan.h"
+#include "ops/attention/attention_plan.h"
 #include "ops/attention/capped_softmax_launch.h"
 #include "ops/cuda_op_support.h"
 

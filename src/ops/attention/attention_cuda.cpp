@@ -6,9 +6,9 @@
 
 #include <cmath>
 
+#include "ops/attention/attention.h"
 #include "ops/attention/attention_blocks_cuda.h"
-#include "ops/attention/attention_cuda_plan.h"
-#include "ops/attention/attention_results.h"
+#include "ops/attention/attention_plan.h"
 #include "ops/cuda_op_support.h"
 
 namespace plimsoll::ops {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ops/arithmetic/attention_rows_cpu.h"
-#include "ops/attention/attention_cpu_plan.h"
+#include "ops/attention/attention_plan.h"
 #include "ops/attention/attention_softmax_cpu.h"
 
 namespace plimsoll::ops {

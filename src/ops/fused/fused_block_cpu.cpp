@@ -1,6 +1,6 @@
-#include "ops/fused/fused_block.h"
+#include "ops/fused/fused_series.h"
 
-#include "ops/kernel_variants.h"
+#include "ops/cpu_capability.h"
 #include "ops/lanes.h"
 #include "plimsoll/error.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trace/pointwise.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll::ops {
 

@@ -3,10 +3,8 @@
 
 #include <cstring>
 
-#include "ops/layers/add_rms_norm_plan.h"
-#include "ops/layers/add_rms_norm_results.h"
 #include "ops/layers/add_rows.h"
-#include "ops/layers/rms_norm_results.h"
+#include "ops/layers/rms_norm.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {

@@ -1,7 +1,7 @@
 #include "ops/cuda_op_support.h"
-#include "ops/cuda_plan.h"
-#include "ops/layers/add_rms_norm_results.h"
+#include "ops/layers/rms_norm.h"
 #include "ops/layers/rms_norm_launch.h"
+#include "ops/rows.h"
 
 namespace plimsoll::ops {
 namespace {

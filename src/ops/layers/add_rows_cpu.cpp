@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "ops/kernel_dtypes.h"
-#include "ops/kernel_rows.h"
 
 namespace plimsoll::ops {
 

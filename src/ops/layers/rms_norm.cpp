@@ -8,7 +8,6 @@
 #include <cstring>
 #include <tuple>
 
-#include "ops/layers/rms_norm_results.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {

@@ -1,7 +1,7 @@
-#include "ops/cuda_plan.h"
 #include "ops/dtype_switch.h"
 #include "ops/layers/rms_norm_kernels.cuh"
 #include "ops/layers/rms_norm_launch.h"
+#include "ops/rows.h"
 
 namespace plimsoll::cuda {
 namespace {

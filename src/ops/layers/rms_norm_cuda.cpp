@@ -1,8 +1,8 @@
 
 #include "ops/cuda_op_support.h"
-#include "ops/cuda_plan.h"
+#include "ops/layers/rms_norm.h"
 #include "ops/layers/rms_norm_launch.h"
-#include "ops/layers/rms_norm_results.h"
+#include "ops/rows.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "ops/kernel_dtypes.h"
-#include "ops/kernel_rows.h"
 #include "ops/kernels_cpu.h"
 #include "ops/lanes.h"
 #include "plimsoll/error.h"

@@ -5,8 +5,7 @@
 
 #include <tuple>
 
-#include "ops/loss/linear_cross_entropy_cpu.h"
-#include "ops/loss/linear_cross_entropy_results.h"
+#include "ops/loss/loss_kernel.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/loss/linear_cross_entropy_plan.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {

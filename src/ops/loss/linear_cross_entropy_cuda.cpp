@@ -1,9 +1,8 @@
 
 #include "ops/cuda_op_support.h"
 #include "ops/loss/cross_entropy_launch.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "ops/loss/linear_cross_entropy_chunks.h"
-#include "ops/loss/linear_cross_entropy_plan.h"
-#include "ops/loss/linear_cross_entropy_results.h"
 
 namespace plimsoll::ops {
 namespace {

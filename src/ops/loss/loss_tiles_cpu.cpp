@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "ops/kernel_variants.h"
+#include "ops/cpu_capability.h"
 #include "ops/lanes.h"
 #include "plimsoll/error.h"
 

@@ -17,10 +17,10 @@ namespace plimsoll::ops {
 struct LogitTile {
   float* scores;  ///< [rows, lanes]; overwritten
   int64_t rows, lanes;
-  double cap;       ///< > 0: a logit is cap tanh(score / cap)
+  double cap;      ///< > 0: a logit is cap tanh(score / cap)
   float* maximum;  ///< [lanes]: maximum over the rows so far; -infinity before the first
-  float* sums;      ///< [lanes]: sum of exponentials of the distance from `greatest`
-  void* logits;     ///< dtype [rows, stride]; null: logits are not stored
+  float* sums;     ///< [lanes]: sum of exponentials of the distance from `greatest`
+  void* logits;    ///< dtype [rows, stride]; null: logits are not stored
   DType dtype;
   int64_t stride;
 };

@@ -10,7 +10,6 @@
 #include "ops/op_support.h"
 #include "ops/optimizer/element_update.h"
 #include "ops/optimizer/ops.h"
-#include "ops/optimizer/results.h"
 #include "ops/optimizer/updates_cpu.h"
 
 namespace plimsoll::ops {

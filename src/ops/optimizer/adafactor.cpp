@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "ops/op_support.h"
-#include "ops/optimizer/adafactor_plan.h"
+#include "ops/optimizer/optimizer_plan.h"
 #include "ops/optimizer/update_op.h"
 #include "ops/optimizer/updates_cpu.h"
 

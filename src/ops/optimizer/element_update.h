@@ -9,11 +9,11 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
-
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -162,5 +162,18 @@ void for_each_chunk(std::span<const ElementUpdate> all, const Update& update) {
     }
   });
 }
+
+/// Returns the accumulator's format. Throws UserError if the tensors do not belong together. `random`: for the overload
+/// that rounds stochastically.
+Format check_accumulator(const at::Tensor& accumulator, const std::optional<at::Tensor>& scales,
+                         const at::Tensor& gradient, bool random);
+
+at::Tensor empty_block_norm(const at::Tensor& codes, const at::Tensor& scales);
+at::Tensor empty_unpacked(const at::Tensor& codes, const at::Tensor& scales, const at::Tensor& like);
+
+/// Returns the unfilled result of nesterov_momentum_, after checking its operands.
+at::Tensor empty_nesterov_momentum(const at::Tensor& gradient, const std::optional<at::Tensor>& gradient_scales,
+                                   const at::Tensor& momentum, const std::optional<at::Tensor>& momentum_scales,
+                                   const at::Tensor& grad_scale, const at::Tensor& skipped, at::ScalarType dtype);
 
 }  // namespace plimsoll::ops

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ops/op_support.h"
-#include "ops/optimizer/gradient_norm_check.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace plimsoll::ops {
 
 /// Elements of a gradient that are summed as one block; sums of blocks are added in order. Slices of a gradient begin
@@ -26,5 +28,11 @@ void gradient_block_sums_(const at::Tensor& sums, const at::Tensor& gradient, in
 /// first[i] on, of each rank in turn. Operator plimsoll::norms_of_blocks_.
 void norms_of_blocks_(const at::Tensor& norms, const at::Tensor& skipped, const at::Tensor& sums, int64_t ranks,
                       at::IntArrayRef index, at::IntArrayRef first, at::IntArrayRef blocks);
+
+/// Throw UserError for arguments that do not belong together. The functions are also the Meta kernels.
+void check_gradient_norm(at::Tensor& norms, at::Tensor& skipped, const at::Tensor& gradient, int64_t index);
+void check_block_sums(at::Tensor& sums, const at::Tensor& gradient, int64_t first);
+void check_norms_of_blocks(at::Tensor& norms, at::Tensor& skipped, const at::Tensor& sums, int64_t ranks,
+                           at::IntArrayRef index, at::IntArrayRef first, at::IntArrayRef blocks);
 
 }  // namespace plimsoll::ops

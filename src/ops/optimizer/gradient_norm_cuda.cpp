@@ -1,10 +1,9 @@
 #include <algorithm>
 
 #include "ops/cuda_op_support.h"
-#include "ops/cuda_plan.h"
 #include "ops/optimizer/gradient_norm.h"
-#include "ops/optimizer/gradient_norm_check.h"
 #include "ops/optimizer/gradient_norm_launch.h"
+#include "ops/rows.h"
 
 namespace plimsoll::ops {
 namespace {

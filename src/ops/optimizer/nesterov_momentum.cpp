@@ -6,7 +6,6 @@
 #include "ops/optimizer/element_arithmetic.h"
 #include "ops/optimizer/element_update.h"
 #include "ops/optimizer/ops.h"
-#include "ops/optimizer/results.h"
 
 namespace plimsoll::ops {
 namespace {

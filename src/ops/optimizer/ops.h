@@ -61,14 +61,14 @@ void sgd_(const UpdatedTensors& tensors, const Packed& momentum_buffer, const at
 
 /// Updates by Adafactor: Shazeer and Stern 2018, "Adafactor: adaptive learning rates with sublinear memory cost",
 /// algorithm 4 with the given learning rate. It has no momentum. It keeps means of squares by row and column (float32;
-/// adafactor_plan.h defines them), with decay 1 - step^-0.8. Updates longer than `clip_threshold` (root mean square)
+/// optimizer_plan.h defines them), with decay 1 - step^-0.8. Updates longer than `clip_threshold` (root mean square)
 /// are shortened.
 void adafactor_(const UpdatedTensors& tensors, const at::Tensor& row_mean, const at::Tensor& column_mean,
                 const at::Tensor& step, const StepScalars& scalars, double clip_threshold, double weight_decay);
 
 /// Computes momentum <- decay momentum + g, with g the gradient divided by grad_scale. Returns g + decay momentum in
 /// `dtype` (float32 or bfloat16), contiguous; zeros if the step is skipped. Muon computes its update from the result
-/// (muon.h).
+/// (run/optimizer/optimizer.h).
 at::Tensor nesterov_momentum_(const Packed& gradient, const Packed& momentum, const at::Tensor& step,
                               const StepScalars& scalars, double decay, at::ScalarType dtype,
                               const UpdateRounding& rounding);

@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 #include "ops/cuda_op_support.h"
-#include "ops/optimizer/results.h"
+#include "ops/optimizer/element_update.h"
 #include "ops/optimizer/update_group.h"
 #include "ops/optimizer/update_op.h"
 

@@ -1,8 +1,36 @@
-// Declares the scratch of the optimizers' CUDA kernels. No libtorch, no CUDA: launchers, operators and the estimates of
-// their workspace (ops/workspace) must agree.
+// Declares the matrix that Adafactor sees in a parameter, the parts in which its sums are taken, and the scratch of
+// the optimizers' CUDA kernels. No libtorch, no CUDA.
 #pragma once
 
-#include "ops/optimizer/adafactor_plan.h"
+#include "ops/arithmetic/formats.h"
+#include "ops/rows.h"
+
+namespace plimsoll::ops {
+
+/// The matrix that Adafactor sees in a parameter. The kernel, the state and the estimates of its workspace
+/// (ops/workspace) must agree on it, and on the parts in which its sums are taken.
+struct MatrixShape {
+  int64_t rows = 1, columns = 1;
+};
+
+/// Returns the shape of the matrix. A row is contiguous in memory: one slice of the dimension with the largest stride.
+/// A vector is one row; its column means are then the means of its squares themselves.
+inline MatrixShape matrix_shape(Dims sizes, Dims strides) {
+  const int64_t count = elements(sizes);
+  if (sizes.size() < 2 || count == 0) return {1, count};
+  size_t outermost = 0;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] > 1 && (sizes[outermost] == 1 || strides[d] > strides[outermost])) outermost = d;
+  return {sizes[outermost], count / sizes[outermost]};
+}
+
+/// Maximum number of parts of the elements; each part has its own column sums.
+constexpr int64_t kAdafactorParts = 16;
+inline int64_t adafactor_parts(int64_t count) {
+  return std::clamp<int64_t>(div_up(count, kChunk), 1, kAdafactorParts);
+}
+
+}  // namespace plimsoll::ops
 
 namespace plimsoll::cuda {
 

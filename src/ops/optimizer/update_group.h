@@ -1,5 +1,5 @@
-// Declares the update operators over several parameters in one call, which passes/group_updates makes from small ones.
-// Each parameter is updated with the bits of its own operator.
+// Declares the update operators over several parameters in one call, which passes/group_updates makes from small ones,
+// and the rules by which the planner may join updates. Each parameter is updated with the bits of its own operator.
 //
 //     NAME_group_(Tensor(a!)[] parameters, Tensor(b!)[] companions, Tensor[] gradients, Tensor[] gradient_scales,
 //                 Tensor(c!)[] STATE, Tensor(d!)[] STATE_scales, ...,
@@ -10,12 +10,14 @@
 // differ.
 #pragma once
 
+#include <c10/core/DispatchKey.h>
 #include <torch/library.h>
 
 #include <string>
 #include <vector>
 
 #include "ops/optimizer/update_op.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll::ops {
 
@@ -50,3 +52,14 @@ void meta_group_kernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {                                               \
     m.impl(op, torch::CppFunction::makeFromBoxedFunction<&meta_group_kernel<table>>()); \
   }
+
+namespace plimsoll {
+
+/// Returns the grouping rules of AdamW, Lion and SGD with and without momentum, for gradients in their parameter's
+/// order.
+UpdateGrouping update_grouping();
+
+/// Returns true if these devices have kernels for groups.
+bool has_update_groups(c10::DispatchKey device);
+
+}  // namespace plimsoll

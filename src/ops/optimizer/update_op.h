@@ -27,7 +27,7 @@ struct UpdateCall {
   at::Tensor step, learning_rate;
   std::vector<double> numbers;  ///< values of UpdateOp::numbers, in the schema's order
   int64_t seed = 0;
-  int64_t first_element = 0;  ///< first element of a slice; see Draw (counter_random.h)
+  int64_t first_element = 0;  ///< first element of a slice; see Draw (ops/arithmetic/formats.h)
 };
 
 struct UpdateOp {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/kernel_variants.h"
+#include "ops/cpu_capability.h"
 
 // The loops are plain: the compiler vectorizes them for every instruction set.
 #define PLIMSOLL_LOOP [[gnu::always_inline]] inline

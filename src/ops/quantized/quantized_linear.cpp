@@ -10,7 +10,6 @@
 #include "ops/op_support.h"
 #include "ops/quantized/quantized_kernels_cpu.h"
 #include "ops/quantized/quantized_plan.h"
-#include "ops/quantized/quantized_results.h"
 
 namespace plimsoll::ops {
 using at::Tensor;

@@ -1,7 +1,7 @@
 #include "ops/cuda_op_support.h"
 #include "ops/quantized/quantized_launch.h"
+#include "ops/quantized/quantized_linear.h"
 #include "ops/quantized/quantized_plan.h"
-#include "ops/quantized/quantized_results.h"
 
 namespace plimsoll::cuda {
 namespace {

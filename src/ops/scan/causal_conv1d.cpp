@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "ops/op_support.h"
-#include "ops/scan/causal_conv1d_results.h"
 #include "ops/scan/conv_kernels_cpu.h"
 
 namespace plimsoll::ops {

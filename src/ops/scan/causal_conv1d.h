@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <tuple>
+
 namespace plimsoll::ops {
 
 /// Computes silu(bias_c + sum_k weight_ck x_{t - W + 1 + k, c}) for x [batch, time, channels], weight [channels, W]
@@ -13,5 +15,17 @@ namespace plimsoll::ops {
 /// slice of wider rows.
 /// Operators plimsoll::causal_conv1d and plimsoll::causal_conv1d_backward. Throws UserError if the shapes do not agree.
 at::Tensor causal_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool reverse = false);
+
+// The checks and results of the causal convolution, for the kernels of every device. Each throws UserError if
+// the tensors do not belong together, and accesses no data.
+
+at::Tensor empty_causal_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool reverse);
+/// Returns the unfilled gradients of x, weight and bias.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> empty_causal_conv1d_gradients(const at::Tensor& grad_y,
+                                                                             const at::Tensor& x,
+                                                                             const at::Tensor& weight,
+                                                                             const at::Tensor& bias, bool reverse);
+/// Returns the tensor [batch, time, channels] itself, or a copy with contiguous channels.
+at::Tensor conv_inner_contiguous(const at::Tensor& tensor);
 
 }  // namespace plimsoll::ops

@@ -1,6 +1,6 @@
 #include "ops/cuda_op_support.h"
+#include "ops/scan/causal_conv1d.h"
 #include "ops/scan/causal_conv1d_launch.h"
-#include "ops/scan/causal_conv1d_results.h"
 
 namespace plimsoll::cuda {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ops/scan/causal_conv_plan.h"
+#include "ops/scan/conv_kernels_cpu.h"
 #include "plimsoll/trace.h"
 
 typedef struct CUstream_st* cudaStream_t;

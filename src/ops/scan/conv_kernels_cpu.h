@@ -1,12 +1,22 @@
-// Declares the arithmetic of the causal convolution on raw memory: no tensors, no allocation, no threads.
+// Declares the arithmetic of the causal convolution on raw memory, and its division into blocks of positions, which the
+// estimates of its workspace use too. No libtorch, no allocation, no threads.
 #pragma once
 
 #include <cstdint>
 
-#include "ops/scan/causal_conv_plan.h"
+#include "ops/host_device.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll::ops {
+
+constexpr int64_t kConvTaps = 4;  ///< shorter filters are padded with zeros at the beginning
+
+/// Returns the positions that one thread processes at a time. They do not depend on the number of threads, so neither
+/// do sums of gradients.
+PLIMSOLL_HOST_DEVICE int64_t conv_block(int64_t time) {
+  const int64_t share = (time + 31) / 32;
+  return share > 64 ? share : 64;
+}
 
 /// The operands of the convolution; its sums are float32 or float64: "accumulator", as in kernels_cpu.h.
 struct CausalConv {

@@ -9,7 +9,6 @@
 
 #include "ops/op_support.h"
 #include "ops/scan/ssd_kernels_cpu.h"
-#include "ops/scan/ssd_scan_results.h"
 
 namespace plimsoll::ops {
 namespace {

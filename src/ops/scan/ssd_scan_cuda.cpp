@@ -7,8 +7,8 @@
 // Both factors of a matmul are of the operands' type. Its sums and the states between chunks are float32 (float64 for
 // float64).
 #include "ops/cuda_op_support.h"
+#include "ops/scan/ssd_scan.h"
 #include "ops/scan/ssd_scan_launch.h"
-#include "ops/scan/ssd_scan_results.h"
 
 namespace plimsoll::cuda {
 namespace {

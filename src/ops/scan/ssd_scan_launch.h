@@ -1,10 +1,10 @@
 // Declares the launchers of the state-space scan's CUDA kernels, on raw device memory: no tensors, no allocation, no
 // waiting. Between them the operator multiplies tiles (ssd_scan_cuda.cpp). The tiles are those of
-// ops/scan/ssd_scan_panels.h; "S" is float32, or float64 for operands of float64.
+// ops/scan/ssd_scan_chunks.h; "S" is float32, or float64 for operands of float64.
 #pragma once
 
 #include "ops/scan/ssd_kernels_cpu.h"
-#include "ops/scan/ssd_scan_panels.h"
+#include "ops/scan/ssd_scan_chunks.h"
 
 typedef struct CUstream_st* cudaStream_t;
 

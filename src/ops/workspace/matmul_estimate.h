@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "ops/arithmetic/library_matmul.h"
+#include "ops/workspace/workspace.h"
 
 namespace plimsoll {
 

@@ -4,7 +4,7 @@
 
 #include "cost/operators.h"
 #include "ops/arithmetic/matmul_throughput.h"
-#include "ops/arithmetic/products_cpu_plan.h"
+#include "ops/arithmetic/products_cpu.h"
 #include "ops/workspace/scratch_row.h"
 
 namespace plimsoll::ops {

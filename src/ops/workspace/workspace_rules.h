@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/op_call.h"
+#include "ops/libtorch_types.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"
 

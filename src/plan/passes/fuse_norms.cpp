@@ -4,8 +4,7 @@
 #include <map>
 #include <set>
 
-#include "plan/graph/rewrite.h"
-#include "plan/passes/buffer_use.h"
+#include "plan/passes/rewrite.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

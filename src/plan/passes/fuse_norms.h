@@ -9,7 +9,7 @@
 #pragma once
 
 #include "plimsoll/planner.h"
-#include "trace/pointwise.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll {
 

@@ -4,9 +4,8 @@
 #include <map>
 #include <set>
 
-#include "plan/graph/rewrite.h"
-#include "plan/passes/buffer_use.h"
 #include "plan/passes/fused_group.h"
+#include "plan/passes/rewrite.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include "plimsoll/cost_model.h"
 #include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
-#include "trace/pointwise.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "plan/graph/rewrite.h"
+#include "plan/passes/rewrite.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

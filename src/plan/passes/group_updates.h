@@ -7,7 +7,7 @@
 
 #include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
-#include "trace/update_group.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cost/exchange_cost.h"
+#include "cost/cost.h"
 #include "cost/operators.h"
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"

@@ -4,9 +4,6 @@
 #include <string_view>
 #include <utility>
 
-#include "plan/passes/apply_workspace_model.h"
-#include "plan/passes/assign_memories.h"
-#include "plan/passes/dead_ops.h"
 #include "plan/passes/fold_casts.h"
 #include "plan/passes/fuse_norms.h"
 #include "plan/passes/fuse_pointwise.h"
@@ -15,13 +12,14 @@
 #include "plan/passes/offload.h"
 #include "plan/passes/overlap_exchanges.h"
 #include "plan/passes/recompute.h"
+#include "plan/passes/rewrite.h"
 #include "plan/passes/sink_initialization.h"
 #include "plan/passes/update_in_backward.h"
 #include "plan/placement/assign_offsets.h"
-#include "plan/validate/validator.h"
+#include "plan/placement/validator.h"
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"
-#include "trace/same_trace.h"
+#include "trace/trace_queries.h"
 
 namespace plimsoll {
 namespace {
@@ -173,6 +171,12 @@ Trace apply_choices(Trace trace, const PlanChoices& choices, const std::vector<T
                     const CostModel& cost) {
   static const PlanOptions none;  // the stage reads no option
   return run_passes({.trace = std::move(trace)}, Stage::choices, Stage::choices, {none, choices, cost, &graphs}).trace;
+}
+
+Trace apply_workspace_model(Trace trace, const WorkspaceModel& model) {
+  for (Op& op : trace.ops)
+    if (const auto bytes = model(op)) op.workspace_bytes = placed_bytes(trace, *bytes);
+  return trace;
 }
 
 }  // namespace plimsoll

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "plan/graph/rewrite.h"
+#include "plan/passes/rewrite.h"
 
 namespace plimsoll {
 namespace {

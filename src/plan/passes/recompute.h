@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "plan/graph/training_graph.h"
+#include "plan/passes/training_graph.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "cost/operators.h"
-#include "plan/graph/rewrite.h"
+#include "plan/passes/rewrite.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

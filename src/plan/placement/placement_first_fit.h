@@ -1,5 +1,5 @@
-// Declares the fast stage of placement: first fit of boxes in a given order, at the lowest free offset or in the
-// tightest gap.
+// Declares the fast stages of placement: first fit of boxes in a given order, and repeated first fit, each time with
+// the box that exceeded the height placed earlier.
 #pragma once
 
 #include <cstdint>
@@ -63,5 +63,14 @@ KernelPlacement best_first_fit(const Kernel& kernel, int64_t goal, int64_t* work
 
 /// Returns for each box the largest load among its sections: how crowded its lifetime is.
 std::vector<int64_t> contention(const Kernel& kernel);
+
+}  // namespace plimsoll::placing
+
+namespace plimsoll::placing {
+
+/// Lowers `*best` until its height is at most `goal` or `*work_left` is used up, for kernels of any size. It is the
+/// middle stage of placement: repeated first fit, each time with the box that exceeded the height placed earlier.
+/// `seed` is added to that of the kernel.
+void promote(const Kernel& kernel, int64_t goal, KernelPlacement* best, int64_t* work_left, uint64_t seed = 0);
 
 }  // namespace plimsoll::placing

@@ -9,7 +9,7 @@
 
 #include "device/allocation_frame.h"
 #include "device/backend.h"
-#include "device/copy_thread.h"
+#include "device/copy_engine.h"
 
 namespace plimsoll {
 

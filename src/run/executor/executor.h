@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,9 +18,28 @@
 #include "plimsoll/plan.h"
 #include "run/executor/captures.h"
 #include "run/executor/exchange_lane.h"
-#include "run/profile/op_observer.h"
 
 namespace plimsoll {
+
+using ProfileClock = std::chrono::steady_clock;
+
+/// A span of time from begin to end, on the clock of this process.
+struct TimeSpan {
+  ProfileClock::time_point begin, end;
+};
+
+/// The observer of the ops that an executor runs and of the copies that overlap with them, for profiles.
+class OpObserver {
+ public:
+  virtual ~OpObserver() = default;
+
+  /// Reports that op `op` of the plan has run on the calling thread. A copy op has been started, or waited for.
+  virtual void ran(int32_t op, const TimeSpan& span) = 0;
+
+  /// Reports that the copy or exchange that op `op` started is done. Called by the thread that made it, before any
+  /// waiting thread continues; must not throw.
+  virtual void copied(int32_t op, const TimeSpan& span) = 0;
+};
 
 /// Context of random operators: the numbers that they draw are a function of these members and the op's random id only.
 struct RandomContext {

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "device/cpu_backend.h"
-#include "ops/dtypes.h"
-#include "ops/op_call.h"
-#include "plan/placement/free_gaps.h"
+#include "device/backend.h"
+#include "ops/libtorch_types.h"
+#include "plan/placement/assign_offsets.h"
 #include "plimsoll/trace.h"
 #include "record/plan_device.h"
 #include "run/executor/bound_op.h"

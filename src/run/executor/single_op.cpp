@@ -4,7 +4,7 @@
 
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"
-#include "trace/byte_range.h"
+#include "trace/trace_queries.h"
 
 namespace plimsoll {
 namespace {

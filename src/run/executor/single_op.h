@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "device/cpu_backend.h"
+#include "device/backend.h"
 #include "plimsoll/plan.h"
 #include "run/executor/executor.h"
 

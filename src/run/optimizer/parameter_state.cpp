@@ -5,10 +5,11 @@
 
 #include <algorithm>
 
-#include "base/glob.h"
-#include "base/quoted.h"
+#include "base/names.h"
+#include "base/text.h"
 #include "ops/arithmetic/formats.h"
-#include "ops/optimizer/adafactor_plan.h"
+#include "ops/optimizer/gradient_norm.h"
+#include "ops/optimizer/optimizer_plan.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -183,6 +184,18 @@ void check_patterns(const OptimizerConfig& config, const std::vector<std::string
 ParameterState make_parameter_state(const OptimizerConfig& config, const OptimizedParameter& parameter, int64_t seed,
                                     std::vector<NamedState>& named) {
   return StateMaker(config, parameter, named).run(seed);
+}
+
+namespace {
+
+constexpr int64_t kMinRankElements = 4096, kWholeBlocks = 128;
+
+}  // namespace
+
+int64_t slice_elements(int64_t elements, int64_t ranks) {
+  if (elements < kMinRankElements * ranks || elements % kWholeBlocks != 0) return 0;
+  const int64_t each = (elements + ranks - 1) / ranks;
+  return (each + ops::kNormBlock - 1) / ops::kNormBlock * ops::kNormBlock;
 }
 
 }  // namespace plimsoll::optimizer

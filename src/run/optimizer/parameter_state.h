@@ -1,19 +1,47 @@
-// Declares the state that the optimizer keeps for one parameter: its kind of update, running means in their formats,
-// and the companion of a 16-bit parameter.
+// Declares slices of parameters for ranks that each update a part of the model, and the state that the optimizer
+// keeps for one parameter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ops/optimizer/ops.h"
 #include "plimsoll/options.h"
-#include "run/optimizer/parameter_slice.h"
+
+namespace plimsoll::optimizer {
+
+/// Returns the elements of each rank's slice of a parameter of `elements` elements, a multiple of 1024. Returns 0 if
+/// every rank has the whole parameter: it has fewer than 4096 elements for each rank, or their number is no multiple of
+/// 128 (the last block of 8- and 4-bit state would be split differently in a slice).
+int64_t slice_elements(int64_t elements, int64_t ranks);
+
+/// The slice of a parameter that this rank updates.
+///
+///     whole, padded   | slice of rank 0 | slice of rank 1 | slice of rank 2 .... padding |     in the order of memory
+///
+/// All slices of a parameter have the same number of elements, so that the ranks have the same plan. They begin at
+/// borders of the blocks of 8- and 4-bit state, of random rounding and of norms. The update of all slices has therefore
+/// the bits of an update of the whole parameter.
+struct ParameterSlice {
+  at::Tensor parameter;  ///< the whole parameter, as in the model
+  at::Tensor padded;     ///< the memory of `parameter`, flat, [ranks * elements]
+  at::Tensor own;        ///< the slice, flat, [elements]: part of `padded`, or with `apart` in memory of its own
+  int64_t rank = 0, ranks = 1;
+  int64_t elements = 0;  ///< number of elements of each slice
+  bool apart = false;    ///< the rank stores only its slice; the whole parameter exists while ops use it
+
+  int64_t first_element() const { return rank * elements; }
+};
+
+}  // namespace plimsoll::optimizer
 
 namespace plimsoll {
 
+/// A parameter that the optimizer updates, and its gradient.
 struct OptimizedParameter {
   std::string name;
   at::Tensor value;
@@ -47,6 +75,8 @@ enum class Kind : uint8_t { adamw, lion, sgd, adafactor, muon };
 /// Number of elements below which a tensor keeps float32 state, even if state_dtype is 8bit, 4bit or bfloat16.
 constexpr int64_t kMinShrunk = 4096;
 
+/// The state that the optimizer keeps for one parameter: its kind of update, running means in their formats, and the
+/// companion of a 16-bit parameter.
 struct ParameterState {
   Kind kind = Kind::adamw;
   ops::Packed first, second;  ///< exp_avg, momentum or row means; exp_avg_sq or column means; undefined: none

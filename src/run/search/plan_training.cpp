@@ -1,20 +1,21 @@
 #include "plimsoll/plan_training.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "base/bytes_up.h"
-#include "base/clock.h"
 #include "base/measurement.h"
-#include "device/cpu_workspace.h"
+#include "base/text.h"
+#include "device/kernel_scratch.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "plimsoll/machine.h"
+#include "plimsoll/training.h"
 #include "run/plan_options.h"
-#include "run/search/format_choices.h"
-#include "run/search/micro_batch_search.h"
-#include "run/search/strategies.h"
+#include "run/search/open_choices.h"
+#include "run/search/step_candidate.h"
 
 namespace plimsoll {
 namespace {
@@ -246,6 +247,21 @@ std::vector<FrontierPoint> frontier_of(const StepOfSize& step, const TrainingOpt
                                        int points) {
   const SearchOptions search;
   return ChoiceSearch(step, of_ranks(options, target), target, search).frontier(points);
+}
+
+PlannedStep plan_step(const Step& step, const TrainingOptions& options) {
+  PlanTarget target{.device = options.device, .cost = options.cost, .budget = options.budget};
+  target.ranks = {.rank = options.ranks.rank, .exchange = options.exchange};
+  if (options.device == "cpu") {
+    at::set_num_threads(threads_of(options));
+    kernel_choices();  // measured now, not by the first step
+  }
+  const SearchOptions search;
+  TrainingOptions stated = options;
+  stated.prefetched_micro_batches = 0;  // plan_training() alone subtracts them
+  StepCandidate candidate([&](int64_t) { return step; }, stated, target, search);
+  // Scratch without a rule is measured before the step is checked against the budget; for large ops, at the start.
+  return candidate.plan(options.budget.device, /*exact=*/true).result();
 }
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 
 #include "base/measurement.h"
 #include "device/allocation_frame.h"
-#include "device/host_memory.h"
+#include "device/available_memory.h"
 #include "plimsoll/bytes.h"
 #include "run/machine_cost.h"
 #include "run/op_times.h"

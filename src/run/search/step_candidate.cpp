@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/measurement.h"
 #include "device/allocation_frame.h"
 #include "plimsoll/bytes.h"

@@ -1,11 +1,11 @@
-#include "cli/screen/fold.h"
+#include "cli/screen/terminal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "base/text_width.h"
+#include "base/text.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cmath>
 
@@ -179,6 +180,69 @@ TEST_F(TrainCommand, ADiskThatCannotBeHadEndsTheRunAtOnce) {
   const json report = json::parse(get("report.json"));
   EXPECT_GT(report["planned_disk_bytes"], 0);
   EXPECT_EQ(report["planned_disk_bytes"], report["measured_disk_bytes"]);
+}
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class FullDisk : public CliTest {
+ protected:
+  FullDisk() { put_tiny_job(); }
+
+  /// Trains with a limit for each file that a checkpoint does not fit into.
+  Outcome train_on_a_full_disk() const {
+    return run_with(
+        [] {
+          const rlimit limit{64 << 10, 64 << 10};
+          ::setrlimit(RLIMIT_FSIZE, &limit);
+        },
+        {"train", "job.yaml", "checkpoint.directory=run", "checkpoint.every_n_steps=2", "--json", "report.json"});
+  }
+};
+
+TEST_F(FullDisk, TheReportSaysThatNoCheckpointIsWhole) {
+  const Outcome outcome = train_on_a_full_disk();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("the checkpoint of step 2, with which the run ends"),
+                                 HasSubstr("no earlier one was saved"),
+                                 HasSubstr("the run ended after step 2, but some outputs could not be written")));
+  const json report = json::parse(get("report.json"));
+  EXPECT_EQ(report["steps"], 2);
+  EXPECT_EQ(report["stopped"], true);
+  EXPECT_EQ(report["losses"].size(), 2u);
+}
+
+TEST_F(FullDisk, TheReportNamesTheWholeCheckpoint) {
+  ASSERT_EQ(run({"train", "job.yaml", "checkpoint.directory=run", "max_steps=2"}).exit_code, 0);
+  const Outcome outcome = train_on_a_full_disk();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("the checkpoint of step 4"), HasSubstr("step-00000002.safetensors is whole")));
+  EXPECT_EQ(json::parse(get("report.json"))["steps"], 4);
+}
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+class StartAdvice : public CliTest {};
+
+// Activations of a pinned micro batch that no machine has. The end of the search depends on how busy this one is.
+TEST_F(StartAdvice, AMachineWithLessMemoryThanTheBudgetIsOfferedChanges) {
+  put("huge.yaml",
+      "memory_budget: 4000GiB\n"
+      "max_steps: 2\n"
+      "batch_size: 262144\n"
+      "micro_batch_size: 262144\n"
+      "gradient_checkpointing: false\n"
+      "precision: 32-true\n"
+      "model: {hidden_size: 64, num_layers: 4, num_heads: 2, vocab_size: 256}\n"
+      "data: {type: synthetic, sequence_length: 512}\n");
+  const Outcome outcome = run({"train", "huge.yaml"});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("the job needs at least "));
+  EXPECT_THAT(outcome.out, AnyOf(HasSubstr("Changes that would fit"), HasSubstr("The search for changes that fit")));
+  // A change is planned for the memory that there is, so it is typed with that budget.
+  EXPECT_THAT(outcome.out, HasSubstr("memory_budget="));
 }
 
 }  // namespace

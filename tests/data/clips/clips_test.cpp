@@ -7,12 +7,11 @@
 #include <set>
 
 #include "base/hash.h"
-#include "data/clips/captions.h"
 #include "data/clips/clip_list.h"
 #include "data/clips/frame_cache.h"
-#include "files/data_notes.h"
+#include "files/encoded_video.h"
+#include "files/file_facts.h"
 #include "files/media_files.h"
-#include "files/shown_video.h"
 
 namespace plimsoll {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "data/slices/scan_files.h"
 #include "files/media_files.h"
+#include "files/nifti_files.h"
 #include "plimsoll/sample_data.h"
 #include "safetensors/safetensors.h"
 

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "data/stimuli/stimuli_files.h"
-#include "files/data_notes.h"
+#include "files/file_facts.h"
 
 namespace plimsoll {
 namespace {

@@ -11,9 +11,8 @@
 
 #include "base/hash.h"
 #include "data/loader.h"
-#include "data/text/text_batch.h"
-#include "data/tokenizers/token_cache.h"
-#include "files/data_notes.h"
+#include "data/text/token_file.h"
+#include "files/file_facts.h"
 #include "test_files.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "data/text/text_samples.h"
+#include "data/text/text_dataset.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,6 @@
 #include <map>
 #include <numeric>
 
-#include "data/text/text_dataset.h"
 #include "test_files.h"
 
 namespace plimsoll {

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/measurement.h"
-#include "ops/processor.h"
+#include "ops/cpu_capability.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
 
@@ -19,7 +19,7 @@ namespace plimsoll::ops {
 namespace {
 
 /// A cache folder of its own while it lives.
-class KernelChoices : public testing::Test {
+class KernelChoices : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "base/stable_timing.h"
-#include "ops/processor.h"
+#include "base/measurement.h"
+#include "ops/cpu_capability.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -8,7 +8,6 @@
 #include <random>
 
 #include "ops/arithmetic/matmul_throughput.h"
-#include "ops/arithmetic/products_cpu_plan.h"
 #include "ops/ops_testing.h"
 #include "rounds.h"
 

@@ -1,6 +1,6 @@
 // Tests attention by its CUDA kernels: in blocks, and on a GPU by libtorch's flash kernels.
 #include "cuda_on_cpu/layer_testing.h"
-#include "ops/attention/attention_cuda_plan.h"
+#include "ops/attention/attention_plan.h"
 
 namespace plimsoll::ops {
 namespace {

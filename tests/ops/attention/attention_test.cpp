@@ -11,7 +11,7 @@
 #include <limits>
 #include <random>
 
-#include "ops/attention/attention_cpu_plan.h"
+#include "ops/attention/attention_plan.h"
 #include "ops/ops_testing.h"
 #include "plimsoll/error.h"
 

@@ -1,9 +1,9 @@
 // Tests the recognition of recorded ops that are a norm and its sum.
-#include "ops/fused/fused_norms.h"
+#include "ops/fused/pointwise_ops.h"
 
 #include <gtest/gtest.h>
 
-#include "ops/op_call.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

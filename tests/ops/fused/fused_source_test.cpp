@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "ops/dtypes.h"
 #include "ops/fused/fused.h"
+#include "ops/libtorch_types.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -11,7 +11,7 @@
 #include <functional>
 #include <limits>
 
-#include "ops/dtypes.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {

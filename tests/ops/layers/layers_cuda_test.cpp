@@ -1,6 +1,6 @@
 // Tests the operators of layers, of the loss head and of gradients' norms as libtorch calls them on a GPU.
 #include "cuda_on_cpu/layer_testing.h"
-#include "ops/loss/linear_cross_entropy_plan.h"
+#include "ops/loss/linear_cross_entropy_chunks.h"
 
 namespace plimsoll::ops {
 namespace {

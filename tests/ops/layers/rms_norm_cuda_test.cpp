@@ -1,7 +1,7 @@
 #include "ops/layers/rms_norm_launch.h"
 
 #include "cuda_on_cpu/kernel_testing.h"
-#include "ops/cuda_plan.h"
+#include "ops/rows.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -10,7 +10,6 @@
 #include "ops/arithmetic/block_products_cpu.h"
 #include "ops/arithmetic/kernel_choice.h"
 #include "ops/cpu_capability.h"
-#include "ops/loss/linear_cross_entropy_blocks_plan.h"
 #include "ops/loss/loss_kernel.h"
 #include "ops/loss/loss_tiles_cpu.h"
 #include "ops/op_support.h"

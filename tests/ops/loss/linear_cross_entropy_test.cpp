@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "ops/kernels_cpu.h"
-#include "ops/loss/linear_cross_entropy_plan.h"
+#include "ops/loss/linear_cross_entropy_chunks.h"
 #include "ops/ops_testing.h"
 #include "plimsoll/error.h"
 #include "refusals.h"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cuda_on_cpu/operator_testing.h"
-#include "ops/cuda_plan.h"
 #include "ops/optimizer/gradient_norm.h"
+#include "ops/rows.h"
 
 namespace plimsoll::ops {
 namespace {

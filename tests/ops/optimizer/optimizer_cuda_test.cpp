@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "cuda_on_cpu/operator_testing.h"
-#include "ops/optimizer/adafactor_plan.h"
+#include "ops/optimizer/optimizer_plan.h"
 #include "ops/optimizer/optimizer_testing.h"
 #include "ops/optimizer/update_group_testing.h"
 #include "plimsoll/error.h"

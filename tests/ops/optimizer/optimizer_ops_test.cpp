@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "ops/ops_testing.h"
-#include "ops/optimizer/adafactor_plan.h"
+#include "ops/optimizer/optimizer_plan.h"
 #include "ops/optimizer/optimizer_testing.h"
 #include "plimsoll/error.h"
 

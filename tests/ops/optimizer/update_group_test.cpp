@@ -7,7 +7,7 @@
 #include "ops/ops_testing.h"
 #include "ops/optimizer/update_group_testing.h"
 #include "plimsoll/error.h"
-#include "trace/update_group.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "cuda_on_cpu/operator_testing.h"
 #include "ops/optimizer/optimizer_testing.h"
-#include "ops/scan/ssd_scan_panels.h"
+#include "ops/scan/ssd_scan_chunks.h"
 
 namespace plimsoll::ops {
 namespace {

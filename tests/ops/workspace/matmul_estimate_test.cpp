@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/measurement.h"
-#include "device/matmul_scratch.h"
+#include "device/kernel_scratch.h"
 #include "plimsoll/bytes.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "device/matmul_scratch.h"
+#include "device/kernel_scratch.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "base/measurement.h"
 #include "ops/arithmetic/matmul_throughput.h"
-#include "ops/dtypes.h"
+#include "ops/libtorch_types.h"
 #include "ops/ops_testing.h"
 #include "ops/workspace/matmul_estimate.h"
 #include "plimsoll/bytes.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/passes/pipeline.h"
-#include "plan/recorded_ops.h"
+#include "plan/trace_text.h"
 
 namespace plimsoll {
 namespace {

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "plan/passes/fuse_pointwise.h"
-#include "plan/recorded_ops.h"
-#include "plan/validate/validator.h"
+#include "plan/placement/validator.h"
+#include "plan/trace_text.h"
 #include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 

@@ -5,10 +5,10 @@
 
 #include <random>
 
-#include "plan/graph/iteration.h"
+#include "plan/passes/fused_group.h"
 #include "plan/placement/assign_offsets.h"
-#include "plan/recorded_ops.h"
-#include "plan/validate/validator.h"
+#include "plan/placement/validator.h"
+#include "plan/trace_text.h"
 #include "plimsoll/planner.h"
 
 namespace plimsoll {

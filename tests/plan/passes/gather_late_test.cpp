@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "plan/recorded_ops.h"
 #include "plan/trace_text.h"
 #include "plimsoll/trace.h"
 

@@ -7,10 +7,10 @@
 
 #include "cost/operators.h"
 #include "plan/placement/assign_offsets.h"
-#include "plan/validate/validator.h"
+#include "plan/placement/validator.h"
 #include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
-#include "trace/pointwise.h"
+#include "trace/merged_ops.h"
 
 namespace plimsoll {
 namespace {

@@ -7,10 +7,10 @@
 #include <map>
 #include <random>
 
-#include "plan/offload/offload_search.h"
 #include "plan/passes/pipeline.h"
+#include "plan/placement/validator.h"
 #include "plan/random_trace.h"
-#include "plan/validate/validator.h"
+#include "plan/search/offload_search.h"
 #include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 #include "rounds.h"

@@ -10,8 +10,8 @@
 #include "plan/random_trace.h"
 #include "plimsoll/error.h"
 #include "rounds.h"
-#include "trace/pointwise.h"
-#include "trace/same_trace.h"
+#include "trace/merged_ops.h"
+#include "trace/trace_queries.h"
 
 namespace plimsoll {
 namespace {

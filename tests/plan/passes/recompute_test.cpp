@@ -8,9 +8,9 @@
 #include <set>
 
 #include "plan/passes/pipeline.h"
+#include "plan/placement/validator.h"
 #include "plan/random_trace.h"
-#include "plan/recompute/recompute_search.h"
-#include "plan/validate/validator.h"
+#include "plan/search/recompute_search.h"
 #include "plimsoll/error.h"
 #include "plimsoll/planner.h"
 #include "plimsoll/trace.h"

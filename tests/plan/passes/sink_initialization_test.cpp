@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-#include "plan/recorded_ops.h"
+#include "plan/trace_text.h"
 
 namespace plimsoll {
 namespace {

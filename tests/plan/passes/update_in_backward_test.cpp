@@ -7,8 +7,8 @@
 
 #include "plan/passes/offload.h"
 #include "plan/placement/assign_offsets.h"
+#include "plan/placement/validator.h"
 #include "plan/random_trace.h"
-#include "plan/validate/validator.h"
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"
 #include "rounds.h"

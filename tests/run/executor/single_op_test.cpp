@@ -5,8 +5,8 @@
 
 #include <map>
 
-#include "run/small_trace.h"
-#include "trace/byte_range.h"
+#include "run/training_runs.h"
+#include "trace/trace_queries.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,6 @@
 #include "plimsoll/models.h"
 #include "plimsoll/trace.h"
 #include "plimsoll/training.h"
-#include "run/batches.h"
 #include "run/training_runs.h"
 #include "thresholds.h"
 

@@ -12,7 +12,6 @@
 
 #include "plimsoll/error.h"
 #include "refusals.h"
-#include "run/optimizer/muon.h"
 #include "thresholds.h"
 #include "train/update_once.h"
 
@@ -351,7 +350,7 @@ TEST(Muon, LeavesTheRestToAdamW) {
   EXPECT_EQ(kind("embedding"), Kind::muon);
 }
 
-// The patterns of all keys are alike (base/glob.h).
+// The patterns of all keys are alike (base/names.h).
 TEST(Muon, PatternsNameModulesToo) {
   OptimizerConfig config;
   config.name = "muon";

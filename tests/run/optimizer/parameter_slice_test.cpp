@@ -1,5 +1,5 @@
 // Tests that ranks that each update a slice of a parameter get the bits of one rank that updates the whole.
-#include "run/optimizer/parameter_slice.h"
+#include "run/optimizer/parameter_state.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

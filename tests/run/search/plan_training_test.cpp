@@ -6,7 +6,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
-#include "run/batches.h"
+#include "run/training_runs.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "run/search/strategies.h"
+#include "run/search/open_choices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

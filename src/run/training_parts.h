@@ -1,0 +1,118 @@
+// Declares the parts of a training: its counters, the inputs of a step, its arenas, and the memory that it uses in
+// the parts of its plan.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/backend.h"
+#include "device/disk_arena.h"
+#include "plimsoll/plan.h"
+#include "plimsoll/trace.h"
+#include "plimsoll/training.h"
+#include "run/executor/executor.h"
+
+namespace plimsoll {
+
+/// The counters of a training that a checkpoint stores.
+struct TrainingCounters {
+  int64_t steps = 0, skipped = 0;  ///< optimizer steps, and those skipped among them
+  double loss_scale = 1;
+  int64_t loss_scale_growth = 0;  ///< LossScaler::growth_tracker()
+};
+
+/// Returns the counters as text, by name.
+std::map<std::string, std::string> text_of(const TrainingCounters& counters);
+
+/// Returns the counters of text_of(). Throws UserError (failure) if one is missing or out of range.
+TrainingCounters counters_of(const std::map<std::string, std::string>& text);
+
+/// The inputs of a step, which micro batches are copied to.
+class MicroBatchInputs {
+ public:
+  using MicroBatch = std::map<std::string, at::Tensor>;
+
+  MicroBatchInputs(const Step& step, const TrainingOptions& options);
+
+  /// Returns true if a step may end with a smaller micro batch.
+  bool ragged_steps() const { return last_samples_ > 0; }
+  /// Returns the samples of the other micro batches, if ragged_steps().
+  int64_t samples() const { return samples_; }
+  /// Returns true if the batch is the smaller last micro batch that was recorded. If its tensors disagree, bind()
+  /// reports it.
+  bool is_remainder(const MicroBatch& batch) const;
+
+  /// Copies a batch to the inputs of the executor's plan. `rows` > 0: to the first `rows` rows of every input. Throws
+  /// UserError for a tensor that is missing or has another size or type than declared. On other devices than
+  /// the CPU throws UserError (failure) for an index that is too large: a device's kernel would find it later, without
+  /// a name, and the device would be lost for the program.
+  void bind(Executor& executor, const Trace& trace, const MicroBatch& batch, int64_t rows = 0) const;
+
+ private:
+  void require_in_range(const std::string& name, const at::Tensor& values) const;
+
+  std::map<std::string, c10::ScalarType> types_;  // declared types; in memory they may be narrower
+  std::map<std::string, int64_t> bounds_;         // upper bounds of whole numbers, by input
+  int64_t last_samples_;                          // samples of a step's smaller last micro batch; 0: all are alike
+  int64_t samples_;
+};
+
+/// The arenas of a training and the memory that it uses.
+class TrainingMemory {
+ public:
+  /// Allocates nothing. Both arguments must outlive this.
+  TrainingMemory(Backend& backend, const TrainingOptions& options) : backend_(backend), options_(options) {}
+
+  /// Throws MemoryUnavailable if the machine does not have the memory of `plan`. The system does not refuse an
+  /// allocation for lack of memory; it ends the program later, when pages are touched. Bytes that the arenas already
+  /// have are subtracted. `scratch`: bytes of host memory needed temporarily in addition.
+  void require(const Plan& plan, int64_t scratch = 0) const;
+  /// Allocates the arenas of `plan`.
+  void allocate(const Plan& plan);
+  /// Begins to count the allocations outside the arenas, and their peak.
+  void start_counting();
+  /// Grows the arenas from `before` to `plan` and moves persistent buffers to their new offsets, within the arenas,
+  /// because there is no other memory for it. `recorded_buffers`: number of buffers of the recorded step, the first of
+  /// both plans. The peak outside the arenas begins again. Throws as require(), or MemoryUnavailable if an arena cannot
+  /// grow.
+  void change_plan(const Plan& before, const Plan& plan, size_t recorded_buffers);
+
+  std::unique_ptr<Executor> make_executor(const Plan& plan) const {
+    return std::make_unique<Executor>(plan, backend_, *arena_, host_arena_.get(), disk_arena_.get());
+  }
+
+  /// Throws UserError (failure) if the arena on disk has lost bytes or could not be written.
+  void require_disk() const {
+    if (disk_arena_) disk_arena_->require_written();
+  }
+
+  /// Records the memory that was in use under the executor's plan. `look_through`: searches the arena for the highest
+  /// byte written to.
+  void note_use(const Executor& executor, bool look_through);
+  const MemoryUse& use() const { return use_; }
+
+ private:
+  void allocate_other_arenas(const Plan& plan);
+  std::byte* place_of(const Plan& plan, BufferId buffer) const;
+  void relocate(const Plan& before, const Plan& plan, const std::vector<BufferId>& relocated);
+
+  Backend& backend_;
+  const TrainingOptions& options_;
+  std::unique_ptr<Arena> arena_, host_arena_;
+  std::unique_ptr<DiskArena> disk_arena_;
+  int64_t allocations_at_start_ = 0;
+  MemoryUse use_;
+};
+
+/// Returns the planned parts, adjusted so that they add up to use.measured_peak(). Tensors are at their planned
+/// offsets, so parts differ from the plan only by counted allocations. An excess is scratch; a shortfall is subtracted
+/// from the gaps, then from the scratch, then from the activations.
+Breakdown measured_breakdown(const Breakdown& planned, const MemoryUse& use);
+
+}  // namespace plimsoll
