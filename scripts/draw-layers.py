@@ -24,6 +24,14 @@ INK, MUTED, ARROW = "#1f2933", "#5a6672", "#b5432c"
 PLAIN, TORCH = ("#ffffff", "#9aa7b4"), ("#fbdcc9", "#d08a5f")
 
 
+# A library of its own inside a folder: a box of its own, because it includes more than the rest of the folder.
+OWN_BOX = {"device/cuda"}
+
+
+def box_of(room):
+    return room if room in OWN_BOX else room.split("/")[0]
+
+
 def text_width(text, bold=False):
     """An upper estimate in pixels for 12 pixels of a sans-serif font; browsers differ in the font."""
     return len(text) * (7.6 if bold else 7.0)
@@ -36,7 +44,7 @@ class Box:
         self.name, self.library = name, rooms[0]["library"]
         own = [room for room in rooms if room["room"] == name]
         self.rooms = own + [room for room in rooms if room["room"] != name]
-        self.includes = {other.split("/")[0] for room in rooms for other in room["includes"]} - {name}
+        self.includes = {box_of(other) for room in rooms for other in room["includes"]} - {name}
 
     def label(self, room):
         return room["room"] if room["room"] == self.name else room["room"][len(self.name) + 1:]
@@ -64,7 +72,7 @@ def boxes_of(rooms):
     folders = collections.defaultdict(list)
     for room in rooms:
         if room["files"]:
-            folders[room["room"].split("/")[0]].append(room)
+            folders[box_of(room["room"])].append(room)
     return {name: Box(name, of_folder) for name, of_folder in folders.items()}
 
 

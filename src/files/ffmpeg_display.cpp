@@ -1,8 +1,5 @@
 #include "files/ffmpeg_display.h"
 
-#include <cstring>
-#include <new>
-
 extern "C" {
 #include <libavutil/display.h>
 #include <libavutil/dovi_meta.h>
@@ -18,6 +15,7 @@ extern "C" {
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 namespace plimsoll::media {
 namespace {

@@ -2,6 +2,11 @@
 // what the readers of videos and sound do with each fact of a file.
 #pragma once
 
+extern "C" {
+#include <libswscale/swscale.h>
+}
+
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,19 +39,6 @@ struct SeenSides {
   int64_t width = 0, height = 0;
 };
 SeenSides seen_sides(AVFormatContext& format, AVStream& stream, AVFrame& frame, Orientation orientation);
-
-}  // namespace plimsoll::media
-
-extern "C" {
-#include <libswscale/swscale.h>
-}
-
-#include <cstdint>
-
-#include "files/ffmpeg_file.h"
-#include "files/picture_header.h"
-
-namespace plimsoll::media {
 
 struct FreeScaling {
   void operator()(SwsContext* context) const { sws_freeContext(context); }

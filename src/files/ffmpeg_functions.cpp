@@ -1,13 +1,27 @@
 #include "files/ffmpeg_functions.h"
 
+extern "C" {
+#include <libavutil/channel_layout.h>
+#include <libavutil/imgutils.h>
+#include <libavutil/opt.h>
+#include <libavutil/tx.h>
+#include <libswresample/swresample.h>
+#include <libswscale/swscale.h>
+}
+
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "files/ffmpeg_display.h"
 #include "files/ffmpeg_file.h"
+#include "files/media.h"
 
 namespace plimsoll::media {
 namespace {
@@ -188,20 +202,6 @@ void frames(const std::string& path, const std::vector<double>& seconds, int64_t
   }
 }
 
-}  // namespace plimsoll::media
-
-extern "C" {
-#include <libavutil/channel_layout.h>
-#include <libavutil/opt.h>
-#include <libswresample/swresample.h>
-}
-
-#include <algorithm>
-
-#include "files/ffmpeg_file.h"
-#include "files/media.h"
-
-namespace plimsoll::media {
 namespace {
 
 struct FreeResampler {
@@ -292,21 +292,6 @@ void audio(const std::string& path, int64_t sample_rate, std::vector<float>& sam
   check_whole(path, file, std::max(heard, ends));
 }
 
-}  // namespace plimsoll::media
-
-extern "C" {
-#include <libavutil/imgutils.h>
-#include <libswscale/swscale.h>
-}
-
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <memory>
-
-#include "files/ffmpeg_file.h"
-
-namespace plimsoll::media {
 namespace {
 
 Frame decoded(const std::vector<uint8_t>& bytes, AVCodecID id) {
@@ -433,17 +418,6 @@ Picture picture(const std::vector<uint8_t>& bytes, bool png) {
   return picture;
 }
 
-}  // namespace plimsoll::media
-
-extern "C" {
-#include <libavutil/tx.h>
-}
-
-#include <vector>
-
-#include "files/ffmpeg_file.h"
-
-namespace plimsoll::media {
 namespace {
 
 class Transform final : public FourierTransform {

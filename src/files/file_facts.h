@@ -36,10 +36,6 @@ constexpr bool are_complete(std::span<const FileFact> facts) {
   });
 }
 
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// A list of notes of readers on files of data: assumptions that the user should know of. For one thread at a time.
 ///
 /// Readers are several calls below the program that shows notes. So the list belongs to a thread while a Scope lives,

@@ -72,10 +72,6 @@ inline int64_t norm_block_rows(int64_t rows) {
   return std::max<int64_t>(16, div_up(rows, 64));
 }
 
-}  // namespace plimsoll::ops
-
-namespace plimsoll::ops {
-
 // The division of our CUDA kernels' work where their scratch depends on it. Launchers use it, and so do the rules for
 // planning without a GPU (ops/workspace). It never depends on the device: sums are the same on every GPU.
 

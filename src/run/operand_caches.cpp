@@ -3,10 +3,6 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
-#include <algorithm>
-
-#include "trace/trace_queries.h"
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -15,6 +11,7 @@
 #include <functional>
 
 #include "plimsoll/error.h"
+#include "trace/trace_queries.h"
 
 namespace plimsoll {
 namespace {

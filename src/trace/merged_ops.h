@@ -47,10 +47,6 @@ struct UpdateGrouping {
   std::function<Op(const std::vector<const Op*>&)> group;
 };
 
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// An element-wise operation.
 enum class Opcode : uint8_t {
   cast,

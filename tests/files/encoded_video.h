@@ -4,12 +4,18 @@
 extern "C" {
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
+#include <libavutil/display.h>
+#include <libavutil/imgutils.h>
 }
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace plimsoll {
@@ -144,22 +150,6 @@ inline void encode_sound(const std::filesystem::path& file, double seconds) {
   }
   finish_encoding(format, codec, frame, packet);
 }
-
-}  // namespace plimsoll
-
-extern "C" {
-#include <libavutil/display.h>
-#include <libavutil/imgutils.h>
-}
-
-#include <array>
-#include <cstring>
-#include <optional>
-#include <string>
-
-#include "files/encoded_video.h"
-
-namespace plimsoll {
 
 /// a b u; c d v; x y w, as in an MP4 (files/ffmpeg_display.cpp).
 using DisplayMatrix = std::array<int32_t, 9>;

@@ -17,7 +17,6 @@ extern "C" {
 }
 
 #include <stdexcept>
-#include <string>
 
 namespace plimsoll {
 

@@ -49,14 +49,6 @@ MaskPlane read_mask(const std::filesystem::path& file, int64_t size);
 /// Samples bilinear values as [size, size, channels]; 0, the mean, outside of the picture.
 void show(const PicturePlane& plane, int64_t size, const SliceView& view, std::span<float> to);
 
-/// Calls visit(pixel, number) with the nearest pixel's value for each pixel of the square that the picture covers.
-template <typename Visit>
-void each_number(const MaskPlane& plane, int64_t size, const SliceView& view, const Visit& visit);
-
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// Calls visit(pixel, column, row) with positions in pixels of the plane, relative to the middle of the first pixel.
 /// Positions may be outside of the plane.
 template <typename Plane, typename Visit>
@@ -81,6 +73,7 @@ inline bool pixel_inside(double at, int64_t pixels) {
   return at > -0.5 && at < static_cast<double>(pixels) - 0.5;
 }
 
+/// Calls visit(pixel, number) with the nearest pixel's value for each pixel of the square that the picture covers.
 template <typename Visit>
 void each_number(const MaskPlane& plane, int64_t size, const SliceView& view, const Visit& visit) {
   each_place(plane, size, view, [&](int64_t pixel, double column, double row) {

@@ -21,10 +21,6 @@ namespace plimsoll {
 /// series go to `bad`.
 TsFile read_series_file(const std::filesystem::path& file, const std::filesystem::path& labels, const BadSeries& bad);
 
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// Reads labeled time series from a table (.csv, .tsv), one line for each vector:
 ///
 ///     series,label,time,x,y

@@ -56,10 +56,6 @@ inline UserError bad_file(const std::filesystem::path& path, const std::string& 
 /// question is "". Throws UserError (failure) if the file is no JSON object.
 std::string sidecar_question(const std::filesystem::path& series, double seconds);
 
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// Reads an fMRI series from a table (files/csv_file.h), a line for each volume, a column for each region:
 ///
 ///     left,right            names: if no cell of the first line is a number

@@ -30,10 +30,6 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      int64_t window = 0);
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
 
-}  // namespace plimsoll::ops
-
-namespace plimsoll::ops {
-
 // The checks and results of attention, for the kernels of every device. Each function throws UserError for arguments
 // that do not belong together. The functions that return results are the Meta kernels too: results are not filled yet,
 // and a kernel allocates exactly the results that were planned.

@@ -31,10 +31,6 @@ struct QueryBlock {
 std::vector<QueryBlock> query_blocks(const AttentionShape& shape, int64_t rows);
 int64_t max_keys(const std::vector<QueryBlock>& blocks);
 
-}  // namespace plimsoll::ops
-
-namespace plimsoll::ops {
-
 // The division of the CPU kernels' work among tasks, and the scratch of one thread.
 //
 // Blocks of 64 queries and blocks of 64 keys form one grid, wherever a task begins. The terms of each sum, and their

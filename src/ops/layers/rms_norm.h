@@ -17,10 +17,6 @@ namespace plimsoll::ops {
 /// Operators plimsoll::rms_norm and plimsoll::rms_norm_backward. Throws UserError if the shapes do not agree.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps = 1e-5);
 
-}  // namespace plimsoll::ops
-
-namespace plimsoll::ops {
-
 // The checks and results of rms_norm, for the kernels of every device. Each function throws UserError for tensors that
 // do not belong together, and returns results that are not filled yet. The functions are the Meta kernels too, so that
 // a kernel allocates exactly the results that were planned.
@@ -31,10 +27,6 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_results(const at::Tensor& x, const a
 /// Returns dx and dweight.
 std::tuple<at::Tensor, at::Tensor> rms_norm_gradients(const at::Tensor& grad_y, const at::Tensor& x,
                                                       const at::Tensor& weight, const at::Tensor& rstd);
-
-}  // namespace plimsoll::ops
-
-namespace plimsoll::ops {
 
 // The results of two fused operators that each read their operands once, checked in the same way. One is a sum with the
 // rms_norm of it, the other rms_norm's backward with the sum that its dx enters. passes/fuse_norms makes each from two

@@ -23,10 +23,6 @@ namespace plimsoll::ops {
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                                 int64_t ignore_index = -100, double softcap = 0);
 
-}  // namespace plimsoll::ops
-
-namespace plimsoll::ops {
-
 // The checks and results of linear_cross_entropy, for the kernels of every device. Each function throws UserError for
 // tensors that do not belong together, and returns results that are not filled yet. The functions are the Meta kernels
 // too, so that a kernel allocates exactly the results that were planned.

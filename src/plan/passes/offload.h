@@ -32,10 +32,6 @@ struct OffloadChoice {
 /// memory. `limit`: live bytes on the device, at most, at which copies may overlap ops, without persistent buffers.
 Trace offload(Trace trace, const OffloadChoice& choice, const CostModel& cost, int64_t limit);
 
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// Returns for each op of `trace` whether it may run on the host because its optimizer state is there (Ren et al.,
 /// "ZeRO-Offload", USENIX ATC 2021):
 ///
@@ -50,10 +46,6 @@ namespace plimsoll {
 ///  - No later op of its segment uses a parameter that it writes on the device.
 ///  - No later op reads a gradient that it overwrites (libtorch's fused kernels divide it by its scale in place).
 std::vector<char> host_updates(const Trace& trace);
-
-}  // namespace plimsoll
-
-namespace plimsoll {
 
 /// Returns the trace with `memory[b]` as the memory of buffer b from step to step: the device, the host or a disk.
 /// `memory` has an entry for each buffer of the trace. The pass runs before recompute and offload: the offload pass

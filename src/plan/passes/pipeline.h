@@ -49,10 +49,6 @@ Trace prepare_trace(Trace trace, bool update_in_backward = false, const PlanOpti
 Trace apply_choices(Trace trace, const PlanChoices& choices, const std::vector<TrainingGraph>& graphs,
                     const CostModel& cost);
 
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// Returns the trace with `workspace_bytes` of each op from `model`, for the device planned for. Ops that the model
 /// does not know keep theirs. `model` must not be empty. The pass runs first: every later pass and all searches count
 /// scratch among the live bytes.

@@ -62,10 +62,6 @@ void for_each_buffer(const Op& op, const Visit& visit) {
 /// has a name).
 std::vector<int32_t> uses_of(const Trace& trace);
 
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// Returns the trace without ops that write only buffers that are neither persistent, nor outputs, nor read later. Ops
 /// that draw random numbers may be removed too: every draw has its own seed. Buffers keep their ids. Update pieces,
 /// which refer to ops by index, are dropped.

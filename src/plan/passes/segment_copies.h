@@ -69,10 +69,6 @@ class CopySchedule {
   std::vector<int64_t> live_;            // live bytes by op of the segment
 };
 
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// Largest distance, in ops, between consecutive uses of an offloaded buffer that share a residency interval.
 constexpr int32_t kMaxUseGap = 16;
 

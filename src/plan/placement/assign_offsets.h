@@ -42,10 +42,6 @@ inline void add_to_breakdown(Breakdown& breakdown, Role role, int64_t bytes) {
   }
 }
 
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// A byte range of the arena, [offset, offset + bytes), without a live buffer while an op runs. A kernel whose scratch
 /// was not planned may use it instead of memory outside the arena.
 struct FreeGap {

@@ -64,10 +64,6 @@ KernelPlacement best_first_fit(const Kernel& kernel, int64_t goal, int64_t* work
 /// Returns for each box the largest load among its sections: how crowded its lifetime is.
 std::vector<int64_t> contention(const Kernel& kernel);
 
-}  // namespace plimsoll::placing
-
-namespace plimsoll::placing {
-
 /// Lowers `*best` until its height is at most `goal` or `*work_left` is used up, for kernels of any size. It is the
 /// middle stage of placement: repeated first fit, each time with the box that exceeded the height placed earlier.
 /// `seed` is added to that of the kernel.

@@ -60,10 +60,6 @@ class ChoiceBytes {
   std::vector<int64_t> fixed_, fixed_before_;
 };
 
-}  // namespace plimsoll
-
-namespace plimsoll {
-
 /// The cost of a choice of kept values, updated while more values are kept, one by one. Each update examines only what
 /// depends on the value, not the whole graph.
 class RecomputeCost {
