@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -32,7 +33,8 @@ def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None
     try:
         with contextlib.ExitStack() as blocks:
             blocks.enter_context(torch.device(DEVICE))
-            for block in (_autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint), _experts(torch), _bags(torch)):
+            for block in (_autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint), _experts(torch), _bags(torch),
+                          _variances(torch)):
                 blocks.enter_context(block)
             yield
     finally:
@@ -168,7 +170,7 @@ def _experts(torch: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _bags(torch: Any) -> Iterator[None]:
-    """Computes embedding bags of one size by an embedding and a sum, mean or maximum.
+    """Computes embedding bags by an embedding and a sum, mean or maximum over each bag.
 
     The sizes of further results of torch's own operator depend on the kernel that runs."""
     records, functional = _records(torch), torch.nn.functional
@@ -178,17 +180,55 @@ def _bags(torch: Any) -> Iterator[None]:
     def bag(input: Any, weight: Any, offsets: Any = None, max_norm: float | None = None, norm_type: float = 2,
             scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
             include_last_offset: bool = False, padding_idx: int | None = None) -> Any:
-        ours = input.dim() == 2 and mode in ("sum", "mean", "max") and not (scale_grad_by_freq or sparse)
-        ours = ours and offsets is None and max_norm is None and padding_idx is None
-        if not (records() and ours) or (per_sample_weights is not None and mode != "sum"):
+        ours = records() and max_norm is None and not (scale_grad_by_freq or sparse)
+        ours = ours and input.dim() == (2 if offsets is None else 1) and (mode != "max" or padding_idx is None)
+        if not ours or mode not in ("sum", "mean", "max") or (per_sample_weights is not None and mode != "sum"):
             return original(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights,
                             include_last_offset, padding_idx)
         rows = functional.embedding(input, weight)
+        counted = torch.ones_like(input, dtype=rows.dtype)
+        if padding_idx is not None:
+            counted = (input != padding_idx % weight.shape[0]).to(rows.dtype)
+            rows = rows * counted.unsqueeze(-1)
         if per_sample_weights is not None:
             rows = rows * per_sample_weights.unsqueeze(-1)
+        if offsets is None:
+            if mode == "max":
+                return rows.max(1).values
+            total = rows.sum(1)
+            return total if mode == "sum" else total / counted.sum(1).clamp(min=1).unsqueeze(-1)
+        bags, length = offsets.shape[0] - include_last_offset, input.shape[0]
+        begins = offsets.new_zeros(length + 1).index_add(0, offsets[:bags], torch.ones_like(offsets[:bags]))
+        bag_of = begins.cumsum(0)[:length] - 1
+        zeros = rows.new_zeros(bags, rows.shape[1])
         if mode == "max":
-            return rows.max(1).values
-        return rows.sum(1) if mode == "sum" else rows.mean(1)
+            return zeros.scatter_reduce(0, bag_of.unsqueeze(-1).expand_as(rows), rows, "amax", include_self=False)
+        total = zeros.index_add(0, bag_of, rows)
+        if mode == "sum":
+            return total
+        return total / rows.new_zeros(bags).index_add(0, bag_of, counted).clamp(min=1).unsqueeze(-1)
 
     with _replaced(functional, embedding_bag=bag):
+        yield
+
+
+@contextlib.contextmanager
+def _variances(torch: Any) -> Iterator[None]:
+    """Computes gaussian_nll_loss() without torch's check that no variance is negative, which reads values."""
+    records, functional = _records(torch), torch.nn.functional
+    original = functional.gaussian_nll_loss
+
+    @functools.wraps(original)
+    def loss(input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Any:
+        if not records() or isinstance(var, float) or reduction not in ("none", "mean", "sum"):
+            return original(input, target, var, full, eps, reduction)
+        var = (var.unsqueeze(-1) if var.shape == input.shape[:-1] else var).clone()
+        with torch.no_grad():
+            var.clamp_(min=eps)
+        losses = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+        if full:
+            losses = losses + 0.5 * math.log(2 * math.pi)
+        return {"none": lambda: losses, "mean": losses.mean, "sum": losses.sum}[reduction]()
+
+    with _replaced(functional, gaussian_nll_loss=loss):
         yield

@@ -97,12 +97,17 @@ class Bags(nn.Module):
     def __init__(self):
         super().__init__()
         self.bags = nn.ModuleList(nn.EmbeddingBag(50, 8, mode=mode) for mode in ("sum", "mean", "max"))
-        self.weighted = nn.EmbeddingBag(50, 8, mode="sum")
-        self.head = nn.Linear(32, 4)
+        self.weighted = nn.EmbeddingBag(50, 8, mode="sum", padding_idx=3)
+        self.head = nn.Linear(128, 4)
 
     def forward(self, tokens):
         weights = tokens.float().softmax(-1)
         parts = [bag(tokens) for bag in self.bags] + [self.weighted(tokens, per_sample_weights=weights)]
+        # Bags of several sizes: of a sample's 12 tokens, 5, none and 7.
+        begins = torch.arange(len(tokens), device=tokens.device).mul(12).unsqueeze(1)
+        begins = torch.cat([begins, begins + 5, begins + 5], 1).flatten()
+        parts += [bag(tokens.flatten(), begins).view(len(tokens), -1) for bag in self.bags]
+        parts.append(self.weighted(tokens.flatten(), begins, weights.flatten()).view(len(tokens), -1))
         return self.head(torch.cat(parts, 1))
 
 

@@ -67,6 +67,13 @@ class CitizenTest(unittest.TestCase):
         optimizer.step()
         self.assertEqual(model.weight.device.type, "cpu")
 
+    def test_a_plan_after_eager_training(self):
+        code = ("import torch, models, plimsoll as pl; torch.nn.Linear(4, 4)(torch.ones(2, 4)).sum().backward(); "
+                "print(pl.plan(models.Net, models.classified, models.batch_of()).peak); "
+                "torch.nn.Linear(4, 4)(torch.ones(2, 4)).sum().backward()")
+        out = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout
+        self.assertEqual(int(out), self.plan.peak)
+
     def test_another_thread_trains_while_a_step_is_planned(self):
         stop, counted, failed = threading.Event(), [0], []
 

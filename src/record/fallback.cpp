@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include "plimsoll/error.h"
@@ -215,6 +216,112 @@ at::Tensor one_dropout(const at::Tensor& input, double p, bool train) {
   return std::get<0>(at::native_dropout(input, p, train));
 }
 
+// Conjugates and negatives are computed: libtorch notes them in a bit of the tensor, which a trace does not have.
+at::Tensor computed_conjugate(const at::Tensor& self) {
+  return at::conj_physical(self);
+}
+
+// Decompositions read on the host whether they succeeded. A recorded one that fails gives values that are not finite.
+void no_check(const at::Tensor&, std::string_view, bool) {}
+
+// libtorch reads on the host how many elements are the largest. amax() has the same value and gradient.
+at::Tensor largest(const at::Tensor& self) {
+  return at::amax(self);
+}
+
+at::Tensor smallest(const at::Tensor& self) {
+  return at::amin(self);
+}
+
+// Returns `middle`, the median of `self`, with a gradient for each element that is equal to it.
+at::Tensor with_even_gradient(const at::Tensor& self, const at::Tensor& middle) {
+  if (!self.requires_grad() || !at::GradMode::is_enabled()) return middle;
+  const at::Tensor equal = self.detach().eq(middle);
+  const at::Tensor sum = at::where(equal, self, 0).sum() / equal.sum();
+  return middle + (sum - sum.detach());
+}
+
+at::Tensor median(const at::Tensor& self) {
+  return with_even_gradient(self, std::get<0>(self.detach().flatten().median(0)));
+}
+
+at::Tensor nanmedian(const at::Tensor& self) {
+  return with_even_gradient(self, std::get<0>(self.detach().flatten().nanmedian(0)));
+}
+
+// libtorch gives the value a gradient of the selected elements, whose number depends on the mask.
+at::Tensor filled(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "masked_fill only supports a 0-dimensional value tensor, but got tensor with ",
+              value.dim(), " dimension(s).");
+  return at::where(mask, value.to(self.scalar_type()), self);
+}
+
+// A product along a dimension. libtorch's gradient reads whether an element is zero; this one has the products of all
+// other elements.
+struct Product : torch::autograd::Function<Product> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& self, int64_t dim,
+                            bool keepdim) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    context->save_for_backward({self});
+    context->saved_data["dim"] = dim;
+    context->saved_data["keepdim"] = keepdim;
+    return at::prod(self, dim, keepdim);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::Tensor self = context->get_saved_variables()[0];
+    const int64_t dim = context->saved_data["dim"].toInt(), count = self.size(dim);
+    const at::Tensor gradient = context->saved_data["keepdim"].toBool() ? gradients[0] : gradients[0].unsqueeze(dim);
+    if (count == 1) return {gradient, at::Tensor(), at::Tensor()};
+    const at::Tensor one = at::ones_like(self.narrow(dim, 0, 1));
+    const at::Tensor before = at::cat({one, self.narrow(dim, 0, count - 1)}, dim).cumprod(dim);
+    const at::Tensor behind = at::cat({one, self.narrow(dim, 1, count - 1).flip(dim)}, dim).cumprod(dim).flip(dim);
+    return {gradient * (before * behind).conj(), at::Tensor(), at::Tensor()};
+  }
+};
+
+at::Tensor product_along(const at::Tensor& self, int64_t dim, bool keepdim, std::optional<at::ScalarType> dtype) {
+  const bool integral = at::isIntegralType(self.scalar_type(), /*includeBool=*/true);
+  const at::Tensor wide = self.to(dtype.value_or(integral ? at::kLong : self.scalar_type()));
+  return wide.dim() == 0 ? wide.clone() : Product::apply(wide, at::maybe_wrap_dim(dim, wide.dim()), keepdim);
+}
+
+at::Tensor product(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  return product_along(self.flatten(), 0, false, dtype);
+}
+
+// libtorch's gradient of cumprod() reads whether an element is zero. Element k of this one is the product of the
+// elements before k, times the sum over j >= k of gradient j and the elements between k and j.
+at::Tensor cumprod_backward(const at::Tensor& gradient, const at::Tensor& input, int64_t dim, const at::Tensor&) {
+  if (input.dim() == 0 || input.size(dim) <= 1) return gradient;
+  const at::Tensor self = input.conj();
+  const int64_t count = self.size(dim);
+  std::vector<at::Tensor> sums(count, gradient.select(dim, count - 1));
+  for (int64_t k = count - 2; k >= 0; --k)
+    sums[k] = at::addcmul(gradient.select(dim, k), self.select(dim, k + 1), sums[k + 1]);
+  const at::Tensor one = at::ones_like(self.narrow(dim, 0, 1));
+  return at::cat({one, self.narrow(dim, 0, count - 1)}, dim).cumprod(dim) * at::stack(sums, dim);
+}
+
+std::vector<at::Tensor> split_at(const at::Tensor& self, const at::Tensor& indices, int64_t dim) {
+  const Recorder* recorder = Recorder::active();
+  if (is_plan(indices))
+    throw UserError(fmt::format(
+        "operator aten::tensor_split{} cannot be recorded: the sizes of its outputs are values of a tensor; "
+        "give it a list of numbers",
+        recorder ? recorder->place() : ""));
+  if (indices.dim() == 0) return at::tensor_split(self, indices.item<int64_t>(), dim);
+  const at::Tensor list = indices.contiguous();
+  return at::tensor_split(self, at::IntArrayRef(list.const_data_ptr<int64_t>(), static_cast<size_t>(list.numel())),
+                          dim);
+}
+
+TORCH_LIBRARY_IMPL(aten, IPU, m) {
+  m.impl("_conj", computed_conjugate);
+  m.impl("_neg_view", at::neg);
+  m.impl("_linalg_check_errors", no_check);
+}
+
 // libtorch registers this for the devices that it lists.
 TORCH_LIBRARY_IMPL(_, AutogradIPU, m) {
   m.fallback(torch::autograd::basicAutogradNotImplementedFallback());
@@ -222,6 +329,17 @@ TORCH_LIBRARY_IMPL(_, AutogradIPU, m) {
 
 TORCH_LIBRARY_IMPL(aten, AutogradIPU, m) {
   m.impl("dropout", one_dropout);
+  m.impl("_conj", computed_conjugate);
+  m.impl("_neg_view", at::neg);
+  m.impl("max", largest);
+  m.impl("min", smallest);
+  m.impl("median", median);
+  m.impl("nanmedian", nanmedian);
+  m.impl("masked_fill.Tensor", filled);
+  m.impl("prod", product);
+  m.impl("prod.dim_int", product_along);
+  m.impl("cumprod_backward", cumprod_backward);
+  m.impl("tensor_split.tensor_indices_or_sections", split_at);
 }
 
 }  // namespace

@@ -209,6 +209,7 @@ Outputs dropout(const Arguments& a) {  // input, p, train
 }
 
 at::Tensor reduced(const at::Tensor& input, const c10::IValue& dims, bool keepdim, at::ScalarType dtype) {
+  if (input.dim() == 0) return empty({}, dtype);
   std::vector<bool> drop(input.dim(), dims.isNone() || dims.toDimVector().empty());
   if (!dims.isNone())
     for (int64_t dim : dims.toDimVector()) drop[at::maybe_wrap_dim(dim, input.dim())] = true;
@@ -258,6 +259,21 @@ Outputs pointwise_loss(const Arguments& a) {  // input, target, reduction
 
 Outputs pointwise_loss_backward(const Arguments& a) {  // grad, input, target
   return {empty(at::infer_size(a[1].toTensor().sizes(), a[2].toTensor().sizes()), a[1].toTensor().scalar_type())};
+}
+
+// Returns the loss of each row, or one loss.
+at::Tensor loss_of_rows(const at::Tensor& input, bool reduced) {
+  const bool rows = !reduced && input.dim() > 1;
+  return empty(rows ? std::vector<int64_t>{input.size(0)} : std::vector<int64_t>{}, input.scalar_type());
+}
+
+Outputs multi_margin_loss(const Arguments& a) {  // input, target, p, margin, weight, reduction
+  return {loss_of_rows(a[0].toTensor(), a[5].toInt() != kNoReduction)};
+}
+
+Outputs multilabel_margin_loss(const Arguments& a) {  // input, target, reduction; the second output is a mask
+  return {loss_of_rows(a[0].toTensor(), a[2].toInt() != kNoReduction),
+          empty(a[1].toTensor().sizes(), a[0].toTensor().scalar_type())};
 }
 
 Outputs log_sigmoid(const Arguments& a) {  // input; the second output is a buffer that only the CPU kernel fills
@@ -318,6 +334,9 @@ Outputs suggested_second(const Arguments& a) {
 Outputs anew(const Arguments& a) {
   return {like(a[0])};
 }
+Outputs second_anew(const Arguments& a) {
+  return {like(a[1])};
+}
 
 Outputs pointwise(const Arguments& a) {
   return {like_preserved(a[0])};
@@ -343,6 +362,12 @@ Outputs broadcast_out(const Arguments& a) {  // operands, out
   return {a.back().toTensor().resize_(sizes)};
 }
 
+Outputs median_out(const Arguments& a) {  // self, dim, keepdim, values, indices
+  const at::Tensor self = a[0].toTensor();
+  const auto sizes = reduced(self, std::vector<int64_t>{a[1].toInt()}, a[2].toBool(), self.scalar_type()).sizes().vec();
+  return {a[3].toTensor().resize_(sizes), a[4].toTensor().resize_(sizes)};
+}
+
 Outputs index_select(const Arguments& a) {  // self, dim, index
   const at::Tensor self = a[0].toTensor();
   auto sizes = self.sizes().vec();
@@ -363,6 +388,7 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::native_group_norm", group_norm},
       {"aten::native_group_norm_backward", group_norm_backward},
       {"aten::native_batch_norm", batch_norm},
+      {"aten::_native_batch_norm_legit", batch_norm},
       {"aten::native_batch_norm_backward", batch_norm_backward},
       {"aten::_grouped_mm", grouped_product},
       {"aten::histc", histogram},
@@ -382,6 +408,15 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::huber_loss", pointwise_loss},
       {"aten::huber_loss_backward", pointwise_loss_backward},
       {"aten::smooth_l1_loss", pointwise_loss},
+      {"aten::multi_margin_loss", multi_margin_loss},
+      {"aten::multi_margin_loss_backward", second_anew},
+      {"aten::multilabel_margin_loss_forward", multilabel_margin_loss},
+      {"aten::multilabel_margin_loss_backward", second_anew},
+      {"aten::_ctc_loss_backward", second_anew},
+      {"aten::fractional_max_pool3d_backward", second_anew},
+      {"aten::_cummax_helper", nothing},
+      {"aten::_cummin_helper", nothing},
+      {"aten::_logcumsumexp", anew},
       {"aten::log_sigmoid_forward", log_sigmoid},
       {"aten::log_sigmoid_backward", like_second},
       {"aten::index.Tensor", index},
@@ -395,12 +430,17 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::mish_backward", pointwise_pair},
       {"aten::relu_", first_argument},
       {"aten::abs.out", unary_out},
+      {"aten::conj_physical.out", unary_out},
       {"aten::logical_not.out", unary_out},
       {"aten::angle.out", unary_out},
       {"aten::logical_and.out", broadcast_out},
       {"aten::logical_or.out", broadcast_out},
       {"aten::logical_xor.out", broadcast_out},
       {"aten::where.self_out", broadcast_out},
+      {"aten::complex.out", broadcast_out},
+      {"aten::polar.out", broadcast_out},
+      {"aten::median.dim_values", median_out},
+      {"aten::nanmedian.dim_values", median_out},
       {"aten::roll", anew},
       {"aten::flip", pointwise},
       {"aten::mse_loss_backward.grad_input", last_argument},
@@ -450,19 +490,29 @@ const std::string* find_refusal(const std::string& name) {
   static const std::string equal =
       "it compares the values of two tensors to decide how to go on, and tensors have none while a step is recorded; "
       "decide by shapes, or by what the model was made with";
-  static const std::string lazy =
-      "conjugates and negatives that are only noted are not recorded; call resolve_conj() or resolve_neg() on a tensor "
-      "of your own, or write the step in real numbers";
+  static const std::string least_squares =
+      "the size of its residuals depends on the data; use linalg_pinv(a).matmul(b), or solve the normal equations";
+  static const std::string sparse = "sparse tensors are not recorded; use a dense tensor, or an index and its values";
   static const std::string bag =
       "the sizes of its further results depend on the kernel that runs; use an embedding, and its sum or mean over a "
       "bag";
   static const std::string storage = "it gives a tensor another's storage; use a view or a copy";
   static const std::unordered_map<std::string, const std::string*> table = {
-      {"aten::_conj", &lazy},    {"aten::_neg_view", &lazy},          {"aten::set_", &storage},
-      {"aten::nonzero", &mask},  {"aten::masked_select", &mask},      {"aten::unique_dim", &mask},
-      {"aten::_unique2", &mask}, {"aten::unique_consecutive", &mask}, {"aten::nonzero_static", &mask},
-      {"aten::bincount", &mask}, {"aten::repeat_interleave", &mask},  {"aten::_local_scalar_dense", &value},
-      {"aten::equal", &equal},   {"aten::_embedding_bag", &bag},
+      {"aten::set_", &storage},
+      {"aten::nonzero", &mask},
+      {"aten::masked_select", &mask},
+      {"aten::unique_dim", &mask},
+      {"aten::_unique", &mask},
+      {"aten::_unique2", &mask},
+      {"aten::unique_consecutive", &mask},
+      {"aten::nonzero_static", &mask},
+      {"aten::bincount", &mask},
+      {"aten::repeat_interleave", &mask},
+      {"aten::_local_scalar_dense", &value},
+      {"aten::equal", &equal},
+      {"aten::_embedding_bag", &bag},
+      {"aten::linalg_lstsq", &least_squares},
+      {"aten::_to_sparse", &sparse},
   };
   const auto found = table.find(name);
   return found == table.end() ? nullptr : found->second;

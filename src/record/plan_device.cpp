@@ -5,8 +5,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/library.h>
 
+#include <mutex>
+#include <thread>
 #include <unordered_map>
 
 #include "ops/libtorch_types.h"
@@ -70,6 +73,18 @@ struct PlanAllocator final : c10::Allocator {
   std::atomic<uintptr_t> next_{uintptr_t{1} << 62};
 };
 
+// Reaches the engine's members for derived classes.
+struct BackwardThreads : torch::autograd::Engine {
+  static void start(torch::autograd::Engine& engine) {
+    engine.initialize_device_threads_pool();
+    auto& queues = engine.*(&BackwardThreads::device_ready_queues_);
+    if (!queues.empty()) return;  // a thread serves the devices of all types that have its index
+    // A backward pass on the CPU, the only device so far, does not read the queues.
+    queues.push_back(std::make_shared<torch::autograd::ReadyQueue>());
+    std::thread(&torch::autograd::Engine::thread_init, &engine, 0, queues[0], true).detach();
+  }
+};
+
 at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
   return make_plan_tensor(sizes, strides, dtype.value_or(at::get_default_dtype_as_scalartype()));
@@ -113,6 +128,12 @@ at::Tensor make_plan_view(const at::Tensor& base, c10::IntArrayRef sizes, c10::I
   tensor.unsafeGetTensorImpl()->set_storage_offset(offset);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return tensor;
+}
+
+void ensure_backward_thread() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  BackwardThreads::start(torch::autograd::Engine::get_default_engine());
 }
 
 BufferId buffer_of(const at::Tensor& tensor) {

@@ -32,6 +32,10 @@ at::Tensor make_plan_view(const at::Tensor& base, c10::IntArrayRef sizes, c10::I
 /// Returns a message of libtorch with the plan device called "plan".
 std::string plan_device_named(std::string message);
 
+/// Gives libtorch's autograd engine a thread for the plan device. The engine starts its threads at the first backward
+/// pass of the process, for the devices that are registered then.
+void ensure_backward_thread();
+
 /// Returns the buffer of a plan tensor. Throws UserError for a tensor of another recording than the active one.
 BufferId buffer_of(const at::Tensor& tensor);
 

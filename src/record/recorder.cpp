@@ -28,6 +28,7 @@ Recorder::Recorder() : serial_(++recordings) {
   Recorder* expected = nullptr;
   if (!active_recorder.compare_exchange_strong(expected, this))
     throw UserError("a step is being recorded already; one recording at a time in a process");
+  ensure_backward_thread();
   trace_.modules.emplace_back("");
   module_indices_[""] = 0;
 }

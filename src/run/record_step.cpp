@@ -194,6 +194,11 @@ class StepRecorder {
       names.push_back(entry.key());
       const bool fresh = is_plan(entry.value()) && !known_.contains(buffer_of(entry.value()));
       add_model_tensor(entry.key(), entry.value());
+      if (entry.value().requires_grad() && entry.value().is_complex())
+        throw UserError(
+            fmt::format("parameter '{}' is complex; parameters are real: make it of pairs of real numbers, and call "
+                        "view_as_complex() in the step",
+                        entry.key()));
       if (fresh && entry.value().requires_grad())
         parameters_.push_back({.name = entry.key(),
                                .value = entry.value(),

@@ -223,6 +223,43 @@ std::vector<Family> families() {
          auto q = leaf({2, 4, 8, 16});
          return with_gradients(at::scaled_dot_product_attention(q, q, q, {}, 0.0, true), {q});
        }},
+      {"margin losses",
+       [] {
+         auto x = leaf({4, 6}), y = leaf({4, 6});
+         const auto classes = torch::zeros({4}, torch::kLong), labels = torch::zeros({4, 6}, torch::kLong);
+         const auto first = at::multi_margin_loss(x, classes, 1, 1, {}, at::Reduction::None);
+         return with_gradients(first + at::multilabel_margin_loss(y, labels, at::Reduction::None), {x, y});
+       }},
+      {"products and cumulative products",
+       [] {
+         auto x = leaf({3, 5}), y = leaf({3, 5});
+         return with_gradients(x.prod(1) + x.prod(0, true).sum() + x.prod() + y.cumprod(1).sum(1), {x, y});
+       }},
+      {"extremes and medians of all elements",
+       [] {
+         auto x = leaf({3, 5});
+         return with_gradients(x.max() + x.min() + x.median() + x.nanmedian(), {x});
+       }},
+      {"cumulative extremes and sums of exponentials",
+       [] {
+         auto x = leaf({3, 5});
+         return with_gradients(std::get<0>(x.cummax(1)) + std::get<0>(x.cummin(0)) + x.logcumsumexp(1), {x});
+       }},
+      {"conjugates",
+       [] {
+         auto x = leaf({3, 5}), y = leaf({3, 5});
+         return with_gradients(at::real(at::complex(x, y).conj() * at::complex(y, x)), {x, y});
+       }},
+      {"solutions and inverses",
+       [] {
+         auto a = leaf({4, 4}), b = leaf({4, 2});
+         return with_gradients(at::linalg_solve(a, b) + at::linalg_inv(a).matmul(b), {a, b});
+       }},
+      {"norm of a scalar, and a value that fills",
+       [] {
+         auto x = leaf({}), y = leaf({3, 5});
+         return with_gradients(y.masked_fill(y > 0, at::linalg_vector_norm(x, 2, at::IntArrayRef{0}, true)), {x, y});
+       }},
       {"arange and expand",
        [] {
          auto x = leaf({4, 1});

@@ -84,7 +84,10 @@ UpdateOutputs UpdateStep::run(const std::vector<OptimizedParameter>& parameters,
   check(norms_.defined() && norms_.numel() == count, "the scalars of these parameters are made first");
   bool any = false;
   for (const OptimizedParameter& parameter : parameters) any = any || parameter.gradient.defined();
-  check(any, "no parameter has a gradient");
+  if (!any)
+    throw UserError(
+        "no parameter has a gradient: the step's loss depends on parameters only through operators whose gradient is "
+        "zero");
 
   piece(Kind::begin);
   SlicedNorms sliced(*this);
