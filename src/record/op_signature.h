@@ -1,5 +1,4 @@
-// Declares the facts that the recorder needs about an operator, computed once from its schema, and the output shapes of
-// operators whose Meta kernel is missing or wrong in libtorch 2.11.
+// Declares the facts that the recorder needs about an operator, computed once from its schema.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -29,14 +28,5 @@ struct OpSignature {
 
 /// Returns the signature of `op`, cached. Safe from any thread.
 const OpSignature& signature_of(const c10::OperatorHandle& op);
-
-/// Returns the rule for "aten::native_layer_norm" or "aten::where.self"; nullptr: the Meta kernel is used.
-const ShapeRule* find_shape_rule(const std::string& name);
-
-/// Returns why "aten::nonzero" cannot be recorded and what to use instead; nullptr: it can be recorded.
-const std::string* find_refusal(const std::string& name);
-
-/// Returns every operator with a rule. A test compares each with the CPU's result.
-std::vector<std::string> ruled_operators();
 
 }  // namespace plimsoll

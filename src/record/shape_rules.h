@@ -1,0 +1,20 @@
+// Declares output shapes of operators whose Meta kernel is missing or wrong in libtorch 2.11, and operators that cannot
+// be recorded.
+#pragma once
+
+#include <string>
+
+#include "record/op_signature.h"
+
+namespace plimsoll {
+
+/// Returns the rule for "aten::native_layer_norm" or "aten::where.self"; nullptr: the Meta kernel is used.
+const ShapeRule* find_shape_rule(const std::string& name);
+
+/// Returns why "aten::nonzero" cannot be recorded and what to use instead; nullptr: it can be recorded.
+const std::string* find_refusal(const std::string& name);
+
+/// Returns every operator with a rule. A test compares each with the CPU's result.
+std::vector<std::string> ruled_operators();
+
+}  // namespace plimsoll
