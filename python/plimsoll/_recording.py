@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from plimsoll import errors
+
 DEVICE = "ipu"  # torch's name of the slot that plan tensors are in
 _MODE = "TESTING_ONLY_GenericMode"  # dispatch key that is included on a thread while it records
 
@@ -34,7 +36,7 @@ def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None
         with contextlib.ExitStack() as blocks:
             blocks.enter_context(torch.device(DEVICE))
             for block in (_autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint), _experts(torch), _bags(torch),
-                          _variances(torch)):
+                          _variances(torch), _alignments(torch)):
                 blocks.enter_context(block)
             yield
     finally:
@@ -181,7 +183,7 @@ def _bags(torch: Any) -> Iterator[None]:
             scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
             include_last_offset: bool = False, padding_idx: int | None = None) -> Any:
         ours = records() and max_norm is None and not (scale_grad_by_freq or sparse)
-        ours = ours and input.dim() == (2 if offsets is None else 1) and (mode != "max" or padding_idx is None)
+        ours = ours and input.dim() == (2 if offsets is None else 1)
         if not ours or mode not in ("sum", "mean", "max") or (per_sample_weights is not None and mode != "sum"):
             return original(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights,
                             include_last_offset, padding_idx)
@@ -189,12 +191,13 @@ def _bags(torch: Any) -> Iterator[None]:
         counted = torch.ones_like(input, dtype=rows.dtype)
         if padding_idx is not None:
             counted = (input != padding_idx % weight.shape[0]).to(rows.dtype)
-            rows = rows * counted.unsqueeze(-1)
+            rows = rows * counted.unsqueeze(-1) if mode != "max" else rows.masked_fill(counted.unsqueeze(-1) == 0, -math.inf)
         if per_sample_weights is not None:
             rows = rows * per_sample_weights.unsqueeze(-1)
         if offsets is None:
             if mode == "max":
-                return rows.max(1).values
+                highest = rows.max(1).values
+                return highest.masked_fill(highest == -math.inf, 0)
             total = rows.sum(1)
             return total if mode == "sum" else total / counted.sum(1).clamp(min=1).unsqueeze(-1)
         bags, length = offsets.shape[0] - include_last_offset, input.shape[0]
@@ -202,7 +205,8 @@ def _bags(torch: Any) -> Iterator[None]:
         bag_of = begins.cumsum(0)[:length] - 1
         zeros = rows.new_zeros(bags, rows.shape[1])
         if mode == "max":
-            return zeros.scatter_reduce(0, bag_of.unsqueeze(-1).expand_as(rows), rows, "amax", include_self=False)
+            highest = zeros.scatter_reduce(0, bag_of.unsqueeze(-1).expand_as(rows), rows, "amax", include_self=False)
+            return highest.masked_fill(highest == -math.inf, 0)
         total = zeros.index_add(0, bag_of, rows)
         if mode == "sum":
             return total
@@ -231,4 +235,23 @@ def _variances(torch: Any) -> Iterator[None]:
         return {"none": lambda: losses, "mean": losses.mean, "sum": losses.sum}[reduction]()
 
     with _replaced(functional, gaussian_nll_loss=loss):
+        yield
+
+
+@contextlib.contextmanager
+def _alignments(torch: Any) -> Iterator[None]:
+    """Refuses a ctc_loss() whose lengths are tensors of the step: torch reads them to make its tables."""
+    records, functional = _records(torch), torch.nn.functional
+    original = functional.ctc_loss
+
+    @functools.wraps(original)
+    def loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **options: Any) -> Any:
+        for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+            if records() and getattr(getattr(lengths, "device", None), "type", None) == DEVICE:
+                raise errors.UserError(
+                    f"operator aten::_ctc_loss cannot be recorded: {name} is a tensor, which has no values while the step is "
+                    "recorded; give it a tuple of numbers, and the same lengths in each batch")
+        return original(log_probs, targets, input_lengths, target_lengths, *args, **options)
+
+    with _replaced(functional, ctc_loss=loss):
         yield

@@ -96,9 +96,10 @@ class Bags(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.bags = nn.ModuleList(nn.EmbeddingBag(50, 8, mode=mode) for mode in ("sum", "mean", "max"))
+        self.bags = nn.ModuleList(nn.EmbeddingBag(50, 8, mode=mode, padding_idx=pad)
+                                  for mode, pad in (("sum", None), ("mean", 4), ("max", None), ("max", 5)))
         self.weighted = nn.EmbeddingBag(50, 8, mode="sum", padding_idx=3)
-        self.head = nn.Linear(128, 4)
+        self.head = nn.Linear(160, 4)
 
     def forward(self, tokens):
         weights = tokens.float().softmax(-1)

@@ -2,6 +2,8 @@
 // recorded.
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/cov_native.h>
+#include <ATen/ops/istft_native.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -316,7 +318,39 @@ std::vector<at::Tensor> split_at(const at::Tensor& self, const at::Tensor& indic
                           dim);
 }
 
+// istft() and cov() warn or fail if a value is 0, which at::equal() of two truth values says. While they run, none is.
+thread_local bool passes_checks = false;
+
+struct PassesChecks {
+  PassesChecks() { passes_checks = true; }
+  ~PassesChecks() { passes_checks = false; }
+};
+
+bool equal(const at::Tensor& self, const at::Tensor& other) {
+  if (passes_checks && self.dim() == 0 && self.scalar_type() == at::kBool) return false;
+  static const auto equal = c10::Dispatcher::singleton().findSchemaOrThrow("aten::equal", "");
+  torch::jit::Stack stack{self, other};
+  record_call(equal, &stack);  // throws
+  return false;
+}
+
+at::Tensor istft(const at::Tensor& self, int64_t n_fft, std::optional<int64_t> hop_length,
+                 std::optional<int64_t> win_length, const std::optional<at::Tensor>& window, bool center,
+                 bool normalized, std::optional<bool> onesided, std::optional<int64_t> length, bool return_complex) {
+  const PassesChecks passes;
+  return at::native::istft(self, n_fft, hop_length, win_length, window, center, normalized, onesided, length,
+                           return_complex);
+}
+
+at::Tensor cov(const at::Tensor& self, int64_t correction, const std::optional<at::Tensor>& fweights,
+               const std::optional<at::Tensor>& aweights) {
+  if (fweights || aweights) return at::native::cov(self, correction, fweights, aweights);  // it checks their values
+  const PassesChecks passes;
+  return at::native::cov(self, correction);
+}
+
 TORCH_LIBRARY_IMPL(aten, IPU, m) {
+  m.impl("equal", equal);
   m.impl("_conj", computed_conjugate);
   m.impl("_neg_view", at::neg);
   m.impl("_linalg_check_errors", no_check);
@@ -339,6 +373,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradIPU, m) {
   m.impl("prod", product);
   m.impl("prod.dim_int", product_along);
   m.impl("cumprod_backward", cumprod_backward);
+  m.impl("cov", cov);
+  m.impl("istft", istft);
   m.impl("tensor_split.tensor_indices_or_sections", split_at);
 }
 

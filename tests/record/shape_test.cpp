@@ -250,6 +250,11 @@ std::vector<Family> families() {
          auto x = leaf({3, 5}), y = leaf({3, 5});
          return with_gradients(at::real(at::complex(x, y).conj() * at::complex(y, x)), {x, y});
        }},
+      {"covariances",
+       [] {
+         auto x = leaf({3, 5});
+         return with_gradients(x.cov() + x.corrcoef(), {x});
+       }},
       {"solutions and inverses",
        [] {
          auto a = leaf({4, 4}), b = leaf({4, 2});
