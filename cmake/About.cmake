@@ -1,4 +1,4 @@
-# The parts of plimsoll_cli that describe the build and the program: cli/about/version.cpp and the files of
+# The parts of plimsoll_cli that describe the build and the program: cli/version.cpp and the files of
 # `plimsoll completion`, which are installed.
 set(about_dir ${CMAKE_CURRENT_BINARY_DIR}/about)
 file(MAKE_DIRECTORY ${about_dir})
@@ -26,7 +26,7 @@ endif()
 string(REGEX REPLACE "([a-z])([0-9])" "\\1 \\2" build_ffmpeg "${ffmpeg_packages}")
 string(REGEX REPLACE "([0-9]) " "\\1, " build_ffmpeg "${build_ffmpeg}")
 set(build_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}")
-set(version_source ${CMAKE_CURRENT_SOURCE_DIR}/cli/about/version.cpp)
+set(version_source ${CMAKE_CURRENT_SOURCE_DIR}/cli/version.cpp)
 plimsoll_file_properties(${version_source} PROPERTIES
   SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON INCLUDE_DIRECTORIES ${about_dir}/commit
   COMPILE_DEFINITIONS "PLIMSOLL_VERSION=\"${PROJECT_VERSION}\";PLIMSOLL_BUILD_CUDA=\"${build_cuda}\";PLIMSOLL_BUILD_FFMPEG=\"${ffmpeg_major} (${build_ffmpeg})\";PLIMSOLL_BUILD_COMPILER=\"${build_compiler}\"")

@@ -1,6 +1,6 @@
 // Implements plimsoll completion: writes the completion script of a shell, or the manual page. The scripts of all
 // shells have one table, which is made from the commands of the program and the keys of the job file.
-#include <embedded/completion.h>  // the scripts of cli/about (cmake/Embed.cmake)
+#include <embedded/completion.h>  // the scripts of this folder (cmake/Embed.cmake)
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
