@@ -126,10 +126,20 @@ def _autocast(torch: Any, target: str) -> Iterator[None]:
             self._enabled = enabled
 
     def of_target(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args: function(*(target if each == DEVICE else each for each in args))
+        def swap(each: Any) -> Any:
+            return target if isinstance(each, str) and each == DEVICE else each
+
+        return lambda *args, **named: function(*map(swap, args), **{name: swap(each) for name, each in named.items()})
+
+    mode = torch.amp.autocast_mode
+    cast = mode._cast
+
+    def cast_plan(value: Any, device_type: str, dtype: Any) -> Any:
+        return cast(value, DEVICE if records() and device_type == target else device_type, dtype)
 
     names = ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype")
-    with _replaced(block, __init__=begin), _replaced(torch, **{name: of_target(getattr(torch, name)) for name in names}):
+    states = {name: of_target(getattr(torch, name)) for name in names}
+    with _replaced(block, __init__=begin), _replaced(mode, _cast=cast_plan), _replaced(torch, **states):
         yield
 
 
@@ -182,16 +192,20 @@ def _bags(torch: Any) -> Iterator[None]:
     def bag(input: Any, weight: Any, offsets: Any = None, max_norm: float | None = None, norm_type: float = 2,
             scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
             include_last_offset: bool = False, padding_idx: int | None = None) -> Any:
-        ours = records() and max_norm is None and not (scale_grad_by_freq or sparse)
-        ours = ours and input.dim() == (2 if offsets is None else 1)
+        given = {"max_norm": max_norm is not None, "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
+        if records() and any(given.values()):
+            names = " and ".join(name for name, value in given.items() if value)
+            raise errors.UserError(f"operator aten::_embedding_bag cannot be recorded with {names}: leave it out")
+        ours = records() and input.dim() == (2 if offsets is None else 1)
         if not ours or mode not in ("sum", "mean", "max") or (per_sample_weights is not None and mode != "sum"):
             return original(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights,
                             include_last_offset, padding_idx)
         rows = functional.embedding(input, weight)
-        counted = torch.ones_like(input, dtype=rows.dtype)
+        counted = torch.ones_like(input, dtype=torch.float32)
         if padding_idx is not None:
-            counted = (input != padding_idx % weight.shape[0]).to(rows.dtype)
-            rows = rows * counted.unsqueeze(-1) if mode != "max" else rows.masked_fill(counted.unsqueeze(-1) == 0, -math.inf)
+            counted = (input != padding_idx % weight.shape[0]).float()
+            counts = counted.to(rows.dtype).unsqueeze(-1)
+            rows = rows * counts if mode != "max" else rows.masked_fill(counts == 0, -math.inf)
         if per_sample_weights is not None:
             rows = rows * per_sample_weights.unsqueeze(-1)
         if offsets is None:
@@ -199,7 +213,7 @@ def _bags(torch: Any) -> Iterator[None]:
                 highest = rows.max(1).values
                 return highest.masked_fill(highest == -math.inf, 0)
             total = rows.sum(1)
-            return total if mode == "sum" else total / counted.sum(1).clamp(min=1).unsqueeze(-1)
+            return total if mode == "sum" else (total / counted.sum(1).clamp(min=1).unsqueeze(-1)).to(rows.dtype)
         bags, length = offsets.shape[0] - include_last_offset, input.shape[0]
         begins = offsets.new_zeros(length + 1).index_add(0, offsets[:bags], torch.ones_like(offsets[:bags]))
         bag_of = begins.cumsum(0)[:length] - 1
@@ -210,7 +224,8 @@ def _bags(torch: Any) -> Iterator[None]:
         total = zeros.index_add(0, bag_of, rows)
         if mode == "sum":
             return total
-        return total / rows.new_zeros(bags).index_add(0, bag_of, counted).clamp(min=1).unsqueeze(-1)
+        numbers = counted.new_zeros(bags).index_add(0, bag_of, counted).clamp(min=1)
+        return (total / numbers.unsqueeze(-1)).to(rows.dtype)
 
     with _replaced(functional, embedding_bag=bag):
         yield
@@ -226,7 +241,13 @@ def _variances(torch: Any) -> Iterator[None]:
     def loss(input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Any:
         if not records() or isinstance(var, float) or reduction not in ("none", "mean", "sum"):
             return original(input, target, var, full, eps, reduction)
-        var = (var.unsqueeze(-1) if var.shape == input.shape[:-1] else var).clone()
+        if var.shape != input.shape:
+            differing = [size for of_input, size in zip(input.shape, var.shape) if of_input != size]
+            if var.shape == input.shape[:-1]:
+                var = var.unsqueeze(-1)
+            elif input.ndim != var.ndim or sum(differing) != 1:
+                raise ValueError("var is of incorrect size")
+        var = var.clone()
         with torch.no_grad():
             var.clamp_(min=eps)
         losses = 0.5 * (torch.log(var) + (input - target) ** 2 / var)

@@ -181,7 +181,7 @@ def line_of(error):
 
 
 def difference(values, reference):
-    """Returns the largest error of each tensor, beside its largest value."""
+    """Returns the largest error of each tensor and its largest value."""
     return {name: ((values[name].to(t.dtype) - t).abs().max().item(), t.abs().max().item()) for name, t in reference.items()}
 
 

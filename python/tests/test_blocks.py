@@ -30,6 +30,18 @@ class Scale(torch.autograd.Function):
         return F.linear(gradient, weight.t()), F.linear(gradient.t(), x.t())
 
 
+class Cast(torch.autograd.Function):
+    """A product whose inputs are cast to float32 inside of blocks."""
+
+    @staticmethod
+    @functools.partial(torch.amp.custom_fwd, device_type="cpu", cast_inputs=torch.float32)
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return F.linear(x, weight)
+
+    backward = Scale.backward
+
+
 class Blocks(nn.Module):
     """Three layers; `run` computes them with blocks of autocast."""
 
@@ -105,7 +117,14 @@ def custom(m, x):
     return m.third(h.float())
 
 
-RUNS = (one_block, nested, half, of_the_tensors_device, decorated, of_another_device, custom)
+def casting(m, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        h = Cast.apply(m.first(x), m.second.weight)
+        m.seen.append((h.dtype, torch.is_autocast_enabled(device_type="cpu")))
+    return m.third(h.float())
+
+
+RUNS = (casting, one_block, nested, half, of_the_tensors_device, decorated, of_another_device, custom)
 
 
 class AutocastTest(unittest.TestCase):

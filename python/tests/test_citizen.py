@@ -172,7 +172,7 @@ class CitizenTest(unittest.TestCase):
         pl.plan(models.Net, models.classified, BATCH)
         graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
         compiled(x.detach().requires_grad_()).sum().backward()
-        self.assertEqual(torch._dynamo.utils.counters["stats"]["unique_graphs"], graphs)  # nothing is compiled anew
+        self.assertEqual(torch._dynamo.utils.counters["stats"]["unique_graphs"], graphs)  # nothing is compiled again
 
     def test_the_trainer_of_transformers(self):
         import transformers

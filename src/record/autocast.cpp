@@ -241,7 +241,7 @@ FollowedAutocast::FollowedAutocast(c10::DeviceType device)
     : state_(device), previous_target_(current_target), outer_blocks_(at::autocast::increment_nesting() - 1) {
   check(!followed_device, "autocast of two devices is followed");
   followed_device = device;
-  // The end of the outermost block inside, and not of one around this scope, forgets the cached casts.
+  // Sets the nesting to 0, so that the outermost block inside this scope clears the cached casts at its end.
   while (at::autocast::decrement_nesting() > 0) {
   }
   at::autocast::clear_cache();

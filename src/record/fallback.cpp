@@ -9,6 +9,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "plimsoll/error.h"
 #include "record/op_signature.h"
 #include "record/plan_device.h"
@@ -63,7 +66,7 @@ std::vector<c10::IValue> infer_outputs(const OpSignature& signature, const std::
   } catch (const c10::NotImplementedError&) {
     throw UserError(
         fmt::format("operator {}{} cannot be recorded: Plimsoll has no shape rule for it, nor libtorch a Meta kernel. "
-                    "Write the step without it, or add a rule in src/record/op_signature.cpp",
+                    "Write the step without it, or add a rule in src/record/shape_rules.cpp",
                     signature.name, place));
   } catch (const c10::Error& error) {
     throw UserError(fmt::format("operator {}{}: {}", signature.name, place,
@@ -219,12 +222,27 @@ at::Tensor one_dropout(const at::Tensor& input, double p, bool train) {
 }
 
 // Conjugates and negatives are computed: libtorch notes them in a bit of the tensor, which a trace does not have.
+at::Tensor noted(const at::Tensor& computed) {
+  if (Recorder* recorder = Recorder::active()) recorder->note_computed_view(buffer_of(computed));
+  return computed;
+}
+
 at::Tensor computed_conjugate(const at::Tensor& self) {
-  return at::conj_physical(self);
+  return noted(at::conj_physical(self));
+}
+
+at::Tensor computed_negative(const at::Tensor& self) {
+  return noted(at::neg(self));
 }
 
 // Decompositions read on the host whether they succeeded. A recorded one that fails gives values that are not finite.
 void no_check(const at::Tensor&, std::string_view, bool) {}
+
+// LAPACK leaves a finite part of the factor if the matrix is not positive definite.
+at::Tensor cholesky(const at::Tensor& self, bool upper) {
+  const auto [factor, info] = at::linalg_cholesky_ex(self, upper, /*check_errors=*/false);
+  return factor.masked_fill(info.ne(0).unsqueeze(-1).unsqueeze(-1), std::numeric_limits<double>::quiet_NaN());
+}
 
 // libtorch reads on the host how many elements are the largest. amax() has the same value and gradient.
 at::Tensor largest(const at::Tensor& self) {
@@ -235,20 +253,31 @@ at::Tensor smallest(const at::Tensor& self) {
   return at::amin(self);
 }
 
-// Returns `middle`, the median of `self`, with a gradient for each element that is equal to it.
-at::Tensor with_even_gradient(const at::Tensor& self, const at::Tensor& middle) {
-  if (!self.requires_grad() || !at::GradMode::is_enabled()) return middle;
-  const at::Tensor equal = self.detach().eq(middle);
-  const at::Tensor sum = at::where(equal, self, 0).sum() / equal.sum();
-  return middle + (sum - sum.detach());
-}
+// The median of all elements. Each element that is equal to it has an equal part of the gradient.
+struct Median : torch::autograd::Function<Median> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& self, bool without_nan) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const at::Tensor flat = self.flatten();
+    const at::Tensor middle = std::get<0>(without_nan ? flat.nanmedian(0) : flat.median(0));
+    context->save_for_backward({self, middle});
+    return middle;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const torch::autograd::variable_list saved = context->get_saved_variables();
+    const at::Tensor self = saved[0], middle = saved[1];
+    // x != x: NaN.
+    const at::Tensor equal = self.eq(middle).logical_or(self.ne(self).logical_and(middle.ne(middle)));
+    return {gradients[0] * equal / equal.sum(), at::Tensor()};
+  }
+};
 
 at::Tensor median(const at::Tensor& self) {
-  return with_even_gradient(self, std::get<0>(self.detach().flatten().median(0)));
+  return Median::apply(self, false);
 }
 
 at::Tensor nanmedian(const at::Tensor& self) {
-  return with_even_gradient(self, std::get<0>(self.detach().flatten().nanmedian(0)));
+  return Median::apply(self, true);
 }
 
 // libtorch gives the value a gradient of the selected elements, whose number depends on the mask.
@@ -318,7 +347,8 @@ std::vector<at::Tensor> split_at(const at::Tensor& self, const at::Tensor& indic
                           dim);
 }
 
-// istft() and cov() warn or fail if a value is 0, which at::equal() of two truth values says. While they run, none is.
+// istft() and cov() check a value by at::equal() of two scalar booleans. While they run, equal() returns false: the
+// check passes.
 thread_local bool passes_checks = false;
 
 struct PassesChecks {
@@ -346,13 +376,15 @@ at::Tensor cov(const at::Tensor& self, int64_t correction, const std::optional<a
                const std::optional<at::Tensor>& aweights) {
   if (fweights || aweights) return at::native::cov(self, correction, fweights, aweights);  // it checks their values
   const PassesChecks passes;
-  return at::native::cov(self, correction);
+  // libtorch sets a divisor below 0 to 0, by a value that it reads.
+  const int64_t observations = self.dim() < 2 ? self.numel() : self.size(1);
+  return at::native::cov(self, std::min(correction, observations));
 }
 
 TORCH_LIBRARY_IMPL(aten, IPU, m) {
   m.impl("equal", equal);
   m.impl("_conj", computed_conjugate);
-  m.impl("_neg_view", at::neg);
+  m.impl("_neg_view", computed_negative);
   m.impl("_linalg_check_errors", no_check);
 }
 
@@ -364,9 +396,10 @@ TORCH_LIBRARY_IMPL(_, AutogradIPU, m) {
 TORCH_LIBRARY_IMPL(aten, AutogradIPU, m) {
   m.impl("dropout", one_dropout);
   m.impl("_conj", computed_conjugate);
-  m.impl("_neg_view", at::neg);
+  m.impl("_neg_view", computed_negative);
   m.impl("max", largest);
   m.impl("min", smallest);
+  m.impl("linalg_cholesky", cholesky);
   m.impl("median", median);
   m.impl("nanmedian", nanmedian);
   m.impl("masked_fill.Tensor", filled);

@@ -210,6 +210,11 @@ void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValu
     if (value.isTensor() && is_plan(value.toTensor())) {
       argument.kind = Argument::Kind::tensor;
       add_view(argument, value.toTensor());
+      if (argument.written && phase_ == Phase::forward && computed_views_.contains(argument.views.back().buffer))
+        throw UserError(fmt::format(
+            "operator {}{} cannot be recorded: it writes into a conjugate or a negative, which changes the tensor that "
+            "it is of in PyTorch; write into that tensor, or use conj_physical()",
+            signature.name, place()));
     } else if (value.isTensorList()) {
       argument.kind = Argument::Kind::tensor_list;
       for (const at::Tensor tensor : value.toTensorList()) add_view(argument, tensor);

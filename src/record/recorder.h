@@ -67,6 +67,10 @@ class Recorder {
               const std::vector<c10::IValue>& outputs);
   /// Notes a call that only made views. It is not replayed, but backward needs its module.
   void note_view();
+
+  /// Notes that a buffer has a conjugate or a negative, which is a view in libtorch and computed here. An op of the
+  /// forward pass that writes into it is refused: in libtorch it would change the tensor itself.
+  void note_computed_view(BufferId buffer) { computed_views_.insert(buffer); }
   /// Returns a plan tensor with the values of a CPU tensor that the step uses directly. Its bytes are copied into the
   /// trace.
   at::Tensor constant_tensor(const at::Tensor& values);
@@ -101,6 +105,7 @@ class Recorder {
   bool module_is_stated_ = false;
   std::unordered_map<std::string, int32_t> module_indices_;
   std::unordered_map<BufferId, int32_t> owners_;
+  std::unordered_set<BufferId> computed_views_;
   std::unordered_set<int32_t> read_;  // modules whose parameters the segment has read
   struct EarlyCaller {
     std::string op, module, type;

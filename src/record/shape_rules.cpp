@@ -283,10 +283,10 @@ Outputs suggested_second(const Arguments& a) {
   return {like_suggested(a[1])};
 }
 
-Outputs anew(const Arguments& a) {
+Outputs contiguous_like(const Arguments& a) {
   return {like(a[0])};
 }
-Outputs second_anew(const Arguments& a) {
+Outputs contiguous_like_second(const Arguments& a) {
   return {like(a[1])};
 }
 
@@ -361,14 +361,14 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::huber_loss_backward", pointwise_loss_backward},
       {"aten::smooth_l1_loss", pointwise_loss},
       {"aten::multi_margin_loss", multi_margin_loss},
-      {"aten::multi_margin_loss_backward", second_anew},
+      {"aten::multi_margin_loss_backward", contiguous_like_second},
       {"aten::multilabel_margin_loss_forward", multilabel_margin_loss},
-      {"aten::multilabel_margin_loss_backward", second_anew},
-      {"aten::_ctc_loss_backward", second_anew},
-      {"aten::fractional_max_pool3d_backward", second_anew},
+      {"aten::multilabel_margin_loss_backward", contiguous_like_second},
+      {"aten::_ctc_loss_backward", contiguous_like_second},
+      {"aten::fractional_max_pool3d_backward", contiguous_like_second},
       {"aten::_cummax_helper", nothing},
       {"aten::_cummin_helper", nothing},
-      {"aten::_logcumsumexp", anew},
+      {"aten::_logcumsumexp", contiguous_like},
       {"aten::log_sigmoid_forward", log_sigmoid},
       {"aten::log_sigmoid_backward", like_second},
       {"aten::index.Tensor", index},
@@ -393,7 +393,7 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::polar.out", broadcast_out},
       {"aten::median.dim_values", median_out},
       {"aten::nanmedian.dim_values", median_out},
-      {"aten::roll", anew},
+      {"aten::roll", contiguous_like},
       {"aten::flip", pointwise},
       {"aten::mse_loss_backward.grad_input", last_argument},
       {"aten::smooth_l1_loss_backward.grad_input", last_argument},

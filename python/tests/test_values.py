@@ -1,0 +1,75 @@
+"""Values of operators at inputs that torch's own samples do not have, next to eager."""
+import math
+import unittest
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import plimsoll as pl
+
+
+class Weight(nn.Module):
+    def __init__(self, value):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(value.shape))
+
+
+def first_loss(value, loss, **options):
+    """Returns the loss of a step of the recorded function at a parameter with this value."""
+    def with_batch(model, batch):
+        return loss(model.weight) + 0 * batch["x"].mean()
+
+    plan = pl.plan(lambda: Weight(value), with_batch, {"x": torch.zeros(1, 1)}, **options)
+    with pl.Trainer(plan) as trainer:
+        trainer.load_state_dict({"weight": value})
+        return trainer.step({"x": torch.zeros(1, 1)}, lr=0.0)
+
+
+class ValuesTest(unittest.TestCase):
+    def test_a_decomposition_that_fails_is_not_finite(self):
+        indefinite = torch.tensor([[1.0, 2.0], [2.0, 1.0]])
+        self.assertFalse(math.isfinite(first_loss(indefinite, lambda w: torch.linalg.cholesky(w).sum())))
+        definite = torch.tensor([[2.0, 1.0], [1.0, 2.0]])
+        self.assertAlmostEqual(first_loss(definite, lambda w: torch.linalg.cholesky(w).sum()),
+                               torch.linalg.cholesky(definite).sum().item(), places=6)
+
+    def test_medians_of_large_and_infinite_values(self):
+        self.assertEqual(first_loss(torch.full((100,), 1000.0), lambda w: w.half().median().float()), 1000)
+        self.assertEqual(first_loss(torch.full((5,), math.inf), lambda w: torch.exp(-w.median())), 0)
+        values = torch.tensor([1.0, math.nan, 3.0])
+        self.assertEqual(first_loss(values, lambda w: w.nanmedian()), values.nanmedian().item())
+
+    def test_the_mean_of_a_long_bag_of_16_bit_weights(self):
+        tokens = torch.zeros(1, 1000, dtype=torch.int64)
+
+        def loss(model, batch):
+            return F.embedding_bag(batch["tokens"], model.weight, mode="mean").float().mean()
+
+        plan = pl.plan(lambda: Weight(torch.ones(4, 8)), loss, {"tokens": tokens}, precision="bf16-true")
+        with pl.Trainer(plan) as trainer:
+            trainer.load_state_dict({"weight": torch.ones(4, 8)})
+            self.assertEqual(trainer.step({"tokens": tokens}, lr=0.0), 1)
+
+    def test_a_covariance_with_a_correction_above_its_observations(self):
+        values = torch.tensor([[1.0, 2.0, 4.0]])
+        self.assertEqual(first_loss(values, lambda w: torch.cov(w, correction=5)), math.inf)
+        self.assertAlmostEqual(first_loss(values, torch.cov), torch.cov(values).item(), places=5)
+
+    def test_writing_into_a_conjugate_is_refused(self):
+        def loss(w):
+            z = torch.complex(w, w)
+            z.conj().mul_(2)
+            return z.real.mean()
+
+        with self.assertRaisesRegex(pl.UserError, "writes into a conjugate"):
+            first_loss(torch.ones(3), loss)
+        self.assertEqual(first_loss(torch.ones(3), lambda w: torch.complex(w, w).conj().real.mean()), 1)
+
+    def test_a_variance_of_another_size_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "var is of incorrect size"):
+            first_loss(torch.ones(4, 3), lambda w: F.gaussian_nll_loss(w, torch.zeros(4, 3), torch.ones(3)))
+
+
+if __name__ == "__main__":
+    unittest.main()
