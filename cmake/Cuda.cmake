@@ -16,7 +16,7 @@ if(PLIMSOLL_NVCC)
   get_filename_component(_toolkit "${_toolkit}" DIRECTORY)
 endif()
 # Tests that run kernels on the CPU need the headers also without a compiler.
-find_path(PLIMSOLL_CUDA_INCLUDE cuda_runtime_api.h HINTS "${_wheels}/include" "${_toolkit}/include" NO_DEFAULT_PATH)
+find_path(PLIMSOLL_CUDA_INCLUDE cuda_runtime_api.h HINTS "${_wheels}/include" "${_toolkit}/include" /usr/local/cuda/include NO_DEFAULT_PATH)
 if(PLIMSOLL_CUDA STREQUAL "OFF")
   return()
 endif()

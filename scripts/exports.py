@@ -84,6 +84,8 @@ def check(build):
         exported, _ = symbols_of([build / "exported" / library], "-D")
         public = public_symbols(symbols_of([build / library], "-D")[0])
         faults = [f"does not export {name}, which a public header declares" for symbol, name in public.items() if symbol not in exported]
+        if not public:
+            faults.append("exports nothing that a public header declares")
         print("\n".join(f"{library}: {fault}" for fault in [*faults, f"{len(exported)} symbols, {len(public)} of them public"]))
         faulty = faulty or bool(faults)
     return faulty

@@ -208,6 +208,8 @@ def make(build, out):
         (tree / "plimsoll" / "_build.py").write_text(
             f'"""Written by scripts/wheel.py."""\nVERSION = "{version}"\nTORCH = "{series}"\nGLIBC = "{GLIBC}"\n')
         lay_out(work / "stage", tree, f"plimsoll-{version}.data", torch)
+        if not list((tree / "plimsoll" / "lib").glob("libplimsoll_python.so*")):
+            raise Failure(f"{build}: libplimsoll_python was not built, and the Python package needs it; run 'make wheel'")
         set_search_paths(tree)
         write_info(info, version, series, "linux_x86_64", [])
         first = pack(tree, work / f"plimsoll-{version}-py3-none-linux_x86_64.whl")

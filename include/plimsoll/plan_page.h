@@ -17,12 +17,12 @@ namespace plimsoll {
 
 /// A page's contents.
 struct PlanPage {
-  std::string title;                                       ///< "llama-7b.yaml"
-  std::string subtitle;                                    ///< the job and the device planned for, one line
-  const Plan* plan = nullptr;                              ///< must be set
-  int64_t minimum_budget_bytes = 0;                        ///< PlannedStep::minimum_budget_bytes
-  std::vector<double> op_seconds;                          ///< predicted seconds by op of plan->trace; empty: not known
-  std::vector<FrontierPoint> frontier;                     ///< in any order; empty: no such chart
+  std::string title;                    ///< "llama-7b.yaml"
+  std::string subtitle;                 ///< the job and the device planned for, one line
+  const Plan* plan = nullptr;           ///< must be set
+  int64_t minimum_budget_bytes = 0;     ///< PlannedStep::minimum_budget_bytes; 0: not known, not shown
+  std::vector<double> op_seconds;       ///< predicted seconds by op of plan->trace; empty: not known
+  std::vector<FrontierPoint> frontier;  ///< in any order; empty: no such chart
   std::vector<std::pair<std::string, std::string>> facts;  ///< name and value, shown unchanged: "micro batch", "4"
 };
 

@@ -107,8 +107,9 @@ std::vector<Part> parts_of(const Breakdown& b) {
 
 std::string verdict_html(const PlanPage& page) {
   const Plan& plan = *page.plan;
-  const std::string least =
-      fmt::format("The smallest budget that fits is {}.", least_amount(page.minimum_budget_bytes));
+  const std::string least = page.minimum_budget_bytes > 0 ? fmt::format("The smallest budget that fits is {}.",
+                                                                        least_amount(page.minimum_budget_bytes))
+                                                          : "";
   if (plan.budget.device_bytes() <= 0)
     return fmt::format("<div class=\"verdict open\"><strong>Takes {}</strong>No budget is set. {}</div>\n",
                        amount(plan.peak_bytes), least);
@@ -132,7 +133,7 @@ std::string tiles_html(const PlanPage& page) {
   };
   tile("Peak", amount(plan.peak_bytes));
   if (plan.budget.device_bytes() > 0) tile("Budget", amount(plan.budget.device_bytes()));
-  tile("Smallest budget", least_amount(page.minimum_budget_bytes));
+  if (page.minimum_budget_bytes > 0) tile("Smallest budget", least_amount(page.minimum_budget_bytes));
   tile("Arena waste", fmt::format("{:.2f} %", 100 * plan.arena_waste()));
   for (const auto& [name, value] : page.facts) tile(escaped(name), escaped(value));
   return html + "</dl>\n";
