@@ -330,7 +330,7 @@ def page(rows):
         "eager PyTorch. An operator is refused if one of the samples is. [survey.py](../../python/tests/survey.py) says",
         "how, and wrote this page; each outcome is a line of [operators.jsonl](operators.jsonl).",
         "",
-        "| works | refused by name | not applicable | fault |",
+        "| works | refused | not applicable | fault |",
         "|---|---|---|---|",
         "| " + " | ".join(str(counts[each]) for each in (WORKS, REFUSED, NOT_APPLICABLE, FAULT)) + " |",
     ]
