@@ -105,18 +105,24 @@ def page():
              "<!-- Written by scripts/what-is-read.py from the tables of facts in src; do not edit. -->", "",
              "A fact in a file that changes the result is applied, or the file is refused by name. This page lists the fields of every",
              "format that Plimsoll reads, as the readers' tables of facts have them ([contributing](../CONTRIBUTING.md#facts-in-files)).", "",
-             "- **applied**: the field changes the result as its format says.",
-             "- **refused**: a file with the field, or with the values that the note gives, is an error that names the field.",
-             "- **ignored**: the field cannot change the result, for the reason in the note.", ""]
+             "- Applied: the field changes the result as its format says.",
+             "- Refused: a file with the field, or with the values that the note gives, is an error that names the field.",
+             "- Ignored: the field cannot change the result, for the reason in the note.", ""]
     for heading, begins in SECTIONS:
         own = [name for name in formats if any(name.startswith(begin) for begin in begins)]
         if not own:
             continue
         lines += [f"## {heading}", ""]
         for name in own:
-            lines += [f"### {name}", "", "| Field | Treatment | Effect, remedy or reason |", "|---|---|---|"]
-            lines += [f"| {cell(field)} | {treatment} | {cell(note)} |" for field, treatment, note in formats.pop(name)]
-            lines += [""]
+            lines += [f"### {name}", ""]
+            rows = formats.pop(name)
+            for treatment in TREATMENTS:
+                fields = {}  # of each note, in the order of the table
+                for field, other, note in rows:
+                    if other == treatment:
+                        fields.setdefault(note, []).append(cell(field))
+                if fields:
+                    lines += [f"{treatment.capitalize()}:", "", *(f"- **{', '.join(own)}**: {cell(note)}" for note, own in fields.items()), ""]
     return "\n".join(lines)
 
 
