@@ -143,15 +143,17 @@ def make_targets():
 @functools.cache
 def options():
     """The options of each command of plimsoll, and of plimsoll itself (""), from the generated page."""
-    found, command = {"": set()}, ""
+    found, command = {"": {"-h", "--help", "--version"}}, ""
     usual = []
     for line in (ROOT / "docs/command-line.md").read_text(encoding="utf-8").splitlines():
         heading = re.match(r"## (?:plimsoll )?(.*)", line)
         if heading:
             command = heading.group(1)
-            found.setdefault(command, set())
-        elif command != "The usual flags" and "(#the-usual-flags)" in line:
-            usual.append(command)
+            found.setdefault(command, {"-h", "--help"})
+        elif line.startswith("Also: "):
+            found[command].update(re.findall(r"`(--[a-z-]+)", line))
+            if "(#the-usual-flags)" in line:
+                usual.append(command)
         elif line.startswith("| `-"):
             found[command].update(re.findall(r"(?<![\w-])--?[a-z][\w-]*", line.split("`")[1]))
     for taking in usual:

@@ -90,6 +90,15 @@ SOMETIMES = {
 }
 
 
+# What several commands have with one meaning: described once.
+COMMON = {
+    "-h,--help": "print this help message and exit",
+    "--json FILE|-": "write the result as JSON to FILE; -: to standard output, without other output",
+    "JOB.yaml": "the job file",
+    "OVERRIDE ...": "value for a key of the job file, as key.path=value: optimizer.name=sgd 'data.files=[a.txt, b.txt]'",
+}
+
+
 def said(command):
     # The help is parsed, so no line of it may be folded.
     done = subprocess.run(command, env={**os.environ, "COLUMNS": "1000000"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -165,17 +174,6 @@ def table(heading, entries):
     return [f"| {heading} | Default | Meaning |", "|---|---|---|"] + [f"| {name} | {default} | {meaning} |" for name, default, meaning in rows] + [""]
 
 
-def exit_codes(footer):
-    """The codes of "Exit codes: 0 done, 1 failed, …"."""
-    sentence = re.search(r"Exit codes: (.*?)\.(?:\s|$)", " ".join(footer)).group(1)
-    codes = re.split(r",? (?=\d )", " " + sentence)
-    lines = ["| Code | Meaning |", "|---|---|"]
-    for each in codes[1:]:
-        number, meaning = each.rstrip(",").split(" ", 1)
-        lines.append(f"| {number} | {cell(meaning)} |")
-    return lines
-
-
 def fields(plimsoll):
     with tempfile.TemporaryDirectory() as folder:
         job = pathlib.Path(folder) / "job.yaml"
@@ -192,29 +190,27 @@ def page(plimsoll):
     commands = main.groups["Subcommands"]
     lines = ["# Command line", "",
              "<!-- Written by scripts/command-line.py from the program's own help; do not edit. -->", "",
-             "This page is generated from `plimsoll --help` and `plimsoll COMMAND --help`. Keys of the job file are in the",
-             "[job file](job-file.md).", "", f"    {main.usage}", ""]
-    lines += ["| Command | What it does |", "|---|---|"]
-    lines += [f"| [`{name}`](#plimsoll-{name}) | {cell(meaning)} |" for name, meaning in commands]
-    lines += [""] + table("Option", main.groups["Options"])
-    lines += ["## Exit codes", ""] + exit_codes(main.footer)
-    rest = " ".join(main.footer).split(".", 1)[1].strip()
-    lines += ["", cell(rest.replace(" plimsoll COMMAND --help shows the options of a command.", "")), "", "[How a run ends](runs.md) has the details.", ""]
+             "`plimsoll COMMAND --help` prints these options, and examples; `plimsoll --version` prints the version. Keys are in the",
+             "[job file](job-file.md), exit codes in [how a run ends](runs.md#exit-codes).", "",
+             f"    {main.usage}", ""]
     shared = {}
-    for name, _ in commands:
+    for name, meaning in commands:
         found = Help(said([plimsoll, name, "--help"]))
-        lines += [f"## plimsoll {name}", "", cell(found.description[:1].upper() + found.description[1:]) + ".", "",
-                  f"    {found.usage}", ""]
+        lines += [f"## plimsoll {name}", "", cell(meaning[:1].upper() + meaning[1:]) + ".", "", f"    {found.usage}", ""]
+        also = []
         for group, entries in found.groups.items():
             if group.startswith(SHARED):
                 if shared.setdefault(group, entries) != entries:
                     sys.exit(f"scripts/command-line.py: '{group}' differs between commands: describe each by itself")
-                lines += ["This command also takes [the usual flags](#the-usual-flags).", ""]
+                also.append("[the usual flags](#the-usual-flags)")
             else:
-                lines += table("Argument" if group == "Positionals" else "Option", entries)
-        footer = "\n".join(found.footer).split("Job keys with the largest effect on memory")[0].strip("\n")
-        if footer:
-            lines += ["```text", footer, "```", ""]
+                own = [entry for entry in entries if not entry[0].startswith(tuple(COMMON))]
+                also += ["`--json`" for entry in entries if entry[0].startswith("--json")]
+                if own:
+                    lines += table("Argument" if group == "Positionals" else "Option", own)
+        if also:
+            lines += [f"Also: {', '.join(also)}.", ""]
+    lines += ["## Common arguments", "", *table("Argument", COMMON.items())]
     for group, entries in shared.items():
         lines += ["## The usual flags", "", cell(group[len(SHARED):].strip(" ()")[:1].upper() + group[len(SHARED):].strip(" ()")[1:]) + ".", ""]
         lines += table("Flag", entries)
