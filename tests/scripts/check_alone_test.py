@@ -18,7 +18,7 @@ FILES = {
     "src/a/second.cpp": "Size second() { return 2; }\n",  # compiles only behind first.cpp
     "src/b/third.cpp": '#include "a/size.h"\nSize third() { return 3; }\n',
     "src/b/other.cpp": "int other() { return 0; }\n",
-    "docs/page.md": "text\n",
+    "notes/page.txt": "text\n",
 }
 
 
@@ -53,7 +53,7 @@ class Tree(unittest.TestCase):
                        stdout=subprocess.DEVNULL)
 
     def commit(self):
-        self.git("add", "src", "docs")
+        self.git("add", "src", "notes")
         self.git("commit", "-qm", "x")
 
     def chosen(self, base=""):
@@ -62,7 +62,7 @@ class Tree(unittest.TestCase):
 
     def test_a_source_that_changed_is_chosen(self):
         self.write("src/b/other.cpp", "int other() { return 1; }\n")
-        self.write("docs/page.md", "more\n")
+        self.write("notes/page.txt", "more\n")
         self.commit()
         self.assertEqual(self.chosen(), ["src/b/other.cpp"])
 
