@@ -129,7 +129,7 @@ class Session:
             elif request == MAKE_MODEL:
                 self._make_model()
             elif request == COMPUTE_LOSS:
-                with self._recording():
+                with self._recording(computes=True):
                     self._session.set_loss(self._compute(self._model, self._session.input))
             else:
                 self._model.train(request == TRAINING_MODE)
@@ -141,15 +141,15 @@ class Session:
             self._error = error
             return 1
 
-    def _recording(self) -> AbstractContextManager[None]:
-        return recording(self._torch, self._autocast_device, self._note_checkpoint)
+    def _recording(self, computes: bool) -> AbstractContextManager[None]:
+        return recording(self._torch, self._autocast_device, self._note_checkpoint, computes)
 
     def _note_checkpoint(self) -> None:
         self.checkpoints += 1
 
     def _make_model(self) -> None:
         torch = self._torch
-        with self._recording():
+        with self._recording(computes=False):
             self._model = self._make()
         if not isinstance(self._model, torch.nn.Module):
             raise errors.UserError(f"the model function returned {type(self._model).__name__}, not a torch.nn.Module")

@@ -17,12 +17,13 @@ _MODE = "TESTING_ONLY_GenericMode"  # dispatch key that is included on a thread 
 
 
 @contextlib.contextmanager
-def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None]) -> Iterator[None]:
+def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None], computes: bool) -> Iterator[None]:
     """Makes tensors of factory functions plan tensors, and lets libraries see that the model is being traced.
 
     Args:
         autocast_device: torch's type of the device that the step is planned for, whose autocast blocks have an effect.
         on_checkpoint: called for each call of torch.utils.checkpoint, whose function is recorded as if called itself.
+        computes: a step is computed, and not the model made.
     """
     name = f"torch.{DEVICE}"
     nested = hasattr(torch, DEVICE)
@@ -36,8 +37,10 @@ def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None
         with contextlib.ExitStack() as blocks:
             blocks.enter_context(torch.device(DEVICE))
             for block in (_autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint), _experts(torch), _bags(torch),
-                          _variances(torch), _alignments(torch)):
+                          _variances(torch), _alignments(torch), _distributions(torch)):
                 blocks.enter_context(block)
+            if computes:
+                blocks.enter_context(_draws(torch))
             yield
     finally:
         torch.compiler._is_compiling_flag = compiling
@@ -275,4 +278,42 @@ def _alignments(torch: Any) -> Iterator[None]:
         return original(log_probs, targets, input_lengths, target_lengths, *args, **options)
 
     with _replaced(functional, ctc_loss=loss):
+        yield
+
+
+@contextlib.contextmanager
+def _distributions(torch: Any) -> Iterator[None]:
+    """Lets torch.distributions leave out their checks of arguments, which read values, unless the caller asks for them."""
+    records, owner = _records(torch), torch.distributions.Distribution
+    checks = owner._validate_args
+    with _replaced(owner, _validate_args=_OnThread(lambda: bool(checks) and not records())):
+        yield
+
+
+@contextlib.contextmanager
+def _draws(torch: Any) -> Iterator[None]:
+    """Refuses random numbers of Python and NumPy: drawn while a step is recorded, they would be the same in each step."""
+    records = _records(torch)
+
+    def refused(name: str, draw: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(draw)
+        def call(*args: Any, **options: Any) -> Any:
+            if records():
+                raise errors.UserError(
+                    f"{name}() cannot be recorded: each step would have the number that it returns now; draw with torch "
+                    "(torch.rand(…, device=x.device)) and choose by torch.where()")
+            return draw(*args, **options)
+
+        return call
+
+    modules = {"random": getattr(sys.modules.get("random"), "_inst", None),
+               "numpy.random": getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None)}
+    kept = {"seed", "getstate", "setstate", "get_state", "set_state"}
+    with contextlib.ExitStack() as blocks:
+        for name, generator in modules.items():
+            if generator is not None:
+                found = {key: value for key, value in vars(sys.modules[name]).items()
+                         if getattr(value, "__self__", None) is generator and key not in kept}
+                blocks.enter_context(_replaced(
+                    sys.modules[name], **{key: refused(f"{name}.{key}", value) for key, value in found.items()}))
         yield

@@ -132,6 +132,11 @@ void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     throw UserError(fmt::format("operator {}{} cannot be recorded: {}{}", signature.name, call.place,
                                 *signature.refusal, call.caller ? kInsteadOfAttention : ""));
   }
+  if (recorder && signature.random && std::ranges::any_of(arguments, &c10::IValue::isGenerator))
+    throw UserError(fmt::format(
+        "operator {}{} cannot be recorded with a generator: a step draws its random numbers from the seed of the "
+        "training, its step, micro batch and operator; leave the generator out",
+        signature.name, recorder->place()));
   if (recorder) recorder->adopt_cpu_tensors(signature, arguments.data());
   const std::vector<c10::IValue> meta = infer_outputs(signature, arguments, recorder);
   const size_t results = signature.result_argument.size();
@@ -347,6 +352,18 @@ std::vector<at::Tensor> split_at(const at::Tensor& self, const at::Tensor& indic
                           dim);
 }
 
+// libtorch reads the smallest class on the host, as on the CPU.
+at::Tensor one_hot(const at::Tensor& self, int64_t classes) {
+  const Recorder* recorder = Recorder::active();
+  if (classes < 1)
+    throw UserError(fmt::format(
+        "operator aten::one_hot{} cannot be recorded: it counts the classes by their values; give num_classes",
+        recorder ? recorder->place() : ""));
+  std::vector<int64_t> sizes = self.sizes().vec();
+  sizes.push_back(classes);
+  return at::zeros(sizes, self.options()).scatter_(-1, self.unsqueeze(-1), 1);
+}
+
 // istft() and cov() check a value by at::equal() of two scalar booleans. While they run, equal() returns false: the
 // check passes.
 thread_local bool passes_checks = false;
@@ -408,6 +425,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradIPU, m) {
   m.impl("cumprod_backward", cumprod_backward);
   m.impl("cov", cov);
   m.impl("istft", istft);
+  m.impl("one_hot", one_hot);
   m.impl("tensor_split.tensor_indices_or_sections", split_at);
 }
 

@@ -216,12 +216,43 @@ void adopt_cpu_tensors(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   if (plan && cpu) recorder->adopt_cpu_tensors(signature_of(op), arguments);
 }
 
+// Returns whether a call draws random numbers in every step. In the model's constructor it draws once.
+bool draws_in_step(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const Recorder* const recorder = Recorder::active();
+  if (!recorder || recorder->phase() == Phase::initialize || !signature_of(op).random) return false;
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::IValue& value = stack[stack.size() - arguments.size() + i];
+    if ((arguments[i].name() == "train" || arguments[i].name() == "training") && value.isBool() && !value.toBool())
+      return false;  // dropout in evaluation
+  }
+  return true;
+}
+
+// The CPU would draw now, and each step would have these numbers.
+void refuse_draw_of_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  bool plan = false, cpu = false;
+  for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i) {
+    if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
+    plan |= is_plan(stack[i].toTensor());
+    cpu |= stack[i].toTensor().device().is_cpu();
+  }
+  if (cpu && !plan)
+    throw UserError(fmt::format(
+        "operator {}{} cannot be recorded: it draws random numbers for a CPU tensor, once and not in every step; make "
+        "the tensor without a device, or on the device of an input",
+        signature_of(op).name, Recorder::active()->place()));
+}
+
 void send_to_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const int device = cached_device_argument(op);
+  const bool draws = draws_in_step(op, *stack);
   if (device >= 0) {
     c10::IValue& value = (*stack)[stack->size() - op.schema().arguments().size() + device];
-    if (value.isNone()) value = c10::Device(kPlanDevice, 0);
+    // torch.normal() of Python names the CPU if the caller names no device.
+    if (value.isNone() || (draws && value.toDevice().is_cpu())) value = c10::Device(kPlanDevice, 0);
   } else {
+    if (draws) refuse_draw_of_cpu(op, *stack);
     adopt_cpu_tensors(op, *stack);
   }
   const c10::impl::ExcludeDispatchKeyGuard below(kModeKey);

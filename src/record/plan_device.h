@@ -48,7 +48,8 @@ at::Tensor meta_like(const at::Tensor& tensor);
 /// A scope in which tensors of libtorch's factory functions (torch::empty, torch::randn, torch::arange, the parameters
 /// of a module under construction) are plan tensors: shape, dtype and no memory. It applies to this thread and nests.
 /// An explicit device, the CPU too, is respected. A CPU tensor that is an operand next to plan tensors becomes a
-/// constant of the trace.
+/// constant of the trace. Random numbers of a step are drawn in every step: a factory that draws makes a plan tensor on
+/// the CPU's name too, and other draws for CPU tensors are refused.
 class PlanScope {
  public:
   PlanScope();

@@ -154,6 +154,30 @@ TEST(Recorder, RandomOpsHaveAnIdEach) {
   EXPECT_THAT(ids, ElementsAre(0, 1));
 }
 
+TEST(Recorder, RandomNumbersOfAStepAreDrawnInEveryStep) {
+  using ::testing::HasSubstr;
+  testing::record([](Recorder& recorder) {
+    EXPECT_TRUE(is_plan(torch::rand({4}, torch::kCPU)));
+    EXPECT_TRUE(torch::zeros({4}, torch::kCPU).is_cpu());
+    EXPECT_TRUE(torch::dropout(torch::zeros({4}, torch::kCPU), 0.5, /*train=*/false).is_cpu());
+    recorder.set_phase(Phase::initialize);
+    EXPECT_TRUE(torch::rand({4}, torch::kCPU).is_cpu());
+  });
+  const auto refusal = [](const std::function<void()>& draw) {
+    try {
+      testing::record([&](Recorder&) { draw(); });
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal([] { torch::zeros({4}, torch::kCPU).uniform_(); }),
+              AllOf(HasSubstr("operator aten::uniform_"), HasSubstr("on the device of an input")));
+  EXPECT_THAT(refusal([] { torch::dropout(torch::zeros({4}, torch::kCPU), 0.5, true); }), HasSubstr("CPU tensor"));
+  EXPECT_THAT(refusal([] { torch::rand({4}, at::detail::createCPUGenerator(3)); }),
+              HasSubstr("cannot be recorded with a generator"));
+}
+
 // libtorch writes it as addmv with beta 0, which would read a result that nothing has written.
 TEST(Recorder, AProductWithAVectorIsOneOp) {
   const Trace trace = testing::record([](Recorder&) {

@@ -265,6 +265,18 @@ std::vector<Family> families() {
          auto x = leaf({}), y = leaf({3, 5});
          return with_gradients(y.masked_fill(y > 0, at::linalg_vector_norm(x, 2, at::IntArrayRef{0}, true)), {x, y});
        }},
+      {"draws with a gradient",
+       [] {
+         auto x = leaf({3, 5}), y = leaf({5, 3});
+         return with_gradients(at::_standard_gamma(x) + at::_sample_dirichlet(y.detach().t()) +
+                                   at::binomial(x.detach().t(), y.detach()).t(),
+                               {x});
+       }},
+      {"one-hot classes",
+       [] {
+         auto x = leaf({3, 5});
+         return with_gradients(x * at::one_hot(torch::zeros({3}, torch::kLong), 5), {x});
+       }},
       {"arange and expand",
        [] {
          auto x = leaf({4, 1});
@@ -314,6 +326,7 @@ TEST(Refusals, DataDependentShapesAreRefusedByName) {
               }),
               HasSubstr("aten::masked_select"));
   EXPECT_THAT(refusal([] { torch::rand({}).item<float>(); }), HasSubstr("value"));
+  EXPECT_THAT(refusal([] { at::one_hot(torch::zeros({3}, torch::kLong)); }), HasSubstr("give num_classes"));
 }
 
 TEST(Refusals, AnOperatorWithoutAShapeRuleIsNamed) {
