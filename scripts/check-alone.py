@@ -72,7 +72,7 @@ def sample(root, sources):
 
 
 def syntax_only(command):
-    """The command without its output."""
+    """The command without its output. Headers that a build writes are in the folder of the release build."""
     words = iter(command)
     kept = []
     for word in words:
@@ -80,6 +80,8 @@ def syntax_only(command):
             next(words)
         elif word != "-c":
             kept.append(word)
+            if word.startswith("-I") and "/build-dev" in word:
+                kept.append(word.replace("/build-dev", "/build"))
     return kept + ["-fsyntax-only"]
 
 
@@ -123,7 +125,7 @@ def main():
     for source, text in faults:
         print(f"alone: {os.path.relpath(source, ROOT)} does not compile by itself:\n{text}")
     if left:
-        print("alone: no time was left for " + ", ".join(os.path.relpath(source, ROOT) for source in left))
+        print("alone: no time was left for " + ", ".join(os.path.relpath(source, ROOT) for source in left[:10]) + ", …" * (len(left) > 10))
     print(f"==> alone: {len(chosen) - len(left)} of {len(chosen)} sources, {len(faults)} with a fault, "
           f"{time.monotonic() - begin:.0f} s")
     return 1 if faults else 0

@@ -101,6 +101,14 @@ class Tree(unittest.TestCase):
         self.assertEqual(left, [])
         self.assertFalse((self.root / "build-dev/x.o").exists())
 
+    def test_headers_that_the_build_writes_are_those_of_the_release_build(self):
+        self.write("build/made.h", "using Made = int;\n")
+        self.write("src/b/other.cpp", "#include <made.h>\nMade other() { return 0; }\n")
+        source = str(self.root / "src/b/other.cpp")
+        directory, command = self.commands[source]
+        commands = {source: (directory, [*command, f"-I{self.root}/build-dev"])}
+        self.assertEqual(alone.check([source], commands, 60, 1), ([], []))
+
     def test_no_file_is_begun_after_the_time(self):
         faults, left = alone.check(sorted(self.commands), self.commands, -1, 1)
         self.assertEqual((faults, left), ([], sorted(self.commands)))
