@@ -84,6 +84,7 @@ text: setup ## Fetch and prepare the text that the example trains on
 .PHONY: test
 test: build text ## Build, then run all tests (CTEST_ARGS='-L plan' for some)
 	@scripts/setup-wheel.sh
+	@scripts/setup-examples.sh
 	@echo "==> test: build/"
 	@ctest --preset release -j$(TEST_JOBS) $(CTEST_ARGS)
 
