@@ -141,6 +141,15 @@ TEST_F(FuseNorms, NoMoreBytesAtThePeak) {
   EXPECT_THAT(names(fused()), ElementsAre("make", "fused: add, norm", "sum", "make", "sum"));
 }
 
+// One op that takes as long as both is no gain: the ops stay as they were recorded.
+TEST_F(FuseNorms, APairThatSavesNoTimeStays) {
+  only_backward();
+  CostModel cost;
+  EXPECT_EQ(names(fuse_norms(trace_, norm_fusion_rules(), cost, {})), names(trace_));
+  cost.overhead_seconds = 1e-6;
+  EXPECT_EQ(names(fuse_norms(trace_, norm_fusion_rules(), cost, {}))[2], "fused: norm_backward, add");
+}
+
 TEST_F(FuseNorms, ScratchIsTheNewOps) {
   only_backward();
   for (const int64_t bytes : {100, 4096, 4160}) {

@@ -210,6 +210,30 @@ TEST(RecomputeSearch, IsExactOnSmallGraphs) {
   EXPECT_GT(limits, 50);  // limits at which a value had to be recomputed
 }
 
+// If every choice was tried, no choice is cheaper than the plan's.
+TEST(RecomputeSearch, TheBoundOfAnExactPlanIsItsTime) {
+  const TraceText text(R"(
+buffer x 64 persistent
+buffer out 64 persistent
+buffer h 4096
+buffer y 2048
+micro
+f layers.0 h = x
+f layers.0 y = h
+f layers.1 m = y
+f layers.1 z = m
+b layers.1 dz = z m
+b layers.0 out <- dz y h
+)");
+  PlanOptions options;
+  options.cost = test_cost();
+  const Planner planner(text.trace, options);
+  const Plan plan = planner.plan(planner.plan({}).peak_bytes - 1);
+  EXPECT_TRUE(plan.fits);
+  EXPECT_GT(plan.time.recompute, 0);
+  EXPECT_DOUBLE_EQ(plan.time.recompute_lower_bound, plan.time.recompute);
+}
+
 // The bound is below every choice, found by the search or not.
 TEST(RecomputeSearch, TheBoundHoldsForEveryChoice) {
   std::mt19937 random(8);
@@ -229,6 +253,27 @@ TEST(RecomputeSearch, TheBoundHoldsForEveryChoice) {
         EXPECT_LE(recompute_cost_lower_bound(graph, at, limit - bytes.fixed_at(at) - mandatory_live_bytes(graph, at)),
                   cheapest);
     }
+  }
+}
+
+// Under the limit the large value or the eight small ones can be kept. Each op takes about as long as another.
+TEST(RecomputeSearch, KeepsTheValuesThatSaveTheMostTimePerByte) {
+  std::string buffers = "buffer x 4096 persistent\nbuffer out 64 output\nbuffer large 4096\nbuffer z 8192\n";
+  std::string forward = "f layers.0 large = x\n", small;
+  for (int i = 0; i < 8; ++i) {
+    const std::string name = " s" + std::to_string(i);
+    buffers += "buffer" + name + " 64\n";
+    forward += "f layers.0" + name + " = x\n";
+    small += name;
+  }
+  const TraceText step(buffers + "micro\n" + forward +
+                       "f layers.1 z = x\nb layers.1 dz = z\nb layers.0 out = dz large" + small + "\n");
+  for (const size_t decisions : {size_t{0}, size_t{12}}) {
+    const RecomputeSearch search(step.trace, test_cost(),
+                                 {.max_exhaustive_decisions = decisions, .max_region_choices = 1});
+    const std::optional<RecomputeSolution> answer = search.cheapest(search.keep_all_solution().peak - int64_t{8} * 64);
+    ASSERT_TRUE(answer) << decisions;
+    EXPECT_EQ(answer->cost, 4096 + 4096 + 10) << decisions;
   }
 }
 
