@@ -150,6 +150,18 @@ TEST(MambaWeights, WhatIsReadIsWrittenAgain) {
   EXPECT_LE(relative_error(logits_of(*loaded(folder / "own"), expected.tokens), expected.logits), 1e-5);
 }
 
+TEST(MambaWeights, NamesWithoutTheirPrefixAreTaken) {
+  const TempFolder folder;
+  const fs::path from = single_file_copy("mamba2", folder);
+  const std::string prefix = "backbone.";
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& [name, tensor] : tensors_in(from / "model.safetensors"))
+    tensors[name.starts_with(prefix) ? name.substr(prefix.size()) : name] = tensor;
+  write_tensors(from / "model.safetensors", tensors);
+  const ExpectedMamba expected;
+  EXPECT_LE(relative_error(logits_of(*loaded(from), expected.tokens), expected.logits), 1e-5);
+}
+
 TEST(MambaWeights, TensorsThatAreNotTheModelsAreListedTogether) {
   const TempFolder folder;
   const fs::path from = single_file_copy("mamba2", folder);

@@ -429,6 +429,19 @@ TEST_F(ModelWeightsFolder, NamesWithoutTheirPrefixAndBuffersAreTaken) {
   EXPECT_LE(relative_error(LoadedDecoder(from, 12).logits(expected.all_tokens()), expected.logits), 1e-5);
 }
 
+// The format does not require padding: a number may begin at any byte.
+TEST_F(ModelWeightsFolder, DataBehindAHeaderOfOddLengthIsRead) {
+  const fs::path from = copy_of("llama");
+  std::string file = get_file(from / "model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, file.data(), sizeof header);
+  file.insert(sizeof header + header++, " ");
+  std::memcpy(file.data(), &header, sizeof header);
+  put_file(from / "model.safetensors", file);
+  const ExpectedDecoder expected(kFamilies / "llama");
+  EXPECT_LE(relative_error(LoadedDecoder(from, 12).logits(expected.all_tokens()), expected.logits), 1e-5);
+}
+
 TEST_F(ModelWeightsFolder, TensorsThatAreNotTheModelsAreListedTogether) {
   const fs::path from = copy_of("llama");
   auto tensors = tensors_in(from / "model.safetensors");
