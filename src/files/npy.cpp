@@ -216,7 +216,9 @@ int64_t NpyArray::count() const {
 }
 
 double NpyArray::at(int64_t i) const {
-  const std::byte* place = bytes.data() + static_cast<size_t>(i) * known(type).bytes;
+  const size_t size = known(type).bytes, begin = static_cast<size_t>(i) * size;
+  check(i >= 0 && begin + size <= bytes.size(), "NpyArray::at: the array does not have this element");
+  const std::byte* const place = bytes.data() + begin;
   switch (type) {
     case NpyType::boolean:
       return std::to_integer<int>(*place) != 0 ? 1 : 0;

@@ -40,7 +40,7 @@ struct NpyArray {
   std::vector<std::byte> bytes;
 
   int64_t count() const;  ///< number of elements
-  /// Returns element `i`. Whole numbers beyond 2^53 are rounded.
+  /// Returns element `i`, which the array must have. Whole numbers beyond 2^53 are rounded.
   double at(int64_t i) const;
   /// Returns all elements rounded to float32, as reading the number's decimal digits would.
   std::vector<float> floats() const;

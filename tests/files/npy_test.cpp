@@ -57,6 +57,16 @@ TEST(Npy, ReadsEveryTypeInBothByteOrders) {
   EXPECT_TRUE(std::isinf(halves.at(5)) && std::isnan(halves.at(6)));
 }
 
+TEST(Npy, HasNoElementsBehindItsLastOne) {
+  for (const char* type : {"|u1", "<f2", "<f8"}) {
+    const int64_t size = type[2] - '0';
+    const NpyArray array = parse(npy_of_header(npy_header(type, "(2, 3)"), std::string(6 * size_t(size), '\1')));
+    EXPECT_NO_THROW(array.at(5));
+    EXPECT_THROW(array.at(6), InternalError);
+    EXPECT_THROW(array.at(-1), InternalError);
+  }
+}
+
 TEST(Npy, ReadsAllVersionsAndBothOrders) {
   const std::vector<float> numbers = {1, 2, 3, 4, 5, 6};
   const std::string data(reinterpret_cast<const char*>(numbers.data()), 24);

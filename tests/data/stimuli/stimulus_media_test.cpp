@@ -153,6 +153,11 @@ TEST_F(StimulusClipTest, WhatIsKeptIsCheckedToTheBit) {
   }
   put_file(cached(), whole.substr(0, whole.size() - 1));
   EXPECT_THAT(user_error_of([&] { open(); }), HasSubstr(cached().filename().string()));
+  const std::string length = R"("plimsoll.seconds":"3)";
+  std::string longer = whole;
+  longer.replace(whole.find(length), length.size(), R"("plimsoll.seconds":"4)");
+  put_file(cached(), longer);
+  EXPECT_THAT(user_error_of([&] { open(); }), HasSubstr(cached().filename().string()));
   put_file(cached(), whole);
   EXPECT_NO_THROW(open());
 }
