@@ -1,4 +1,4 @@
-// Tests the recognition of recorded ops that are a norm and its sum.
+// Tests the recognition of recorded ops that are pointwise, or a norm and its sum.
 #include "ops/fused/pointwise_ops.h"
 
 #include <gtest/gtest.h>
@@ -44,6 +44,25 @@ Op backward(const View& x, const View& dx) {
                {{}, {}, {}, {}});
   op.results = {dx, view(14, DType::float32, {32})};
   return op;
+}
+
+Op divide(const View& a, Argument by, c10::IValue constant = {}) {
+  return call("aten::div", "out", {read(a), std::move(by), {Argument::Kind::tensor, true, {view(2)}}},
+              {{}, std::move(constant), {}});
+}
+
+// libtorch divides by a constant on a CPU, and multiplies by its reciprocal in float32 on CUDA.
+TEST(PointwiseOps, AConstantDividesAsOnItsDevice) {
+  const Op by_three = divide(view(0), {}, at::scalar_tensor(3.0, at::kDouble));
+  const std::optional<PointwiseOp> on_cpu = pointwise_op(by_three, PointwiseDevice::cpu);
+  ASSERT_TRUE(on_cpu);
+  EXPECT_EQ(on_cpu->opcode, Opcode::div);
+  EXPECT_EQ(on_cpu->operands[1].constant, 3.0);
+  const std::optional<PointwiseOp> on_cuda = pointwise_op(by_three, PointwiseDevice::cuda);
+  ASSERT_TRUE(on_cuda);
+  EXPECT_EQ(on_cuda->opcode, Opcode::mul);
+  EXPECT_EQ(on_cuda->operands[1].constant, 1.0F / 3.0F);
+  EXPECT_EQ(pointwise_op(divide(view(0), read(view(1))), PointwiseDevice::cuda)->opcode, Opcode::div);
 }
 
 bool is_pair(const Op& first, const Op& second) {
