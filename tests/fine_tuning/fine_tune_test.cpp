@@ -42,6 +42,16 @@ std::string refusal(const FineTuning& how) {
   return refusal_of([&] { fine_tune(model, how, {}); }, UserError::Kind::usage);
 }
 
+// A model of libtorch's layers and one of these begin alike.
+TEST(Linear, BeginsWithTheValuesOfLibtorchs) {
+  torch::manual_seed(7);
+  LinearImpl ours(24, 16);
+  torch::manual_seed(7);
+  torch::nn::LinearImpl libtorchs(24, 16);
+  for (const auto& expected : libtorchs.named_parameters())
+    EXPECT_TRUE(torch::allclose(ours.named_parameters()[expected.key()], expected.value())) << expected.key();
+}
+
 TEST(FineTune, FreezesModulesAndParametersByPattern) {
   DecoderImpl model(config(), 8);
   fine_tune(model, {.freeze = {"layers.[0-1]", "embedding", "*.attention"}}, {});

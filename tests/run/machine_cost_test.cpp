@@ -1,9 +1,13 @@
 // Tests rates of this machine; rates of a busy machine are not stored, because later plans would predict from them.
 #include "run/machine_cost.h"
 
+#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,7 +20,11 @@
 namespace plimsoll {
 namespace {
 
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Key;
+using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 /// A machine on which other programs keep some of its two processors busy.
@@ -53,6 +61,30 @@ TEST(MachineCost, RatesOfABusyMachineAreStoredOnlyIfAskedFor) {
   EXPECT_THAT(machine_cost_model(2).source, StartsWith("measured next to other programs, 1.5 processors busy"));
 }
 
+TEST(MachineCost, RatesAtTheLimitOfSharedProcessorsAreStored) {
+  BusyMachine busy(kMaxSharedProcessors);
+  const MeasuringMachineScope scope(busy);
+  const MachineReport report = inspect_machine(2);
+  EXPECT_EQ(report.shared_processors, kMaxSharedProcessors);
+  EXPECT_TRUE(report.stored);
+  EXPECT_EQ(report.cost.source, "measured");
+}
+
+TEST(MachineCost, TheFileHasARateForEachKindAndDtype) {
+  const MachineReport report = inspect_machine(2);
+  ASSERT_TRUE(report.stored);
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(report.folder)) {
+    if (!entry.path().filename().string().starts_with("rates-")) continue;
+    ++files;
+    std::ifstream stream(entry.path());
+    const nlohmann::json stored = nlohmann::json::parse(stream);
+    EXPECT_THAT(stored["rates"], SizeIs(kOpKinds));
+    EXPECT_THAT(stored["rates"], Each(SizeIs(kSpeedTypes)));
+  }
+  EXPECT_EQ(files, 1);
+}
+
 /// A machine on which every kernel has a rate of its own. The first run of a kernel takes ten times as long, and the
 /// runs after it are 0 to 7 times too long, in a fixed order that ends with an undisturbed one.
 class RatesByName : public MeasuringMachine {
@@ -62,7 +94,7 @@ class RatesByName : public MeasuringMachine {
   double time(const MeasuredWork& work, const std::function<void()>& run) override {
     Kernel& kernel = kernels[work.name];
     if (kernel.runs == 0) {
-      run();  // once: a kernel that refuses its operands fails the test
+      kernel.ops = ops_of(run);  // once: a kernel that refuses its operands fails the test
       kernel.work = work;
       kernel.rate = 1e9 * static_cast<double>(kernels.size());
     }
@@ -77,10 +109,25 @@ class RatesByName : public MeasuringMachine {
     MeasuredWork work;
     double rate = 0;
     int runs = 0;
+    std::map<std::string, int> ops;  ///< calls by the name of the op and its overload
   };
   std::map<std::string, Kernel> kernels;
 
  private:
+  // The ops that `run` calls, also those that an op calls.
+  static std::map<std::string, int> ops_of(const std::function<void()>& run) {
+    static std::map<std::string, int> ops;
+    ops.clear();
+    const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& op) {
+                                                     if (const auto name = op.operator_name())
+                                                       ++ops[c10::toString(*name)];
+                                                     return std::unique_ptr<at::ObserverContext>();
+                                                   }).scopes({at::RecordScope::FUNCTION}));
+    run();
+    at::removeCallback(handle);
+    return ops;
+  }
+
   double clock_ = 0;
 };
 
@@ -118,6 +165,20 @@ TEST_F(MachineRates, CountTheWorkOfEachKernel) {
     EXPECT_EQ(kernel("update", dtype).work.bytes, 16'777'216 * element);
   }
   EXPECT_EQ(kernel("copy").work.bytes, 268'435'456);
+}
+
+TEST_F(MachineRates, RunTheKernelsThatTheyAreNamedAfter) {
+  for (const DType dtype : kTypes) {
+    for (const auto& [name, op] : std::map<std::string, std::string>{{"matmul", "aten::mm.out"},
+                                                                     {"convolution", "aten::conv2d"},
+                                                                     {"attention", "plimsoll::attention"},
+                                                                     {"add", "aten::add.out"},
+                                                                     {"norm", "plimsoll::rms_norm"},
+                                                                     {"random numbers", "aten::uniform_"},
+                                                                     {"update", "plimsoll::adamw_"}})
+      EXPECT_THAT(kernel(name, dtype).ops, Contains(Key(op))) << name << " " << name_of(dtype);
+  }
+  EXPECT_EQ(kernel("calls").ops.at("aten::add_.Scalar"), 2000);
 }
 
 // A rate is that of the shortest run after the first, within kSecondsEach (0.15 s) or 8 runs.

@@ -20,7 +20,9 @@ namespace {
 
 using nlohmann::json;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 // A step from `begin` on with `count` ops of 10 ns, each 20 ns after the one before. The first is an exchange.
 std::vector<ProfiledStep> steps_of(int64_t begin, int32_t count) {
@@ -83,6 +85,24 @@ TEST_F(RankProfile, HasAProcessForEachRankOnOneClock) {
   EXPECT_EQ(ops, counts);
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(names[rank], fmt::format("rank {} on {}", rank, host_name()));
   EXPECT_GT(std::filesystem::file_size(file_), 3u << 20);
+}
+
+// Other rows of a viewer stay without a name.
+TEST_F(RankProfile, NamesTheRowsThatStepsHave) {
+  const auto rows_with = [&](const std::vector<ProfiledStep>& steps) {
+    write_profile(file_, {"a machine", 2}, steps);
+    const json profile = json_of(file_);
+    std::map<int, std::string> rows;
+    for (const json& event : profile["traceEvents"])
+      if (event["name"] == "thread_name") rows[event["tid"]] = event["args"]["name"];
+    return rows;
+  };
+  std::vector<ProfiledStep> steps = steps_of(0, 3);
+  EXPECT_THAT(rows_with(steps), ElementsAre(Pair(1, "ops (2 threads)")));
+  steps[0].copies = {{1, {5, 8}}};
+  EXPECT_THAT(rows_with(steps), ElementsAre(Pair(1, "ops (2 threads)"), Pair(2, "copies")));
+  steps[0].copies = {{0, {5, 8}}};
+  EXPECT_THAT(rows_with(steps), ElementsAre(Pair(1, "ops (2 threads)"), Pair(3, "exchanges beside ops")));
 }
 
 TEST_F(RankProfile, AFileThatCannotBeWrittenIsRefusedOnEveryRankAndCanBeTriedAgain) {

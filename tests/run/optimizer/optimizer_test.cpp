@@ -262,6 +262,25 @@ TEST(Optimizer, LearnsInEveryFormat) {
   }
 }
 
+// The weights are 1, and the next smaller bfloat16 is 1 - 1/256: a step of 1e-4 is lost unless it is rounded randomly.
+TEST(Optimizer, SmallStepsOf16BitWeightsAreKeptOnAverage) {
+  const torch::NoGradGuard no_grad;
+  for (const WeightUpdate update : {WeightUpdate::automatic, WeightUpdate::stochastic, WeightUpdate::nearest}) {
+    OptimizerConfig config;
+    config.name = "sgd";
+    config.momentum = config.weight_decay = 0;
+    config.weight_update = update;
+    Optimizer optimizer(config, /*seed=*/5);
+    std::vector<OptimizedParameter> parameters{
+        {"w", torch::ones({64, 64}, at::kBFloat16), torch::ones({64, 64}, at::kBFloat16)}};
+    optimizer.make_state(parameters);
+    for (int step = 0; step < 100; ++step) update_once(optimizer, 0, parameters, inputs(1e-4));
+    const double mean = parameters[0].value.to(at::kDouble).mean().item<double>();
+    // Ten standard deviations of the mean of 4096 weights.
+    EXPECT_NEAR(mean, update == WeightUpdate::nearest ? 1 : 0.99, 1e-3) << name_of(update);
+  }
+}
+
 // The whole update, with one of two gradients not finite: in 8 bits as well.
 TEST(Optimizer, SkipsAStepOfEveryKind) {
   const torch::NoGradGuard no_grad;
