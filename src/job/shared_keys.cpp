@@ -42,6 +42,12 @@ std::string text_of(const std::optional<Number>& value, const char* without) {
   return value ? fmt::format("{}", *value) : without;
 }
 
+/// Adds the settings whose keys `texts` does not have.
+void add(std::map<std::string, std::string>& texts, const std::vector<Setting>& settings) {
+  for (const Setting& setting : settings)
+    if (!setting.left_out) texts.emplace(setting.key, setting.text);
+}
+
 // A job that sets the default and one that leaves it are alike.
 std::string steps_text(const Job& job) {
   if (!job.max_steps && !job.max_epochs) return fmt::format("{}", kDefaultMaxSteps);
@@ -52,65 +58,63 @@ std::string evaluated_text(const Job& job) {
   return job.eval_batches == kAllBatches ? "all" : text_of(job.eval_batches, "auto");
 }
 
-std::map<std::string, std::string> training_keys(const Job& job) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+std::vector<Setting> training_keys(const Job& job) {
   return {
-      {"precision", std::string(name_of(job.precision))},
+      {"precision", name_of(job.precision)},
       {"batch_size", text_of(job.batch_size, "auto")},
       {"micro_batch_size", text_of(job.micro_batch_size, "auto")},
       {"gradient_accumulation_steps", accumulation_text(job)},
-      {"gradient_checkpointing", std::string(name_of_choice(job.gradient_checkpointing))},
-      {"compile", std::string(name_of_choice(job.compile))},
+      {"gradient_checkpointing", name_of_choice(job.gradient_checkpointing)},
+      {"compile", name_of_choice(job.compile)},
       {"device", job.device},
-      {"update_in_backward", std::string(name_of_choice(job.update_in_backward))},
-      {"max_grad_norm", text(job.max_grad_norm)},
+      {"update_in_backward", name_of_choice(job.update_in_backward)},
+      {"max_grad_norm", job.max_grad_norm},
       {"max_steps", steps_text(job)},
       {"max_epochs", text_of(job.max_epochs, "none")},
-      {"eval_every_n_steps", text(job.eval_every_n_steps)},
+      {"eval_every_n_steps", job.eval_every_n_steps},
       {"eval_batches", evaluated_text(job)},
-      {"strategy", std::string(name_of(job.ranks.strategy))},
-      {"optimizer.learning_rate", text(job.optimizer.learning_rate)},
-      {"optimizer.weight_decay", text(job.optimizer.weight_decay)},
+      {"strategy", name_of(job.ranks.strategy)},
+      {"optimizer.learning_rate", job.optimizer.learning_rate},
+      {"optimizer.weight_decay", job.optimizer.weight_decay},
       {"optimizer.betas", fmt::format("[{}, {}]", job.optimizer.beta1, job.optimizer.beta2)},
-      {"optimizer.eps", text(job.optimizer.eps)},
-      {"optimizer.momentum", text(job.optimizer.momentum)},
+      {"optimizer.eps", job.optimizer.eps},
+      {"optimizer.momentum", job.optimizer.momentum},
       {"optimizer.adamw_parameters", joined(job.optimizer.adamw_parameters, ", ")},
       {"scheduler.name", job.scheduler.name},
       {"scheduler.steps", text_of(job.scheduler.steps, "auto")},
-      {"scheduler.warmup_steps", text(job.scheduler.warmup_steps)},
+      {"scheduler.warmup_steps", job.scheduler.warmup_steps},
       {"scheduler.warmup_ratio", text_of(job.scheduler.warmup_ratio, "none")},
-      {"scheduler.min_lr_ratio", text(job.scheduler.min_lr_ratio)},
+      {"scheduler.min_lr_ratio", job.scheduler.min_lr_ratio},
       {"checkpoint.directory", job.checkpoint.directory.lexically_normal().string()},
-      {"checkpoint.every_n_steps", text(job.checkpoint.every_n_steps)},
+      {"checkpoint.every_n_steps", job.checkpoint.every_n_steps},
       {"checkpoint.resume", job.checkpoint.resume},
-      {"checkpoint.allow_other_data", text(job.checkpoint.allow_other_data)},
+      {"checkpoint.allow_other_data", job.checkpoint.allow_other_data},
   };
 }
 
-std::map<std::string, std::string> data_and_model_keys(const Job& job) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+std::vector<Setting> data_and_model_keys(const Job& job) {
   const LoraConfig& lora = job.fine_tuning.lora;
   const QuantizeConfig& quantize = job.fine_tuning.quantize;
   return {
       {"data.type", job.data.type},
       {"data.files", names_of_files(job.data.files)},
       {"data.tokenizer", job.data.tokenizer},
-      {"data.tokenizer_file", job.data.tokenizer_file.filename().string()},
-      {"data.sequence_length", text(job.data.sequence_length)},
-      {"data.validation_fraction", text(job.data.validation_fraction)},
+      {"data.tokenizer_file", job.data.tokenizer_file},
+      {"data.sequence_length", job.data.sequence_length},
+      {"data.validation_fraction", job.data.validation_fraction},
       {"data.evaluate_on", job.data.evaluate_on},
-      {"data.shuffle", text(job.data.shuffle)},
-      {"data.skip_bad", text(job.data.skip_bad)},
-      {"data.samples", text(job.data.samples)},
-      {"data.test_fraction", text(job.data.test_fraction)},
-      {"model.weights", job.model.weights.filename().string()},
+      {"data.shuffle", job.data.shuffle},
+      {"data.skip_bad", job.data.skip_bad},
+      {"data.samples", job.data.samples},
+      {"data.test_fraction", job.data.test_fraction},
+      {"model.weights", job.model.weights},
       {"freeze", joined(job.fine_tuning.freeze, ", ")},
       {"train", joined(job.fine_tuning.train, ", ")},
       {"lora.modules", joined(lora.modules, ", ")},
-      {"lora.dropout", text(lora.dropout)},
+      {"lora.dropout", lora.dropout},
       {"quantize.modules", joined(quantize.modules, ", ")},
       {"quantize.format", quantize.format},
-      {"quantize.double_scales", text(quantize.double_scales)},
+      {"quantize.double_scales", quantize.double_scales},
   };
 }
 
@@ -129,9 +133,10 @@ std::map<std::string, std::string> parsed(const std::string& text) {
 }  // namespace
 
 std::map<std::string, std::string> shared_keys(const Job& job) {
-  std::map<std::string, std::string> keys = training_keys(job);
-  keys.merge(data_and_model_keys(job));
-  if (const DataKind& kind = data_kind(job.data.type); kind.shared_keys) keys.merge(kind.shared_keys(job));
+  std::map<std::string, std::string> keys;
+  add(keys, training_keys(job));
+  add(keys, data_and_model_keys(job));
+  if (const DataKind& kind = data_kind(job.data.type); kind.shared_keys) add(keys, kind.shared_keys(job));
   keys.merge(origin_of(job, nullptr));  // keys of the model and the data, by their types
   for (auto& [key, value] : keys) value = shortened(value);
   return keys;
@@ -170,24 +175,22 @@ void require_same_keys(const std::vector<std::string>& texts) {
 }
 
 std::map<std::string, std::string> origin_of(const Job& job, const Tokenizer* tokenizer) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  std::map<std::string, std::string> origin = {
-      {"model.type", job.model.type},
-      {"optimizer.name", job.optimizer.name},
-      {"optimizer.state_dtype", std::string(name_of(job.optimizer.state_dtype))},
-      {"optimizer.weight_update", std::string(name_of(job.optimizer.weight_update))},
-      {"gradient_accumulation_dtype", std::string(name_of(job.accumulator_dtype))},
-      {"seed", text(job.seed)},
-  };
+  std::map<std::string, std::string> origin;
+  add(origin, {{"model.type", job.model.type},
+               {"optimizer.name", job.optimizer.name},
+               {"optimizer.state_dtype", name_of(job.optimizer.state_dtype)},
+               {"optimizer.weight_update", name_of(job.optimizer.weight_update)},
+               {"gradient_accumulation_dtype", name_of(job.accumulator_dtype)},
+               {"seed", job.seed}});
   if (job.precision != Precision::automatic) origin["precision"] = name_of(job.precision);
   if (tokenizer)
     origin["data.tokenizer"] = tokenizer_text(*tokenizer);
   else
-    origin.insert({{"data.type", job.data.type}, {"data.validation_fraction", text(job.data.validation_fraction)}});
-  if (const DataKind& kind = data_kind(job.data.type); kind.origin) origin.merge(kind.origin(job));
-  origin.merge(model_kind(job.model.type).origin(job));
+    add(origin, {{"data.type", job.data.type}, {"data.validation_fraction", job.data.validation_fraction}});
+  if (const DataKind& kind = data_kind(job.data.type); kind.origin) add(origin, kind.origin(job));
+  add(origin, model_kind(job.model.type).origin(job));
   const LoraConfig& lora = job.fine_tuning.lora;
-  if (!lora.modules.empty()) origin.insert({{"lora.rank", text(lora.rank)}, {"lora.alpha", text(lora.alpha)}});
+  if (!lora.modules.empty()) add(origin, {{"lora.rank", lora.rank}, {"lora.alpha", lora.alpha}});
   return origin;
 }
 

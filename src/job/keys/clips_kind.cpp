@@ -64,19 +64,18 @@ DataKind clips_kind() {
   kind.uses_cache_folder = true;
   kind.origin = [](const Job& job) {
     const C& clips = job.data.clips;
-    return std::map<std::string, std::string>{{"data.tokenizer", job.data.tokenizer},
-                                              {"data.clip_seconds", fmt::format("{}", clips.clip_seconds)},
-                                              {"data.clip_stride", fmt::format("{}", clips.clip_stride)},
-                                              {"data.prompt", clips.prompt}};
+    return std::vector<Setting>{{"data.tokenizer", job.data.tokenizer},
+                                {"data.clip_seconds", clips.clip_seconds},
+                                {"data.clip_stride", clips.clip_stride},
+                                {"data.prompt", clips.prompt}};
   };
   kind.shared_keys = [](const Job& job) {
     const C& clips = job.data.clips;
-    return std::map<std::string, std::string>{
-        {"data.max_frames", clips.max_frames ? fmt::format("{}", *clips.max_frames) : "none"},
-        {"data.clip_seconds", fmt::format("{}", clips.clip_seconds)},
-        {"data.clip_stride", fmt::format("{}", clips.clip_stride)},
-        {"data.prompt", clips.prompt},
-        {"data.list", clips.list.filename().string()}};
+    return std::vector<Setting>{{"data.max_frames", clips.max_frames ? fmt::format("{}", *clips.max_frames) : "none"},
+                                {"data.clip_seconds", clips.clip_seconds},
+                                {"data.clip_stride", clips.clip_stride},
+                                {"data.prompt", clips.prompt},
+                                {"data.list", clips.list}};
   };
   return kind;
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -26,9 +25,9 @@ struct DataKind {
   /// Returns the files and folders of the job that are relative to data.root; nullptr: none except data.files.
   std::vector<DataPath> (*paths)(Job&) = nullptr;
   /// Returns the settings that a checkpoint stores: all that change the set of samples or their contents.
-  std::map<std::string, std::string> (*origin)(const Job&) = nullptr;
+  std::vector<Setting> (*origin)(const Job&) = nullptr;
   /// Returns further settings that must be the same on all ranks, files by their names; nullptr: none.
-  std::map<std::string, std::string> (*shared_keys)(const Job&) = nullptr;
+  std::vector<Setting> (*shared_keys)(const Job&) = nullptr;
   bool from_files = true;          ///< false: samples are random, in the shapes of any model
   bool uses_cache_folder = false;  ///< true: opening the samples writes to data.cache_dir
 };

@@ -174,44 +174,40 @@ void check_decoder(const DecoderConfig& model, const std::string& section, int64
                        sequence, at_a_time, bytes));
 }
 
-std::map<std::string, std::string> decoder_origin(const DecoderConfig& model, const std::string& section) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  std::map<std::string, std::string> origin = {
-      {section + ".vocab_size", text(model.vocab_size)},
-      {section + ".hidden_size", text(model.hidden_size)},
-      {section + ".num_layers", text(model.num_layers)},
-      {section + ".num_heads", text(model.num_heads)},
-      {section + ".num_kv_heads", text(model.num_kv_heads > 0 ? model.num_kv_heads : model.num_heads)},
-      {section + ".head_dim", text(model.head_dim > 0 ? model.head_dim : model.hidden_size / model.num_heads)},
-      {section + ".norm", model.norm},
-      {section + ".positions", model.positions},
-      {section + ".activation", model.activation},
-      {section + ".tie_embeddings", text(model.tie_embeddings)},
-      {section + ".attention_bias", text(model.attention_bias)},
-      {section + ".mlp_bias", text(model.mlp_bias)},
-      {section + ".sliding_window", text(model.sliding_window)},
-      {section + ".norm_eps", text(model.norm_eps)},
-      {section + ".rope_theta", text(model.rope_theta)},
-  };
-  // Stored only if they are not the default, so that checkpoints from before these keys can still be resumed.
+std::vector<Setting> decoder_origin(const DecoderConfig& model, const std::string& section) {
   const DecoderConfig defaults;
-  const auto add = [&](const char* key, const auto& value, const auto& default_value) {
-    if (value != default_value) origin[section + "." + key] = text(value);
+  std::vector<Setting> settings = {
+      {".vocab_size", model.vocab_size},
+      {".hidden_size", model.hidden_size},
+      {".num_layers", model.num_layers},
+      {".num_heads", model.num_heads},
+      {".num_kv_heads", model.num_kv_heads > 0 ? model.num_kv_heads : model.num_heads},
+      {".head_dim", model.head_dim > 0 ? model.head_dim : model.hidden_size / model.num_heads},
+      {".norm", model.norm},
+      {".positions", model.positions},
+      {".activation", model.activation},
+      {".tie_embeddings", model.tie_embeddings},
+      {".attention_bias", model.attention_bias},
+      {".mlp_bias", model.mlp_bias},
+      {".sliding_window", model.sliding_window},
+      {".norm_eps", model.norm_eps},
+      {".rope_theta", model.rope_theta},
+      {".max_positions", model.max_positions, defaults.max_positions},
+      {".qkv_bias", model.qkv_bias, defaults.qkv_bias},
+      {".qk_norm", model.qk_norm, defaults.qk_norm},
+      {".post_norms", model.post_norms, defaults.post_norms},
+      {".embedding_scale", model.embedding_scale, defaults.embedding_scale},
+      {".query_scale", model.query_scale, defaults.query_scale},
+      {".attention_softcap", model.attention_softcap, defaults.attention_softcap},
+      {".logit_softcap", model.logit_softcap, defaults.logit_softcap},
+      {".sliding_window_every", model.sliding_window_every, defaults.sliding_window_every},
   };
-  add("max_positions", model.max_positions, defaults.max_positions);
-  add("qkv_bias", model.qkv_bias, defaults.qkv_bias);
-  add("qk_norm", model.qk_norm, defaults.qk_norm);
-  add("post_norms", model.post_norms, defaults.post_norms);
-  add("embedding_scale", model.embedding_scale, defaults.embedding_scale);
-  add("query_scale", model.query_scale, defaults.query_scale);
-  add("attention_softcap", model.attention_softcap, defaults.attention_softcap);
-  add("logit_softcap", model.logit_softcap, defaults.logit_softcap);
-  add("sliding_window_every", model.sliding_window_every, defaults.sliding_window_every);
   const RopeScaling &scaling = model.rope_scaling, none;
   if (scaling.factor != none.factor)
-    origin[section + ".rope_scaling"] = fmt::format("{} {} {} {}", scaling.factor, scaling.low_frequency_factor,
-                                                    scaling.high_frequency_factor, scaling.original_length);
-  return origin;
+    settings.emplace_back(".rope_scaling", fmt::format("{} {} {} {}", scaling.factor, scaling.low_frequency_factor,
+                                                       scaling.high_frequency_factor, scaling.original_length));
+  for (Setting& setting : settings) setting.key.insert(0, section);
+  return settings;
 }
 
 void apply_decoder_file(const std::filesystem::path& file, const std::filesystem::path& weights,
@@ -257,9 +253,9 @@ ModelKind decoder_kind() {
   };
   kind.data_types = {"text"};
   kind.origin = [](const Job& job) {
-    auto origin = decoder_origin(job.model.decoder, "model");
-    origin["data.sequence_length"] = fmt::format("{}", job.data.sequence_length);
-    return origin;
+    std::vector<Setting> settings = decoder_origin(job.model.decoder, "model");
+    settings.emplace_back("data.sequence_length", job.data.sequence_length);
+    return settings;
   };
   kind.reducible_keys = {
       {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8, 1},

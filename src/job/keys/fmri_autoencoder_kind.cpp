@@ -108,17 +108,6 @@ void check_fmri(const Job& job, const KeyLocations& locations) {
                     job.micro_batch_size.value_or(*job.batch_size), bytes));
 }
 
-std::map<std::string, std::string> origin_of_fmri(const Job& job) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  const FmriAutoencoderConfig& model = job.model.fmri;
-  return {{"model.video.patch", text(model.video_patch)},       {"model.video.num_heads", text(model.video.num_heads)},
-          {"model.audio.patch", text(model.audio_patch)},       {"model.audio.num_heads", text(model.audio.num_heads)},
-          {"model.text.num_heads", text(model.text.num_heads)}, {"model.norm_eps", text(model.norm_eps)},
-          {"model.loss.fmri", text(model.loss.fmri)},           {"model.loss.video", text(model.loss.video)},
-          {"model.loss.audio", text(model.loss.audio)},         {"model.loss.text", text(model.loss.text)},
-          {"model.loss.agreement", text(model.loss.agreement)}};
-}
-
 }  // namespace
 
 ModelKind fmri_autoencoder_kind() {
@@ -127,7 +116,17 @@ ModelKind fmri_autoencoder_kind() {
           .keys = fmri_keys(),
           .check = check_fmri,
           .data_types = {"stimuli"},
-          .origin = origin_of_fmri,
+          .origin =
+              [](const Job& job) {
+                const FmriAutoencoderConfig& model = job.model.fmri;
+                return std::vector<Setting>{
+                    {"model.video.patch", model.video_patch},       {"model.video.num_heads", model.video.num_heads},
+                    {"model.audio.patch", model.audio_patch},       {"model.audio.num_heads", model.audio.num_heads},
+                    {"model.text.num_heads", model.text.num_heads}, {"model.norm_eps", model.norm_eps},
+                    {"model.loss.fmri", model.loss.fmri},           {"model.loss.video", model.loss.video},
+                    {"model.loss.audio", model.loss.audio},         {"model.loss.text", model.loss.text},
+                    {"model.loss.agreement", model.loss.agreement}};
+              },
           .reducible_keys = {
               {"model.bottleneck_dim", "a narrower bottleneck",
                [](const Job& job) { return job.model.fmri.bottleneck_dim; }, 8},

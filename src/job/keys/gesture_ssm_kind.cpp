@@ -158,18 +158,6 @@ void check_gesture(const Job& job, const KeyLocations& locations) {
                        samples, vectors, bytes));
 }
 
-std::map<std::string, std::string> origin_of_gesture(const Job& job) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  const GestureSsmConfig& model = job.model.gesture;
-  return {{"model.share_weights", model.share_weights},
-          {"model.pooling_scales", fmt::format("{}", fmt::join(model.pooling_scales, " "))},
-          {"model.num_layers", text(model.num_layers)},
-          {"model.head_dim", text(model.head_dim)},
-          {"model.norm_eps", text(model.norm_eps)},
-          {"data.length", text(job.data.series.length)},
-          {"data.train_ratio_of_vectors", text(job.data.series.train_ratio_of_vectors)}};
-}
-
 }  // namespace
 
 ModelKind gesture_ssm_kind() {
@@ -179,7 +167,17 @@ ModelKind gesture_ssm_kind() {
       .keys = gesture_keys(),
       .check = check_gesture,
       .data_types = {"series"},
-      .origin = origin_of_gesture,
+      .origin =
+          [](const Job& job) {
+            const GestureSsmConfig& model = job.model.gesture;
+            return std::vector<Setting>{{"model.share_weights", model.share_weights},
+                                        {"model.pooling_scales", model.pooling_scales},
+                                        {"model.num_layers", model.num_layers},
+                                        {"model.head_dim", model.head_dim},
+                                        {"model.norm_eps", model.norm_eps},
+                                        {"data.length", job.data.series.length},
+                                        {"data.train_ratio_of_vectors", job.data.series.train_ratio_of_vectors}};
+          },
       .reducible_keys =
           {
               {"data.length", "shorter series", [](const Job& job) { return job.data.series.length; }, 4},

@@ -2,10 +2,17 @@
 // mean" all use this table.
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
 #include <functional>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "job/keys/values.h"
@@ -24,6 +31,31 @@ struct Key {
   std::vector<std::string> types = {};
   /// Readers of this name for several types, if they differ; the help then covers all of them.
   std::vector<Key> variants = {};
+};
+
+/// A setting as text: one that a checkpoint stores, or one that must be the same on all ranks.
+struct Setting {
+  /// `value`: a text, a number, a list (joined by blanks), or a path, of which the name counts.
+  template <typename Value>
+  Setting(std::string name, const Value& value) : key(std::move(name)) {
+    if constexpr (std::is_same_v<Value, std::filesystem::path>)
+      text = value.filename().string();
+    else if constexpr (std::is_convertible_v<Value, std::string_view>)
+      text = std::string_view(value);
+    else if constexpr (std::ranges::range<Value>)
+      text = fmt::format("{}", fmt::join(value, " "));
+    else
+      text = fmt::format("{}", value);
+  }
+  /// The default is left out, so that checkpoints from before this key can still be resumed.
+  template <typename Value>
+  Setting(std::string name, const Value& value, const Value& default_value) : Setting(std::move(name), value) {
+    left_out = value == default_value;
+  }
+
+  std::string key;
+  std::string text = {};
+  bool left_out = false;
 };
 
 /// Returns the job's model.type or data.type.

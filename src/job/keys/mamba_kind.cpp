@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "job/keys/key_kinds.h"
@@ -102,19 +103,6 @@ void check_mamba(const Job& job, const KeyLocations& locations) {
                        job.data.sequence_length));
 }
 
-std::map<std::string, std::string> origin_of_mamba(const Job& job) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  const MambaConfig& model = job.model.mamba;
-  return {{"model.vocab_size", text(model.vocab_size)},
-          {"model.num_layers", text(model.num_layers)},
-          {"model.head_dim", text(model.head_dim)},
-          {"model.num_groups", text(model.num_groups)},
-          {"model.time_step_limit", fmt::format("{} {}", model.min_step, model.max_step)},
-          {"model.tie_embeddings", text(model.tie_embeddings)},
-          {"model.norm_eps", text(model.norm_eps)},
-          {"data.sequence_length", text(job.data.sequence_length)}};
-}
-
 void apply_mamba_file(Job& job, const KeyLocations& locations, const std::filesystem::path& directory) {
   const auto file = architecture_file(job.model.weights, job.model.config, "model", locations, directory);
   if (file.empty()) return;
@@ -137,7 +125,18 @@ ModelKind mamba_kind() {
       .keys = mamba_keys(),
       .check = check_mamba,
       .data_types = {"text"},
-      .origin = origin_of_mamba,
+      .origin =
+          [](const Job& job) {
+            const MambaConfig& model = job.model.mamba;
+            return std::vector<Setting>{{"model.vocab_size", model.vocab_size},
+                                        {"model.num_layers", model.num_layers},
+                                        {"model.head_dim", model.head_dim},
+                                        {"model.num_groups", model.num_groups},
+                                        {"model.time_step_limit", std::array{model.min_step, model.max_step}},
+                                        {"model.tie_embeddings", model.tie_embeddings},
+                                        {"model.norm_eps", model.norm_eps},
+                                        {"data.sequence_length", job.data.sequence_length}};
+          },
       .reducible_keys =
           {
               {"data.sequence_length", "a shorter sequence", [](const Job& job) { return job.data.sequence_length; }, 8,

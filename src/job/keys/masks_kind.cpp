@@ -32,18 +32,6 @@ void check_slices(const Job& job, const KeyLocations& locations) {
   check_held_out(job, locations);
 }
 
-std::map<std::string, std::string> origin_of_slices(const Job& job) {
-  const S& slices = job.data.slices;
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  std::map<std::string, std::string> origin = origin_of_held_out(job);
-  origin.merge(origin_of_structures(job));
-  origin.insert({{"data.tokenizer", job.data.tokenizer},
-                 {"data.axis", slices.axis},
-                 {"data.validation_block", text(slices.validation_block)},
-                 {"data.validation_gap", text(slices.validation_gap)}});
-  return origin;
-}
-
 }  // namespace
 
 DataKind slices_kind() {
@@ -74,7 +62,17 @@ DataKind slices_kind() {
     all.push_back({"data.label_names", &job.data.slices.label_names});
     return all;
   };
-  kind.origin = origin_of_slices;
+  kind.origin = [](const Job& job) {
+    const S& slices = job.data.slices;
+    std::vector<Setting> settings = structure_settings(job);
+    settings.insert(settings.end(), {{"data.test_fraction", job.data.test_fraction, 0.0},
+                                     {"data.tokenizer", job.data.tokenizer},
+                                     {"data.axis", slices.axis},
+                                     {"data.validation_block", slices.validation_block},
+                                     {"data.validation_gap", slices.validation_gap},
+                                     {"data.augment", slices.augment, 0.0}});
+    return settings;
+  };
   kind.shared_keys = shared_keys_of_structures;
   return kind;
 }
@@ -113,18 +111,6 @@ void check_pictures(const Job& job, const KeyLocations& locations) {
   check_held_out(job, locations);
 }
 
-std::map<std::string, std::string> origin_of_pictures(const Job& job) {
-  const P& pictures = job.data.pictures;
-  std::map<std::string, std::string> origin = origin_of_held_out(job);
-  origin.merge(origin_of_structures(job));
-  origin.insert({{"data.tokenizer", job.data.tokenizer},
-                 {"data.images", pictures.images.filename().string()},
-                 {"data.masks", pictures.masks.filename().string()},
-                 {"data.list", pictures.list.filename().string()},
-                 {"data.normalize", pictures.normalize}});
-  return origin;
-}
-
 }  // namespace
 
 DataKind pictures_kind() {
@@ -157,7 +143,18 @@ DataKind pictures_kind() {
             {"data.list", &pictures.list},
             {"data.label_names", &job.data.slices.label_names}};
   };
-  kind.origin = origin_of_pictures;
+  kind.origin = [](const Job& job) {
+    const P& pictures = job.data.pictures;
+    std::vector<Setting> settings = structure_settings(job);
+    settings.insert(settings.end(), {{"data.test_fraction", job.data.test_fraction, 0.0},
+                                     {"data.tokenizer", job.data.tokenizer},
+                                     {"data.images", pictures.images},
+                                     {"data.masks", pictures.masks},
+                                     {"data.list", pictures.list},
+                                     {"data.normalize", pictures.normalize},
+                                     {"data.augment", job.data.slices.augment, 0.0}});
+    return settings;
+  };
   kind.shared_keys = shared_keys_of_structures;
   return kind;
 }

@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -63,7 +62,7 @@ struct ModelKind {
   void (*check)(const Job&, const KeyLocations&) = nullptr;
   std::vector<std::string> data_types;  ///< types of data that it learns from, in addition to synthetic
   /// Returns the settings that a checkpoint stores: all that change the losses and do not show in the tensors' shapes.
-  std::map<std::string, std::string> (*origin)(const Job&) = nullptr;
+  std::vector<Setting> (*origin)(const Job&) = nullptr;
   std::vector<ReducibleKey> reducible_keys = {};  ///< numbers that `plimsoll plan --what-if` reduces
   bool reads_token_windows = false;               ///< true: a sample is data.sequence_length tokens of a text
   std::optional<VocabularyKey> vocabulary = {};   ///< empty: the model reads no tokens
@@ -104,7 +103,7 @@ void apply_decoder_file(const std::filesystem::path& file, const std::filesystem
 void apply_language_model_file(const ModelConfig& model, DecoderConfig& config, const KeyLocations& locations,
                                const std::filesystem::path& directory, std::vector<std::string>& notes);
 /// Returns the settings of a decoder that a checkpoint stores.
-std::map<std::string, std::string> decoder_origin(const DecoderConfig& config, const std::string& section);
+std::vector<Setting> decoder_origin(const DecoderConfig& config, const std::string& section);
 
 /// Throws UserError with a place of the job file and `what`.
 [[noreturn]] void refuse(const std::string& place, const std::string& what);

@@ -141,25 +141,6 @@ void check_segmentation(const Job& job, const KeyLocations& locations) {
                        config.channels));
 }
 
-std::map<std::string, std::string> origin_of_segmentation(const Job& job) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  const PromptSegmentationConfig& config = job.model.segmentation;
-  std::map<std::string, std::string> origin = decoder_origin(config.llm, "model.llm");
-  origin["model.revision"] = kRevision;
-  // The default is not stored, as in checkpoints from before there was another type.
-  if (config.encoder.type != "compact") origin["model.encoder.type"] = config.encoder.type;
-  origin.insert({{"model.image_size", text(config.image_size)},
-                 {"model.prompt_length", text(config.prompt_length)},
-                 {"model.image_tokens", text(config.image_tokens)},
-                 {"model.encoder.num_heads", listed(config.encoder.num_heads)},
-                 {"model.encoder.windows", listed(config.encoder.windows)},
-                 {"model.decoder.num_heads", text(config.decoder.num_heads)},
-                 {"model.loss.bce", text(config.loss.bce)},
-                 {"model.loss.dice", text(config.loss.dice)},
-                 {"model.loss.text", text(config.loss.text)}});
-  return origin;
-}
-
 }  // namespace
 
 ModelKind prompt_segmentation_kind() {
@@ -168,7 +149,23 @@ ModelKind prompt_segmentation_kind() {
           .keys = segmentation_keys(),
           .check = check_segmentation,
           .data_types = {"slices", "pictures"},
-          .origin = origin_of_segmentation,
+          .origin =
+              [](const Job& job) {
+                const PromptSegmentationConfig& config = job.model.segmentation;
+                std::vector<Setting> settings = decoder_origin(config.llm, "model.llm");
+                settings.insert(settings.end(), {{"model.revision", kRevision},
+                                                 {"model.encoder.type", config.encoder.type, std::string("compact")},
+                                                 {"model.image_size", config.image_size},
+                                                 {"model.prompt_length", config.prompt_length},
+                                                 {"model.image_tokens", config.image_tokens},
+                                                 {"model.encoder.num_heads", config.encoder.num_heads},
+                                                 {"model.encoder.windows", config.encoder.windows},
+                                                 {"model.decoder.num_heads", config.decoder.num_heads},
+                                                 {"model.loss.bce", config.loss.bce},
+                                                 {"model.loss.dice", config.loss.dice},
+                                                 {"model.loss.text", config.loss.text}});
+                return settings;
+              },
           .reducible_keys =
               {
                   {"model.image_size", "a smaller image",

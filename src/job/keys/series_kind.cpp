@@ -80,18 +80,6 @@ void check_series(const Job& job, const KeyLocations& locations) {
                     axes, series.hilbert_bits, kMaxHilbertBits));
 }
 
-std::map<std::string, std::string> origin_of_series(const Job& job) {
-  const SeriesConfig& series = job.data.series;
-  std::map<std::string, std::string> origin = origin_of_held_out(job);
-  origin["data.order"] = series.order;
-  origin["data.pad"] = fmt::format("{}", series.pad);
-  if (series.order == "hilbert") {
-    origin["data.hilbert_bits"] = fmt::format("{}", series.hilbert_bits);
-    origin["data.hilbert_axes"] = fmt::format("{}", fmt::join(series.hilbert_axes, " "));
-  }
-  return origin;
-}
-
 }  // namespace
 
 DataKind series_kind() {
@@ -134,11 +122,19 @@ DataKind series_kind() {
       for (std::filesystem::path& path : *files) paths.push_back({key, &path});
     return paths;
   };
-  kind.origin = origin_of_series;
+  kind.origin = [](const Job& job) {
+    const SeriesConfig& series = job.data.series;
+    std::vector<Setting> settings = {
+        {"data.test_fraction", job.data.test_fraction, 0.0}, {"data.order", series.order}, {"data.pad", series.pad}};
+    if (series.order == "hilbert")
+      settings.insert(settings.end(),
+                      {{"data.hilbert_bits", series.hilbert_bits}, {"data.hilbert_axes", series.hilbert_axes}});
+    return settings;
+  };
   kind.shared_keys = [](const Job& job) {
     const S& series = job.data.series;
-    return std::map<std::string, std::string>{{"data.validation_files", names_of_files(series.validation_files)},
-                                              {"data.test_files", names_of_files(series.test_files)}};
+    return std::vector<Setting>{{"data.validation_files", names_of_files(series.validation_files)},
+                                {"data.test_files", names_of_files(series.test_files)}};
   };
   return kind;
 }

@@ -26,11 +26,6 @@ void check_held_out(const Job& job, const KeyLocations& locations, const char* o
                      other));
 }
 
-std::map<std::string, std::string> origin_of_held_out(const Job& job) {
-  if (job.data.test_fraction == 0) return {};
-  return {{"data.test_fraction", fmt::format("{}", job.data.test_fraction)}};
-}
-
 namespace {
 
 using S = SlicesConfig;
@@ -83,25 +78,20 @@ void check_structures(const Job& job, const KeyLocations& locations, bool named)
     refuse(locations.of({"data.answer"}), "data.answer may have {} once, where the structure's name is put");
 }
 
-std::map<std::string, std::string> origin_of_structures(const Job& job) {
+std::vector<Setting> structure_settings(const Job& job) {
   const S& slices = job.data.slices;
-  std::map<std::string, std::string> origin = {{"data.structures", joined(slices.structures, ", ")},
-                                               {"data.min_pixels", fmt::format("{}", slices.min_pixels)},
-                                               {"data.prompt", slices.prompt},
-                                               {"data.answer", slices.answer}};
-  if (slices.augment > 0) origin["data.augment"] = fmt::format("{}", slices.augment);
-  return origin;
+  return {{"data.structures", joined(slices.structures, ", ")},
+          {"data.min_pixels", slices.min_pixels},
+          {"data.prompt", slices.prompt},
+          {"data.answer", slices.answer}};
 }
 
-std::map<std::string, std::string> shared_keys_of_structures(const Job& job) {
-  const S& slices = job.data.slices;
-  return {{"data.augment", fmt::format("{}", slices.augment)},
-          {"data.min_pixels", fmt::format("{}", slices.min_pixels)},
-          {"data.prompt", slices.prompt},
-          {"data.answer", slices.answer},
-          {"data.structures", joined(slices.structures, ", ")},
-          {"data.normalize", job.data.pictures.normalize},
-          {"data.list", job.data.pictures.list.filename().string()}};
+std::vector<Setting> shared_keys_of_structures(const Job& job) {
+  std::vector<Setting> settings = structure_settings(job);
+  settings.insert(settings.end(), {{"data.augment", job.data.slices.augment},
+                                   {"data.normalize", job.data.pictures.normalize},
+                                   {"data.list", job.data.pictures.list}});
+  return settings;
 }
 
 std::vector<Key> tokenizer_keys() {

@@ -1,7 +1,6 @@
 // Declares the keys that several types of data have: held-out parts, structures in an image, the tokenizer.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -16,9 +15,6 @@ std::vector<Key> held_out_keys();
 /// Throws UserError if the job evaluates on a test part that does not exist. `other` is the end of the message, if the
 /// kind of data has another way to hold a test part out.
 void check_held_out(const Job& job, const KeyLocations& locations, const char* other = "");
-
-/// Returns the settings that a checkpoint stores: those of the training part, not of the evaluated part.
-std::map<std::string, std::string> origin_of_held_out(const Job& job);
 
 }  // namespace plimsoll::job
 
@@ -40,11 +36,11 @@ std::vector<Key> structure_keys();
 /// with `named` a prompt must have one.
 void check_structures(const Job& job, const KeyLocations& locations, bool named);
 
-/// Returns the settings of structures that a checkpoint stores.
-std::map<std::string, std::string> origin_of_structures(const Job& job);
+/// Returns the settings of structures that a checkpoint stores, without data.augment.
+std::vector<Setting> structure_settings(const Job& job);
 
 /// Returns the settings of slices and pictures that must be the same on all ranks.
-std::map<std::string, std::string> shared_keys_of_structures(const Job& job);
+std::vector<Setting> shared_keys_of_structures(const Job& job);
 
 /// Returns data.tokenizer and data.tokenizer_file.
 std::vector<Key> tokenizer_keys();

@@ -49,24 +49,6 @@ void check_stimuli(const Job& job, const KeyLocations& locations) {
   check_held_out(job, locations);
 }
 
-std::map<std::string, std::string> origin_of_stimuli(const Job& job) {
-  const StimuliConfig& stimuli = job.data.stimuli;
-  std::map<std::string, std::string> origin = origin_of_held_out(job);
-  origin.insert({{"data.fmri", stimuli.fmri.filename().string()},
-                 {"data.fmri_mask", stimuli.mask.filename().string()},
-                 {"data.fmri_delay", fmt::format("{}", stimuli.delay)},
-                 {"data.fmri_detrend", stimuli.detrend},
-                 {"data.texts", stimuli.texts.filename().string()},
-                 {"data.text_embeddings", stimuli.text_embeddings.filename().string()},
-                 {"data.videos", stimuli.videos.filename().string()}});
-  // Stored in addition, only if set, so that earlier checkpoints can still be resumed.
-  for (const auto& [key, path] : {std::pair{"data.text_features", stimuli.text_features},
-                                  {"data.audio_features", stimuli.audio_features},
-                                  {"data.pictures", stimuli.pictures}})
-    if (!path.empty()) origin[key] = path.filename().string();
-  return origin;
-}
-
 }  // namespace
 
 DataKind stimuli_kind() {
@@ -117,7 +99,22 @@ DataKind stimuli_kind() {
                 {"data.audio_features", &stimuli.audio_features},
                 {"data.pictures", &stimuli.pictures}};
       },
-      .origin = origin_of_stimuli,
+      .origin =
+          [](const Job& job) {
+            const StimuliConfig& stimuli = job.data.stimuli;
+            const std::filesystem::path none;
+            return std::vector<Setting>{{"data.test_fraction", job.data.test_fraction, 0.0},
+                                        {"data.fmri", stimuli.fmri},
+                                        {"data.fmri_mask", stimuli.mask},
+                                        {"data.fmri_delay", stimuli.delay},
+                                        {"data.fmri_detrend", stimuli.detrend},
+                                        {"data.texts", stimuli.texts},
+                                        {"data.text_embeddings", stimuli.text_embeddings},
+                                        {"data.videos", stimuli.videos},
+                                        {"data.text_features", stimuli.text_features, none},
+                                        {"data.audio_features", stimuli.audio_features, none},
+                                        {"data.pictures", stimuli.pictures, none}};
+          },
       .uses_cache_folder = true,
   };
   std::ranges::move(held_out_keys(), std::back_inserter(kind.keys));

@@ -41,9 +41,7 @@ DataKind synthetic_kind() {
   kind.keys = {integer("data.samples", &DataConfig::samples, {1, int64_t{1} << 32},
                        "synthetic: number of different samples, which are one epoch")};
   // Only this key determines the number of samples and the split.
-  kind.origin = [](const Job& job) {
-    return std::map<std::string, std::string>{{"data.samples", fmt::format("{}", job.data.samples)}};
-  };
+  kind.origin = [](const Job& job) { return std::vector<Setting>{{"data.samples", job.data.samples}}; };
   return kind;
 }
 

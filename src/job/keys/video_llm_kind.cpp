@@ -158,30 +158,6 @@ void check_video_llm(const Job& job, const KeyLocations& locations) {
            "model.llm.use_gradient_checkpointing is true, and gradient_checkpointing false; leave one of them out");
 }
 
-std::map<std::string, std::string> origin_of_video_llm(const Job& job) {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  const VideoLlmConfig& model = job.model.video_llm;
-  auto origin = decoder_origin(model.llm, "model.llm");
-  origin.insert({{"model.image_size", text(model.image_size)},
-                 {"model.tokens_per_frame", text(model.tokens_per_frame)},
-                 {"model.vision.patch", text(model.vision.patch)},
-                 {"model.vision.num_heads", text(model.vision.num_heads)},
-                 {"data.max_frames", text(frames_of_clip(job.data.clips))},
-                 {"data.sequence_length", text(job.data.sequence_length)}});
-  // Stored only if they are not the default, so that checkpoints from before these keys can still be resumed.
-  const VisionConfig &vision = model.vision, defaults;
-  const auto add = [&](const char* key, const auto& value, const auto& default_value) {
-    if (value != default_value) origin[std::string("model.vision.") + key] = text(value);
-  };
-  add("norm", vision.norm, defaults.norm);
-  add("norm_eps", vision.norm_eps, defaults.norm_eps);
-  add("activation", vision.activation, defaults.activation);
-  const auto listed = [](const std::array<double, 3>& colors) { return fmt::format("{}", fmt::join(colors, " ")); };
-  add("image_mean", listed(vision.image_mean), listed(defaults.image_mean));
-  add("image_std", listed(vision.image_std), listed(defaults.image_std));
-  return origin;
-}
-
 void apply_vision_file(const std::filesystem::path& file, const KeyLocations& locations, VideoLlmConfig& config,
                        std::vector<std::string>& notes) {
   weights::VisionArchitecture found = weights::read_vision_architecture(file);
@@ -233,7 +209,24 @@ ModelKind video_llm_kind() {
       .keys = video_llm_keys(),
       .check = check_video_llm,
       .data_types = {"clips"},
-      .origin = origin_of_video_llm,
+      .origin =
+          [](const Job& job) {
+            const VideoLlmConfig& model = job.model.video_llm;
+            const VisionConfig &vision = model.vision, defaults;
+            std::vector<Setting> settings = decoder_origin(model.llm, "model.llm");
+            settings.insert(settings.end(), {{"model.image_size", model.image_size},
+                                             {"model.tokens_per_frame", model.tokens_per_frame},
+                                             {"model.vision.patch", vision.patch},
+                                             {"model.vision.num_heads", vision.num_heads},
+                                             {"data.max_frames", frames_of_clip(job.data.clips)},
+                                             {"data.sequence_length", job.data.sequence_length},
+                                             {"model.vision.norm", vision.norm, defaults.norm},
+                                             {"model.vision.norm_eps", vision.norm_eps, defaults.norm_eps},
+                                             {"model.vision.activation", vision.activation, defaults.activation},
+                                             {"model.vision.image_mean", vision.image_mean, defaults.image_mean},
+                                             {"model.vision.image_std", vision.image_std, defaults.image_std}});
+            return settings;
+          },
       .reducible_keys =
           {
               {"data.max_frames", "fewer frames", [](const Job& job) { return frames_of_clip(job.data.clips); }, 1, 1},
