@@ -142,6 +142,10 @@ class Masks(unittest.TestCase):
         self.assertAlmostEqual(baselines.mean_mask(train, np.array([[1, 1, 0, 0]], np.uint8)), 1)
         self.assertAlmostEqual(baselines.mean_mask(train, np.array([[0, 1, 1, 1], [0, 0, 0, 1]], np.uint8)), 2 / 5)
 
+    def test_the_lowest_cut_has_pixels_of_one_mask_in_twenty(self):
+        masks = np.eye(20, dtype=np.uint8)
+        self.assertAlmostEqual(baselines.mean_mask(masks, masks), 20 * 2 / 21)
+
     def test_brightness_takes_the_threshold_and_side_of_the_training(self):
         train = np.array([[-1.0, -1, 1, 1]], np.float32), np.array([[1, 1, 0, 0]], np.uint8)
         held_out = np.array([[1.0, -1, -1, 1], [1, 1, 1, -1]], np.float32), np.array([[0, 1, 1, 0], [1, 0, 0, 1]], np.uint8)
