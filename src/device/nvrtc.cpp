@@ -108,7 +108,7 @@ bool has_nvrtc() {
 
 std::vector<std::byte> Nvrtc::compile(const std::string& source, int capability) const {
   Program program = nullptr;
-  const auto fail = [&](const char* what, Result result) {
+  const auto fail = [&](const std::string& what, Result result) {
     throw InternalError(fmt::format("NVRTC {}: {} (error {})", version_, what, result));
   };
   if (const Result made = functions_.create(&program, source.c_str(), "fused.cu", 0, nullptr, nullptr);
@@ -135,7 +135,7 @@ std::vector<std::byte> Nvrtc::compile(const std::string& source, int capability)
       functions_.log(program, log.data());
       log.resize(bytes - 1);  // removes the terminating NUL
     }
-    fail((result == kCompilation ? "a kernel does not compile: " + log : "compiling failed").c_str(), result);
+    fail(result == kCompilation ? "a kernel does not compile: " + log : "compiling failed", result);
   }
   size_t bytes = 0;
   if (const Result sized = functions_.code_size(program, &bytes); sized != kSuccess || bytes == 0)

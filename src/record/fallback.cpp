@@ -103,7 +103,7 @@ c10::IValue make_output(const OpSignature& signature, size_t index, const c10::I
     return list;
   }
   // The output is written in place. An `out` of the wrong size is resized, as the real kernel does.
-  if (argument.isTensor() && meta.isTensor() && meta.toTensor().defined()) {
+  if (argument.isTensor() && meta.isTensor()) {
     const at::Tensor& out = argument.toTensor();
     const at::Tensor& wanted = meta.toTensor();
     if (out.defined() && out.sizes() != wanted.sizes()) {

@@ -5,7 +5,10 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <cmath>
+
 #include "checkpoint/checkpoint.h"
+#include "plimsoll/error.h"
 #include "test_files.h"
 #include "train/update_once.h"
 
@@ -136,7 +139,7 @@ TEST_F(CheckpointStateTest, WeightsStandForTheSameNumbers) {
                                  {W::split, W::master},
                                  {W::split, W::split}}) {
     const Trained saved(config_of(StateDtype::bits8, from), at::kBFloat16, 3);
-    const Trained loaded(config_of(StateDtype::bits8, to), at::kBFloat16, 0);
+    const Trained loaded(config_of(StateDtype::bits8, to), at::kBFloat16, 2);  // it trained before it reads the file
     load(saved, loaded);
     for (const char* name : {"w", "conv"})
       EXPECT_TRUE(at::equal(whole(saved, name), whole(loaded, name)))
@@ -152,6 +155,23 @@ TEST_F(CheckpointStateTest, AMastersTieKeepsItsValue) {
   const Trained loaded(config_of(StateDtype::float32, WeightUpdate::split), at::kBFloat16, 0);
   load(saved, loaded);
   EXPECT_TRUE(at::equal(whole(loaded, "w"), at::full({80, 60}, 1.00390625f)));
+}
+
+TEST(WholeWeights, ArePutIntoAParameterAndItsCompanion) {
+  torch::manual_seed(4);
+  const at::Tensor weights = torch::randn({70, 50});
+  for (const auto& [kind, type] : {std::pair{"master", at::kFloat}, {"remainder", at::kShort}}) {
+    const at::Tensor parameter = torch::zeros({70, 50}, at::kBFloat16), companion = torch::zeros({70, 50}, type);
+    put_whole_weights(weights, kind, parameter, companion);
+    EXPECT_TRUE(at::equal(parameter, weights.to(at::kBFloat16))) << kind;  // no value of these is halfway
+    EXPECT_TRUE(at::equal(whole_weights(parameter, companion), weights)) << kind;
+  }
+  // Two bfloat16 numbers hold 16 bits or more.
+  const at::Tensor parameter = torch::zeros({70, 50}, at::kBFloat16), companion = torch::zeros_like(parameter);
+  put_whole_weights(weights, "compensation", parameter, companion);
+  EXPECT_TRUE(at::equal(parameter, weights.to(at::kBFloat16)));
+  EXPECT_TRUE(at::allclose(whole_weights(parameter, companion), weights, /*rtol=*/std::ldexp(1.0, -16), /*atol=*/0));
+  EXPECT_THROW(put_whole_weights(weights, "half", parameter, companion), InternalError);
 }
 
 TEST_F(CheckpointStateTest, BitsOfWeightsAreNotDropped) {

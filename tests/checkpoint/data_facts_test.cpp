@@ -185,6 +185,10 @@ TEST(FileIdentity, OfAFolderIsThatOfItsFilesByName) {
 
   std::filesystem::rename(folder / "b.png", folder / "d.png");
   EXPECT_NE(identity_of_folder(folder.path()), all) << "relative names count";
+  std::filesystem::rename(folder / "d.png", folder / "b.png");
+  EXPECT_EQ(identity_of_folder(folder.path()), all);
+  put_file(folder / "b.png", "7");
+  EXPECT_NE(identity_of_folder(folder.path()), all) << "bytes count";
 }
 
 TEST(FileIdentity, OfSeveralFilesHasAnOrder) {

@@ -101,6 +101,18 @@ TEST_F(Frame, WhatTheWorkspaceCannotHoldIsCounted) {
   EXPECT_EQ(usage.out_of_arena_bytes, 1024);
   EXPECT_FALSE(usage.escaped);
   EXPECT_EQ(cpu_allocator::out_of_arena_peak() - before, 1000);
+  cpu_allocator::reset_out_of_arena_peak();
+  EXPECT_EQ(cpu_allocator::out_of_arena_peak(), before);  // what is freed no longer counts
+}
+
+TEST_F(Frame, NoBytesTakeNoScratchAndOneByteDoes) {
+  begin({}, scratch_, 1024);
+  take(0);
+  EXPECT_EQ(take(1), scratch_);
+  tensors_.clear();
+  const auto usage = end();
+  EXPECT_EQ(usage.workspace_bytes, 64);
+  EXPECT_EQ(usage.out_of_arena_bytes, 0);
 }
 
 // Scratch of an earlier op that another thread still keeps is not the next op's.

@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -175,6 +177,53 @@ TEST(DiskArena, WithoutRoomItSaysHowMuchThereIs) {
     EXPECT_THAT(error.what(), HasSubstr(std::to_string(error.available()) + " are free"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+/// A scope with a limit on the size of files (ulimit -f), which counts the signals for files beyond it.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    signals_ = 0;
+    handler_ = std::signal(SIGXFSZ, [](int) { signals_ = signals_ + 1; });
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    const rlimit limit{bytes, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  static int signals() { return signals_; }
+
+ private:
+  static inline volatile std::sig_atomic_t signals_ = 0;
+  rlimit before_{};
+  void (*handler_)(int) = nullptr;
+};
+
+// The signal would end the program.
+TEST(DiskArena, BeyondTheLimitOfFilesIsAnErrorAndNoSignal) {
+  const TempFolder folder;
+  DiskArena arena(folder.path(), 1000, 10 * MiB);
+  std::fill_n(arena.data(), 1000, std::byte{9});
+  const FileSizeLimit limit(1 * MiB);
+  EXPECT_THAT(user_error_of([&] { arena.grow(3 * MiB); }), HasSubstr(std::strerror(EFBIG)));
+  EXPECT_EQ(limit.signals(), 0);
+  EXPECT_EQ(arena.bytes(), 1000);
+  EXPECT_EQ(std::count(arena.data(), arena.data() + 1000, std::byte{9}), 1000);
+  arena.require_written();
+}
+
+// A file system that cannot reserve blocks would write them until the disk is full. The limit on the size of files
+// shows whether the file grows: it would be the error.
+TEST(DiskArena, WithoutRoomItsFileDoesNotGrow) {
+  const TempFolder folder;
+  struct statvfs status {};
+  ASSERT_EQ(statvfs(folder.path().c_str(), &status), 0);
+  const auto available = static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
+  const FileSizeLimit limit(1 * MiB);
+  EXPECT_THAT(user_error_of([&] { const DiskArena arena(folder.path(), 2 * available + GiB); }),
+              HasSubstr(std::strerror(ENOSPC)));
 }
 
 // A disk that fails during a write is hard to provide; a page without a mapping causes the same error.

@@ -3,6 +3,7 @@
 #include "device/nvrtc.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,10 @@
 
 namespace plimsoll {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 
 class NvrtcTest : public ::testing::Test {
  protected:
@@ -56,7 +61,14 @@ TEST_F(NvrtcTest, CompilesEveryOpcodeTypeAndLayout) {
 
 TEST_F(NvrtcTest, SaysWhatIsTheMatter) {
   const Nvrtc nvrtc;
-  EXPECT_THROW(nvrtc.compile("this is no program", 80), InternalError);
+  try {
+    nvrtc.compile("this is no program", 80);
+    FAIL() << "compiled";
+  } catch (const InternalError& error) {
+    // The compiler's text, which names the file and the line.
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("a kernel does not compile"), HasSubstr("fused.cu(1): error"), EndsWith("(error 6)")));
+  }
   try {
     nvrtc.compile("", 11);
     FAIL() << "compute capability 1.1 was compiled for";

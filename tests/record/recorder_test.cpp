@@ -107,6 +107,12 @@ TEST(Recorder, ConstantsInWordsAreThoseThatAreNotTheDefault) {
     }
 }
 
+TEST(Recorder, AnOperandThatIsMissingIsNoConstant) {
+  const Trace trace = testing::record([](Recorder&) { torch::group_norm(torch::zeros({3, 4, 5}), 2, {}, {}, 0.5); });
+  ASSERT_THAT(trace.ops.back().name, HasSubstr("group_norm"));
+  EXPECT_EQ(describe_constants(trace.ops.back()), "N=3, C=4, HxW=5, group=2, eps=0.5");  // no weight and no bias
+}
+
 TEST(Recorder, AListOfOptionalTensorsIsAnOperand) {
   const Trace trace = testing::record([](Recorder&) {
     const Tensor x = torch::zeros({4, 6}), rows = torch::zeros({2}, torch::kLong);
@@ -140,6 +146,40 @@ TEST(Recorder, CpuTensorsAreKeptWithTheirBytes) {
   ASSERT_EQ(trace.constants.size(), 1u);
   EXPECT_EQ(trace.constants[0].bytes.size(), 12u);
   EXPECT_TRUE(trace.buffers[trace.constants[0].buffer].persistent);
+}
+
+TEST(Recorder, CpuTensorsInListsAreKeptToo) {
+  const Tensor table = torch::tensor({1.0f, 2.0f, 3.0f}), rows = torch::tensor({2, 0});
+  const Trace trace = testing::record([&](Recorder&) { torch::cat({torch::zeros({4}), table}).index({rows}); });
+  ASSERT_EQ(trace.constants.size(), 2u);
+  EXPECT_EQ(trace.constants[0].bytes.size(), 3 * sizeof(float));
+  EXPECT_EQ(trace.constants[1].bytes.size(), 2 * sizeof(int64_t));
+}
+
+// A later segment reads it, so its bytes stay.
+TEST(Recorder, ATensorOfTheConstructorThatIsReadLaterIsKept) {
+  Recorder recorder;
+  recorder.begin_segment(SegmentKind::initialize);
+  const PlanScope scope;
+  const Tensor read = torch::zeros({4}), unread = torch::zeros({4});
+  const BufferId kept = buffer_of(read), temporary = buffer_of(unread);
+  recorder.begin_segment(SegmentKind::micro);
+  recorder.set_phase(Phase::forward);
+  torch::zeros({4}) * read;
+  const Trace trace = recorder.finish();
+  EXPECT_TRUE(trace.buffers[kept].persistent);
+  EXPECT_EQ(trace.buffers[kept].role, Role::parameter);
+  EXPECT_FALSE(trace.buffers[temporary].persistent);
+}
+
+TEST(Recorder, AReplacedStateIsTheNewTensor) {
+  const Trace trace = testing::record([](Recorder& recorder) {
+    recorder.add_state("w", torch::zeros({4, 2}));
+    recorder.replace_state("w", torch::zeros({3, 2}), {4, 2});
+  });
+  ASSERT_EQ(trace.state.size(), 1u);
+  EXPECT_THAT(trace.state[0].view.sizes, ElementsAre(3, 2));
+  EXPECT_THAT(trace.state[0].whole_sizes, ElementsAre(4, 2));
 }
 
 TEST(Recorder, RandomOpsHaveAnIdEach) {
@@ -232,6 +272,13 @@ TEST(PlanScopes, WithoutARecorderCpuTensorsAreNotAdopted) {
   } catch (const c10::Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("Expected all tensors to be on the same device"));
   }
+}
+
+TEST(PlanScopes, WithoutARecorderARefusalNamesTheOperatorAlone) {
+  Tensor kept;
+  testing::record([&](Recorder&) { kept = torch::zeros({3}); });
+  EXPECT_THAT(refusal_of([&] { torch::equal(kept, kept); }),
+              AllOf(HasSubstr("operator aten::equal cannot be recorded"), Not(HasSubstr("module"))));
 }
 
 TEST(Recorder, AModelTakesNoMemory) {
