@@ -70,9 +70,10 @@ ScheduleBuilder::ScheduleBuilder(const Trace& recorded, const PlanOptions& optio
   int64_t persistent = 0;
   for (const Buffer& buffer : keep_all_trace.buffers)
     if (buffer.persistent && buffer.on_device()) persistent += placed_bytes(keep_all_trace, buffer.bytes);
-  keep_all_peak_lower_bound_ = persistent +
-                               std::ranges::max(transient_bytes_by_op(keep_all_trace, lifetimes_of(keep_all_trace))) +
-                               options_.budget.context + options_.budget.library;
+  int64_t transient = 0;  // stays 0 if no op is left, because no op has a result
+  for (const int64_t bytes : transient_bytes_by_op(keep_all_trace, lifetimes_of(keep_all_trace)))
+    transient = std::max(transient, bytes);
+  keep_all_peak_lower_bound_ = persistent + transient + options_.budget.context + options_.budget.library;
 }
 
 bool ScheduleBuilder::is_small(size_t factor) const {

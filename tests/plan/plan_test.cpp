@@ -198,6 +198,23 @@ u - w <- g
   EXPECT_EQ(trace.segments[1].end, 3);
 }
 
+// Nothing is left to run or to choose, with any options.
+TEST(DeadOps, AStepWithoutResultsIsPlanned) {
+  const TraceText text("buffer x 64 persistent\nmicro\nf layers.0 y = x\nf layers.1 z = y\n");
+  for (const Choice checkpointing : {Choice::automatic, Choice::on, Choice::off}) {
+    PlanOptions options;
+    options.gradient_checkpointing = checkpointing;
+    options.budget = {.device = 64, .host = 4096};
+    options.cost = generic_cost_model();
+    const Plan plan = make_plan(text.trace, options);
+    EXPECT_TRUE(plan.fits);
+    EXPECT_EQ(plan.peak_bytes, 64);
+    EXPECT_TRUE(plan.trace.ops.empty());
+    options.budget.device = 63;
+    EXPECT_FALSE(make_plan(text.trace, options).fits);
+  }
+}
+
 TEST(DeadOps, AccumulationIsNotDead) {
   const TraceText text(R"(
 buffer w 64 persistent

@@ -256,7 +256,8 @@ TEST(RecomputeSearch, TheBoundHoldsForEveryChoice) {
   }
 }
 
-// Under the limit the large value or the eight small ones can be kept. Each op takes about as long as another.
+// Under the limit the large value or the eight small ones can be kept. To make the large one takes twice as long as to
+// make a small one.
 TEST(RecomputeSearch, KeepsTheValuesThatSaveTheMostTimePerByte) {
   std::string buffers = "buffer x 4096 persistent\nbuffer out 64 output\nbuffer large 4096\nbuffer z 8192\n";
   std::string forward = "f layers.0 large = x\n", small;
