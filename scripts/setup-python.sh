@@ -9,7 +9,7 @@ if cmp -s <(cat "${requirements[@]}") "$stamp"; then
   echo "==> Python environment: already there"
   exit 0
 fi
-echo "==> Python environment: installing torch with its dependencies, transformers, timm, diffusers and nbconvert into .venv-python"
+echo "==> Python environment: installing torch with its dependencies, transformers, timm, diffusers, MONAI, torch_geometric and nbconvert into .venv-python"
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
 rm -rf .venv-python

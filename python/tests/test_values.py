@@ -70,6 +70,48 @@ class ValuesTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "var is of incorrect size"):
             first_loss(torch.ones(4, 3), lambda w: F.gaussian_nll_loss(w, torch.zeros(4, 3), torch.ones(3)))
 
+    def test_values_computed_from_numbers_are_read(self):
+        class Staged(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.Tensor(3).fill_(2))
+                self.rates = [rate.item() for rate in torch.linspace(0, 0.5, 3)]
+                self.register_buffer("count", torch.ones(1))
+
+            def forward(self):
+                count = torch.as_tensor([0.5, 7.0], device=self.weight.device).clamp(min=1).add_(1)
+                first, second = count.tolist()
+                kept = torch.eye(3, device=self.weight.device, dtype=torch.bool).nonzero()
+                rows = self.weight[torch.arange(3, device=self.weight.device) != 1]
+                assert torch.equal(kept[:, 0], kept[:, 1]) and rows.shape == (2,)
+                return (rows.sum() * first + self.weight[kept[:, 1]].sum() * second) * sum(self.rates)
+
+        batch = {"x": torch.zeros(1, 1)}
+        plan = pl.plan(Staged, lambda model, batch: model(), batch)
+        with pl.Trainer(plan) as trainer:
+            self.assertEqual(trainer.step(batch), (4 * 2 + 6 * 8) * 0.75)
+
+        def reads(value_of):
+            return lambda model, batch: model() * value_of(model).item()
+
+        for value_of in (lambda m: m.count, lambda m: m.weight[0], lambda m: torch.rand(1, device=m.weight.device),
+                         lambda m: torch.ones(1, device=m.weight.device).mul_(m.count)):
+            with self.assertRaisesRegex(pl.UserError, "_local_scalar_dense.* reads a value"):
+                pl.plan(Staged, reads(value_of), batch)
+
+    def test_checks_that_values_are_finite_pass(self):
+        def loss(w):
+            if not torch.isfinite(w).all() or torch.isnan(w).any() or torch.isinf(w * 2).any() or (~torch.isfinite(w)).any():
+                w = w * 0
+            return w.mean()
+
+        self.assertEqual(first_loss(torch.tensor([1.0, 3.0]), loss), 2)
+        self.assertEqual(first_loss(torch.tensor([1.0, math.inf]), loss), math.inf)
+        with self.assertRaisesRegex(pl.UserError, "reads a value"):
+            first_loss(torch.ones(2), lambda w: loss(w.half()).float())
+        with self.assertRaisesRegex(pl.UserError, "reads a value"):
+            first_loss(torch.ones(2), lambda w: w.mean() * torch.isfinite(w).sum().item())
+
 
 if __name__ == "__main__":
     unittest.main()

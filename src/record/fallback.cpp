@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cov_native.h>
+#include <ATen/ops/isfinite_native.h>
 #include <ATen/ops/istft_native.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
@@ -13,6 +14,7 @@
 #include <limits>
 
 #include "plimsoll/error.h"
+#include "record/known_values.h"
 #include "record/op_signature.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
@@ -119,6 +121,51 @@ c10::IValue make_output(const OpSignature& signature, size_t index, const c10::I
   return argument;
 }
 
+// Calls a refused operator now, if the values of all its tensors are known: models read numbers of small tensors that
+// they made from numbers. Returns whether it did.
+bool call_with_known_values(const OpSignature& signature, std::vector<c10::IValue> arguments, Recorder& recorder,
+                            torch::jit::Stack* stack) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (signature.written[i] || arguments[i].isTensorList() || arguments[i].isOptionalTensorList()) return false;
+    if (!arguments[i].isTensor() || !is_plan(arguments[i].toTensor())) continue;
+    const at::Tensor tensor = arguments[i].toTensor();
+    const bool reads = signature.name == "aten::_local_scalar_dense";
+    if (const std::optional<bool> value = recorder.assumed(buffer_of(tensor)); value && reads) {
+      stack->emplace_back(at::Scalar(*value));
+      return true;
+    }
+    const std::optional<at::Tensor> values = recorder.known_values(tensor);
+    if (!values) return false;
+    arguments[i] = *values;
+  }
+  std::vector<c10::IValue> outputs = call_on_cpu(signature.op, std::move(arguments));
+  for (const c10::IValue& output : outputs)
+    if (output.isTensorList() || (output.isTensor() && output.toTensor().layout() != at::kStrided)) return false;
+  for (c10::IValue& output : outputs)
+    stack->push_back(output.isTensor() ? c10::IValue(recorder.constant_tensor(output.toTensor())) : std::move(output));
+  return true;
+}
+
+// Notes what follows from the assumption that values are finite, which isfinite() and its like begin.
+void follow_assumptions(const OpSignature& signature, const std::vector<c10::IValue>& arguments,
+                        const std::vector<c10::IValue>& outputs, Recorder& recorder) {
+  const auto tensor_of = [](const std::vector<c10::IValue>& values, size_t i) {
+    return i < values.size() && values[i].isTensor() && is_plan(values[i].toTensor()) ? values[i].toTensor()
+                                                                                      : at::Tensor();
+  };
+  const at::Tensor from = tensor_of(arguments, 0), to = tensor_of(outputs, 0);
+  if (from.defined() && to.defined()) {
+    const std::string name = signature.name.substr(0, signature.name.find('.'));
+    const bool same = name == "aten::all" || name == "aten::any";
+    const bool flipped = name == "aten::logical_not" || name == "aten::bitwise_not";
+    const std::optional<bool> value = same || flipped ? recorder.assumed(buffer_of(from)) : std::nullopt;
+    if (value) return recorder.assume(buffer_of(to), *value != flipped);
+  }
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (const at::Tensor written = signature.written[i] ? tensor_of(arguments, i) : at::Tensor(); written.defined())
+      recorder.forget_assumption(buffer_of(written));
+}
+
 void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OpSignature& signature = signature_of(op);
   Recorder* recorder = Recorder::active();
@@ -128,6 +175,7 @@ void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, count);
 
   if (signature.refusal) {
+    if (recorder && call_with_known_values(signature, arguments, *recorder, stack)) return;
     const Recorder::RefusedCall call = recorder ? recorder->place_of_refused(signature.name) : Recorder::RefusedCall();
     throw UserError(fmt::format("operator {}{} cannot be recorded: {}{}", signature.name, call.place,
                                 *signature.refusal, call.caller ? kInsteadOfAttention : ""));
@@ -150,6 +198,7 @@ void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       recorder->note_view();
     else
       recorder->add_op(signature, arguments, outputs);
+    if (!signature.only_views) follow_assumptions(signature, arguments, outputs, *recorder);
   }
   for (c10::IValue& output : outputs) stack->push_back(std::move(output));
 }
@@ -158,11 +207,14 @@ void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 // copy_.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   Recorder* recorder = Recorder::active();
-  if (!is_plan(target))
+  if (!is_plan(target)) {
+    if (const std::optional<at::Tensor> values = recorder ? recorder->known_values(source) : std::nullopt)
+      return target.copy_(*values);
     throw UserError(fmt::format(
         "a tensor of the step{} is copied to the CPU while it is recorded, but it has no values yet; return "
         "what you want to read from the step, or read it after the step has run",
         recorder ? recorder->place() : ""));
+  }
   static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   std::vector<c10::IValue> arguments{target, source, non_blocking};
   if (recorder) {
@@ -377,8 +429,8 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
   if (passes_checks && self.dim() == 0 && self.scalar_type() == at::kBool) return false;
   static const auto equal = c10::Dispatcher::singleton().findSchemaOrThrow("aten::equal", "");
   torch::jit::Stack stack{self, other};
-  record_call(equal, &stack);  // throws
-  return false;
+  record_call(equal, &stack);
+  return stack.at(0).toBool();
 }
 
 at::Tensor istft(const at::Tensor& self, int64_t n_fft, std::optional<int64_t> hop_length,
@@ -396,6 +448,28 @@ at::Tensor cov(const at::Tensor& self, int64_t correction, const std::optional<a
   // libtorch sets a divisor below 0 to 0, by a value that it reads.
   const int64_t observations = self.dim() < 2 ? self.numel() : self.size(1);
   return at::native::cov(self, std::min(correction, observations));
+}
+
+// Models clamp or stop after a check of their values. A step with gradients that are not finite changes nothing, so the
+// check passes. In float16 values of a good step overflow, and the check is refused where it is read.
+at::Tensor assumed_to_be(bool value, const at::Tensor& checked, const at::Tensor& result) {
+  Recorder* recorder = Recorder::active();
+  if (recorder && is_plan(result) && checked.scalar_type() != at::kHalf) recorder->assume(buffer_of(result), value);
+  return result;
+}
+
+at::Tensor isfinite(const at::Tensor& self) {
+  return assumed_to_be(true, self, at::native::isfinite(self));
+}
+
+at::Tensor isinf(const at::Tensor& self) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return assumed_to_be(false, self, at::isinf(self));
+}
+
+at::Tensor isnan(const at::Tensor& self) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return assumed_to_be(false, self, at::isnan(self));
 }
 
 TORCH_LIBRARY_IMPL(aten, IPU, m) {
@@ -416,6 +490,9 @@ TORCH_LIBRARY_IMPL(aten, AutogradIPU, m) {
   m.impl("_neg_view", computed_negative);
   m.impl("max", largest);
   m.impl("min", smallest);
+  m.impl("isfinite", isfinite);
+  m.impl("isinf", isinf);
+  m.impl("isnan", isnan);
   m.impl("linalg_cholesky", cholesky);
   m.impl("median", median);
   m.impl("nanmedian", nanmedian);

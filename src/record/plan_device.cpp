@@ -244,6 +244,23 @@ void refuse_draw_of_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& 
         signature_of(op).name, Recorder::active()->place()));
 }
 
+// Replaces masks among the indices of index() by the indices of their true elements, as libtorch does. The values of
+// such a mask must be known: otherwise nonzero() is refused by name.
+void expand_masks(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  static const auto index = c10::Dispatcher::singleton().findSchemaOrThrow("aten::index", "Tensor");
+  if (op != index || !stack.back().isOptionalTensorList()) return;
+  c10::List<std::optional<at::Tensor>> expanded;
+  for (const std::optional<at::Tensor> tensor : stack.back().toOptionalTensorList()) {
+    const bool mask = tensor && is_plan(*tensor) && tensor->scalar_type() == at::kBool;
+    if (!mask) {
+      expanded.push_back(tensor);
+      continue;
+    }
+    for (const at::Tensor& places : at::nonzero(*tensor).unbind(1)) expanded.push_back(places);
+  }
+  stack.back() = expanded;
+}
+
 void send_to_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const int device = cached_device_argument(op);
   const bool draws = draws_in_step(op, *stack);
@@ -254,6 +271,7 @@ void send_to_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   } else {
     if (draws) refuse_draw_of_cpu(op, *stack);
     adopt_cpu_tensors(op, *stack);
+    expand_masks(op, *stack);
   }
   const c10::impl::ExcludeDispatchKeyGuard below(kModeKey);
   const FollowedAutocast::Call autocast;

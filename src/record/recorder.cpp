@@ -12,6 +12,7 @@
 #include "cost/operators.h"
 #include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
+#include "record/known_values.h"
 #include "record/op_signature.h"
 #include "record/plan_device.h"
 #include "trace/merged_ops.h"
@@ -117,6 +118,15 @@ BufferId Recorder::add_buffer(int64_t bytes) {
 
 void Recorder::grow_buffer(BufferId buffer, int64_t bytes) {
   trace_.buffers[buffer].bytes = std::max(trace_.buffers[buffer].bytes, bytes);
+}
+
+std::optional<at::Tensor> Recorder::known_values(const at::Tensor& tensor) const {
+  return plimsoll::known_values(trace_, view_of(tensor));
+}
+
+std::optional<bool> Recorder::assumed(BufferId buffer) const {
+  const auto found = assumed_.find(buffer);
+  return found == assumed_.end() ? std::nullopt : std::optional(found->second);
 }
 
 at::Tensor Recorder::constant_tensor(const at::Tensor& values) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -71,6 +72,14 @@ class Recorder {
   /// Notes that a buffer has a conjugate or a negative, which is a view in libtorch and computed here. An op of the
   /// forward pass that writes into it is refused: in libtorch it would change the tensor itself.
   void note_computed_view(BufferId buffer) { computed_views_.insert(buffer); }
+  /// Returns a CPU tensor with the values of a plan tensor that was computed from numbers alone; nullopt: no such one
+  /// (known_values()).
+  std::optional<at::Tensor> known_values(const at::Tensor& tensor) const;
+  /// Notes that every element of a buffer of booleans is taken to be `value` where the step reads it.
+  void assume(BufferId buffer, bool value) { assumed_[buffer] = value; }
+  void forget_assumption(BufferId buffer) { assumed_.erase(buffer); }
+  /// Returns the value of assume(), or nullopt.
+  std::optional<bool> assumed(BufferId buffer) const;
   /// Returns a plan tensor with the values of a CPU tensor that the step uses directly. Its bytes are copied into the
   /// trace.
   at::Tensor constant_tensor(const at::Tensor& values);
@@ -106,6 +115,7 @@ class Recorder {
   std::unordered_map<std::string, int32_t> module_indices_;
   std::unordered_map<BufferId, int32_t> owners_;
   std::unordered_set<BufferId> computed_views_;
+  std::unordered_map<BufferId, bool> assumed_;
   std::unordered_set<int32_t> read_;  // modules whose parameters the segment has read
   struct EarlyCaller {
     std::string op, module, type;

@@ -182,6 +182,28 @@ TEST(Recorder, AReplacedStateIsTheNewTensor) {
   EXPECT_THAT(trace.state[0].whole_sizes, ElementsAre(4, 2));
 }
 
+TEST(Recorder, ValuesComputedFromNumbersAreRead) {
+  testing::record([](Recorder&) {
+    Tensor x = torch::linspace(0, 1, 5);
+    x.narrow(0, 1, 2).mul_(4);
+    EXPECT_EQ(x[2].item<float>(), 2);
+    EXPECT_EQ((x + torch::tensor({1., 2., 3., 4., 5.}))[4].item<float>(), 6);
+    EXPECT_EQ(torch::eye(3).nonzero().sizes(), c10::IntArrayRef({3, 2}));
+    EXPECT_EQ(torch::full({2}, 3).cpu()[0].item<int64_t>(), 3);
+  });
+}
+
+TEST(Recorder, ValuesThatDependOnTheStepAreNotRead) {
+  testing::record([](Recorder& recorder) {
+    const Tensor input = torch::zeros({2});
+    recorder.add_input("x", input);
+    const Tensor x = torch::ones({2});
+    x.add_(input);
+    for (const Tensor& unknown : {x[0], torch::rand({}), torch::empty({2})[0], torch::zeros({1 << 19})[0]})
+      EXPECT_THAT(refusal_of([&] { unknown.item<float>(); }), HasSubstr("reads a value"));
+  });
+}
+
 TEST(Recorder, RandomOpsHaveAnIdEach) {
   const Trace trace = testing::record([](Recorder&) {
     torch::rand({4});
