@@ -36,6 +36,22 @@ constexpr bool are_complete(std::span<const FileFact> facts) {
   });
 }
 
+/// Calls visit(field) for each field of a row: "cal_min, cal_max" has two.
+template <typename Visit>
+constexpr void for_each_field_of(const FileFact& fact, const Visit& visit) {
+  std::string_view rest = fact.field;
+  for (size_t comma; (comma = rest.find(", ")) != std::string_view::npos; rest.remove_prefix(comma + 2))
+    visit(rest.substr(0, comma));
+  visit(rest);
+}
+
+/// Returns true if the row has the field.
+constexpr bool has_field(const FileFact& fact, std::string_view field) {
+  bool found = false;
+  for_each_field_of(fact, [&](std::string_view each) { found |= each == field; });
+  return found;
+}
+
 /// A list of notes of readers on files of data: assumptions that the user should know of. For one thread at a time.
 ///
 /// Readers are several calls below the program that shows notes. So the list belongs to a thread while a Scope lives,

@@ -196,7 +196,7 @@ bool is_for(std::string_view format, std::string_view family) {
 
 const FileFact* config_fact(std::string_view family, std::string_view key) {
   for (const FileFact& fact : config::kFacts)
-    if (fact.field == key && is_for(fact.format, family)) return &fact;
+    if (has_field(fact, key) && is_for(fact.format, family)) return &fact;
   return nullptr;
 }
 

@@ -91,8 +91,9 @@ constexpr AllowedMetadata kAllowedMetadata[] = {{"general.type", "model"},
                                                 {"llama.expert_used_count", "0"},
                                                 {"llama.tensor_data_layout", "Meta AI original pth"}};
 
-bool is_of_row(std::string_view key, std::string_view field) {
-  return field.ends_with('*') ? key.starts_with(field.substr(0, field.size() - 1)) : key == field;
+bool is_of_row(std::string_view key, const FileFact& fact) {
+  const std::string_view field = fact.field;
+  return field.ends_with('*') ? key.starts_with(field.substr(0, field.size() - 1)) : has_field(fact, key);
 }
 
 bool is_allowed(std::string_view value, std::string_view allowed) {
@@ -108,15 +109,14 @@ bool is_allowed(std::string_view value, std::string_view allowed) {
 std::vector<std::string> check_metadata(const GgufFile& file) {
   std::vector<std::string> unknown;
   for (const std::string& key : file.keys()) {
-    const auto* fact =
-        std::ranges::find_if(gguf::kFacts, [&](const FileFact& each) { return is_of_row(key, each.field); });
+    const auto* fact = std::ranges::find_if(gguf::kFacts, [&](const FileFact& each) { return is_of_row(key, each); });
     const std::string where = fmt::format("{} is {}", one_line(key), one_line(file.shown(key)));
     if (fact == std::end(gguf::kFacts)) {
       if (key.starts_with("llama."))
         refuse(file, where + "; this setting is not known here; take the safetensors files");
       unknown.push_back(key);
     } else if (fact->treatment == gguf::kRefused) {
-      const auto* allowed = std::ranges::find(kAllowedMetadata, fact->field, &AllowedMetadata::key);
+      const auto* allowed = std::ranges::find(kAllowedMetadata, std::string_view(key), &AllowedMetadata::key);
       if (allowed == std::end(kAllowedMetadata) || !is_allowed(file.shown(key), allowed->values))
         refuse(file, fmt::format("{}; {}", where, reason_to_refuse(*fact)));
     }

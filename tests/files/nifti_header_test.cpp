@@ -177,10 +177,7 @@ TEST(NiftiFacts, HaveEveryFieldOfTheHeaderOnce) {
   std::multiset<std::string> fields;
   for (const FileFact& fact : nifti::kFacts) {
     EXPECT_EQ(fact.format, "NIfTI-1");
-    std::string rest(fact.field);
-    for (size_t comma; (comma = rest.find(", ")) != std::string::npos; rest = rest.substr(comma + 2))
-      fields.insert(rest.substr(0, comma));
-    fields.insert(rest);
+    for_each_field_of(fact, [&](std::string_view field) { fields.emplace(field); });
   }
   for (const char* name :
        {"sizeof_hdr",  "data_type", "db_name",    "extents",        "session_error", "regular",   "dim_info",

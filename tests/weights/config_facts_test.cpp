@@ -48,6 +48,17 @@ json small(const std::string& family) {
   return config;
 }
 
+/// Returns the fields that have this treatment in the family.
+std::set<std::string> fields_with(const std::string& family, std::string_view treatment) {
+  std::set<std::string> fields;
+  for (const FileFact& fact : weights::config::kFacts)
+    for_each_field_of(fact, [&](std::string_view field) {
+      const FileFact* own = config_fact(family, field);
+      if (own != nullptr && own->treatment == treatment) fields.emplace(field);
+    });
+  return fields;
+}
+
 /// Returns what the file says: the settings of the model, one a line, and the notes.
 struct Said {
   std::vector<std::string> settings, notes;
@@ -120,34 +131,27 @@ TEST_F(ConfigFacts, IgnoredKeysChangeNothing) {
   families.emplace_back("mamba2");
   for (const std::string& family : families) {
     const std::vector<std::string> plain = read(family, small(family)).settings;
-    for (const FileFact& fact : weights::config::kFacts) {
-      if (config_fact(family, fact.field) == nullptr ||
-          config_fact(family, fact.field)->treatment != weights::config::kIgnored)
-        continue;
+    for (const std::string& field : fields_with(family, weights::config::kIgnored)) {
       json config = small(family);
-      config[std::string(fact.field)] = {{"odd", 3}};
+      config[field] = {{"odd", 3}};
       const Said message = read(family, config);
-      EXPECT_EQ(message.settings, plain) << family << " " << fact.field;
-      EXPECT_THAT(message.notes, IsEmpty()) << family << " " << fact.field;
+      EXPECT_EQ(message.settings, plain) << family << " " << field;
+      EXPECT_THAT(message.notes, IsEmpty()) << family << " " << field;
     }
   }
 }
 
 TEST_F(ConfigFacts, RefusedKeysAreNamed) {
   for (const std::string& family : kDecoders) {
-    int refused = 0;
-    for (const FileFact& fact : weights::config::kFacts) {
-      if (config_fact(family, fact.field) == nullptr ||
-          config_fact(family, fact.field)->treatment != weights::config::kRefused)
-        continue;
+    const std::set<std::string> refused = fields_with(family, weights::config::kRefused);
+    for (const std::string& field : refused) {
       json config = small(family);
-      config[std::string(fact.field)] = {{"odd", 3}};
-      EXPECT_THAT(refusal(family, config), HasSubstr(std::string(fact.field) + " is {\"odd\":3}; ")) << family;
-      config[std::string(fact.field)] = nullptr;
-      EXPECT_NO_THROW(read(family, config)) << family << " " << fact.field;
-      ++refused;
+      config[field] = {{"odd", 3}};
+      EXPECT_THAT(refusal(family, config), HasSubstr(field + " is {\"odd\":3}; ")) << family;
+      config[field] = nullptr;
+      EXPECT_NO_THROW(read(family, config)) << family << " " << field;
     }
-    EXPECT_GE(refused, 8) << family;
+    EXPECT_GE(refused.size(), 8) << family;
   }
   // What a refused key may say.
   for (const auto& [family, key, value] :

@@ -208,7 +208,8 @@ constexpr int kGgufBytesOfByte = 32;  // upper bound of the memory for a byte of
 void check_keys_of_tokenizer(const GgufFile& file) {
   for (const std::string& key : file.keys()) {
     if (!key.starts_with("tokenizer.ggml.")) continue;
-    const auto* fact = std::ranges::find(gguf_tokenizer::kFacts, key, &FileFact::field);
+    const auto* fact =
+        std::ranges::find_if(gguf_tokenizer::kFacts, [&](const FileFact& each) { return has_field(each, key); });
     const bool known = fact != std::end(gguf_tokenizer::kFacts);
     const std::string value = file.shown(key);
     if (known && (fact->treatment != "refused" || value == "false")) continue;

@@ -51,7 +51,7 @@ void check_keys(const nlohmann::json& part, const std::string& place, std::strin
   if (!part.is_object() || depth > kMaxDepth) return;  // the reader of the part says what it must be
   for (const auto& [key, value] : part.items()) {
     const bool known = std::ranges::any_of(tokenizer_json::kFacts, [&, &name = key](const FileFact& fact) {
-      return fact.format == format && fact.field == name;
+      return fact.format == format && has_field(fact, name);
     });
     if (!known && !value.is_null() && value != false)
       throw UserError(without_controls(fmt::format("{}: {} is not known here, so the tokens may be others; if it is "
