@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
-#include "data/batch.h"
+#include "data/masks/mask_source.h"
 #include "data/masks/picture_list.h"
 #include "data/masks/picture_plane.h"
 #include "data/masks/slice_samples.h"
@@ -68,13 +68,12 @@ struct PictureSample {
   size_t prompt = 0;  // index into prompts_
 };
 
-class PictureSamples final : public SampleSource {
+class PictureSamples final : public MaskSource<PictureSample> {
  public:
   PictureSamples(const DataConfig& config, const SliceShape& shape, const Tokenizer& tokenizer,
                  const std::function<void(double)>& progress, uint64_t seed)
-      : shape_(shape),
+      : MaskSource(shape, config.slices.augment, seed, 0x70696374u),
         normalize_(config.pictures.normalize),
-        augment_(config.slices.augment),
         seed_(seed),
         budget_(config.memory_budget),
         readers_(std::max<int64_t>(1, config.num_workers) + 1),
@@ -84,51 +83,23 @@ class PictureSamples final : public SampleSource {
     find_samples(config, tokenizer, progress);
   }
 
-  int64_t samples(Split split) const override { return std::ssize(of(split)); }
-
-  Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
-    check(order.count() == samples(split), "the order is of another split");
-    const int64_t size = shape_.image_size, length = shape_.prompt_length;
-    Batch batch{first, count, {}};
-    batch.fields.push_back(field_of<float>("image", DType::float32, {count, size, size, shape_.channels}));
-    batch.fields.push_back(field_of<int64_t>("tokens", DType::int64, {count, length}));
-    batch.fields.push_back(field_of<int64_t>("targets", DType::int64, {count, length}));
-    batch.fields.push_back(field_of<float>("read_at", DType::float32, {count, length}));
-    batch.fields.push_back(field_of<uint8_t>("mask", DType::uint8, {count, size, size}));
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t index = order.index(first + i);
-      const PictureSample& sample = of(split)[static_cast<size_t>(index)];
-      SliceView view;
-      float contrast = 1, brightness = 0;
-      if (split == Split::train && augment_ > 0) {
-        SplitMix64 stream(mix64(mix64(mix64(seed_ + 0x70696374u) ^ static_cast<uint64_t>(order.epoch(first + i))) +
-                                static_cast<uint64_t>(index)));
-        const auto within = [&] {  // evenly from -augment_ to augment_
-          return (static_cast<double>(stream.next() >> 11) * 0x1p-52 - 1) * augment_;
-        };
-        view.across = within(), view.down = within(), view.turn = within(), view.scale = 1 + within();
-        contrast = static_cast<float>(1 + within()), brightness = static_cast<float>(within());
-      }
-      const auto image = row_of<float>(batch.fields[0], i);
-      show(*picture_of(sample), size, view, image);
-      for (float& value : image) value = value * contrast + brightness;
-      put_mask(sample, view, row_of<uint8_t>(batch.fields[4], i));
-      const SlicePrompt& prompt = prompts_[sample.prompt];
-      std::ranges::copy(prompt.tokens, row_of<int64_t>(batch.fields[1], i).begin());
-      std::ranges::copy(prompt.targets, row_of<int64_t>(batch.fields[2], i).begin());
-      std::ranges::copy(prompt.read_at, row_of<float>(batch.fields[3], i).begin());
-    }
-    return batch;
-  }
-
   std::string name_of(Split split, int64_t index) const override {
     return tasks_[of(split)[static_cast<size_t>(index)].task].image.string();
   }
-  std::vector<std::string> skipped() const override { return skipped_; }
-  std::string never_trained() const override { return never_trained_; }
 
  private:
-  const std::vector<PictureSample>& of(Split split) const { return split == Split::train ? train_ : held_out_; }
+  void put(const PictureSample& sample, const SliceView* view, std::span<float> image,
+           std::span<uint8_t> mask) const override {
+    const SliceView seen = view != nullptr ? *view : SliceView{};
+    show(*picture_of(sample), shape_.image_size, seen, image);
+    const PictureTask& task = tasks_[sample.task];
+    const auto plane = mask_of(task);
+    std::ranges::fill(mask, uint8_t{0});
+    each_number(*plane, shape_.image_size, seen, [&](int64_t pixel, uint16_t number) {
+      mask[static_cast<size_t>(pixel)] = belongs(task, *plane, number) ? 1 : 0;
+    });
+  }
+  const SlicePrompt& prompt_of(const PictureSample& sample) const override { return prompts_[sample.prompt]; }
 
   /// Returns true if pixels of the mask with this value belong to the task's structure.
   static bool belongs(const PictureTask& task, const MaskPlane& mask, uint16_t number) {
@@ -151,14 +122,6 @@ class PictureSamples final : public SampleSource {
   }
   std::shared_ptr<const MaskPlane> mask_of(const PictureTask& task) const {
     return masks_.get(task.mask, [&] { return with_budget([&] { return read_mask(task.mask, shape_.image_size); }); });
-  }
-  void put_mask(const PictureSample& sample, const SliceView& view, std::span<uint8_t> to) const {
-    const PictureTask& task = tasks_[sample.task];
-    const auto mask = mask_of(task);
-    std::ranges::fill(to, uint8_t{0});
-    each_number(*mask, shape_.image_size, view, [&](int64_t pixel, uint16_t number) {
-      to[static_cast<size_t>(pixel)] = belongs(task, *mask, number) ? 1 : 0;
-    });
   }
 
   void find_samples(const DataConfig& config, const Tokenizer& tokenizer, const std::function<void(double)>& progress) {
@@ -332,19 +295,13 @@ class PictureSamples final : public SampleSource {
     return split;
   }
 
-  SliceShape shape_;
   std::string normalize_;
-  double augment_;
   uint64_t seed_;
   std::optional<int64_t> budget_;
   int64_t readers_;  // threads that may read at the same time: the workers and the evaluating thread
   std::vector<PictureTask> tasks_;
-  std::vector<SlicePrompt> prompts_;
-  std::vector<PictureSample> train_, held_out_;
   Kept<PicturePlane> pictures_;
   Kept<MaskPlane> masks_;
-  std::vector<std::string> skipped_;
-  std::string never_trained_;
 };
 
 }  // namespace

@@ -8,9 +8,9 @@
 
 #include "base/hash.h"
 #include "base/text.h"
-#include "data/batch.h"
 #include "data/masks/label_names.h"
 #include "data/masks/labeled_volume.h"
+#include "data/masks/mask_source.h"
 #include "data/masks/slice_split.h"
 #include "data/parts.h"
 #include "files/data_memory.h"
@@ -24,11 +24,11 @@ struct SliceSample {
   int32_t volume, slice, structure;
 };
 
-class SliceSamples final : public SampleSource {
+class SliceSamples final : public MaskSource<SliceSample> {
  public:
   SliceSamples(const DataConfig& config, const SliceShape& shape, const Tokenizer& tokenizer,
                const std::function<void(double)>& progress, uint64_t seed)
-      : shape_(shape), augment_(config.slices.augment), seed_(seed) {
+      : MaskSource(shape, config.slices.augment, seed, 0x736c6963u) {
     const SlicesConfig& slices = config.slices;
     const std::vector<LabelName> names =
         matching(read_label_names(slices.label_names), slices.structures, slices.label_names);
@@ -42,63 +42,25 @@ class SliceSamples final : public SampleSource {
     find_samples(config);
   }
 
-  int64_t samples(Split split) const override { return std::ssize(split == Split::train ? train_ : held_out_); }
-
-  Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const override {
-    check(order.count() == samples(split), "the order is of another split");
-    const int64_t size = shape_.image_size, length = shape_.prompt_length;
-    Batch batch{first, count, {}};
-    batch.fields.push_back(field_of<float>("image", DType::float32, {count, size, size, shape_.channels}));
-    batch.fields.push_back(field_of<int64_t>("tokens", DType::int64, {count, length}));
-    batch.fields.push_back(field_of<int64_t>("targets", DType::int64, {count, length}));
-    batch.fields.push_back(field_of<float>("read_at", DType::float32, {count, length}));
-    batch.fields.push_back(field_of<uint8_t>("mask", DType::uint8, {count, size, size}));
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t index = order.index(first + i);
-      const SliceSample& sample = (split == Split::train ? train_ : held_out_)[static_cast<size_t>(index)];
-      const LabeledVolume& volume = volumes_[static_cast<size_t>(sample.volume)];
-      const SlicePrompt& prompt = prompts_[static_cast<size_t>(sample.structure)];
-      const auto image = row_of<float>(batch.fields[0], i);
-      const auto mask = row_of<uint8_t>(batch.fields[4], i);
-      if (split == Split::train && augment_ > 0) {
-        const Augmentation drawn = draw(order.epoch(first + i), index);
-        volume.image(sample.slice, shape_.channels, size, drawn.view, image);
-        volume.mask(sample.slice, sample.structure, size, drawn.view, mask);
-        for (float& value : image) value = value * drawn.contrast + drawn.brightness;
-      } else {
-        volume.image(sample.slice, shape_.channels, size, image);
-        volume.mask(sample.slice, sample.structure, size, mask);
-      }
-      std::ranges::copy(prompt.tokens, row_of<int64_t>(batch.fields[1], i).begin());
-      std::ranges::copy(prompt.targets, row_of<int64_t>(batch.fields[2], i).begin());
-      std::ranges::copy(prompt.read_at, row_of<float>(batch.fields[3], i).begin());
-    }
-    return batch;
-  }
-
   std::string name_of(Split split, int64_t index) const override {
-    const SliceSample& sample = (split == Split::train ? train_ : held_out_)[static_cast<size_t>(index)];
+    const SliceSample& sample = of(split)[static_cast<size_t>(index)];
     return fmt::format("slice {} of {}", sample.slice, volume_names_[static_cast<size_t>(sample.volume)]);
   }
-  std::vector<std::string> skipped() const override { return skipped_; }
-  std::string never_trained() const override { return never_trained_; }
 
  private:
-  struct Augmentation {
-    SliceView view;
-    float contrast, brightness;
-  };
-
-  Augmentation draw(int64_t epoch, int64_t index) const {
-    SplitMix64 stream(
-        mix64(mix64(mix64(seed_ + 0x736c6963u) ^ static_cast<uint64_t>(epoch)) + static_cast<uint64_t>(index)));
-    const auto within = [&](double most) {  // evenly from -most to most
-      return (static_cast<double>(stream.next() >> 11) * 0x1p-52 - 1) * most;
-    };
-    const double a = augment_;
-    return {{.across = within(a), .down = within(a), .turn = within(a), .scale = 1 + within(a)},
-            static_cast<float>(1 + within(a)),
-            static_cast<float>(within(a))};
+  void put(const SliceSample& sample, const SliceView* view, std::span<float> image,
+           std::span<uint8_t> mask) const override {
+    const LabeledVolume& volume = volumes_[static_cast<size_t>(sample.volume)];
+    if (view != nullptr) {
+      volume.image(sample.slice, shape_.channels, shape_.image_size, *view, image);
+      volume.mask(sample.slice, sample.structure, shape_.image_size, *view, mask);
+    } else {
+      volume.image(sample.slice, shape_.channels, shape_.image_size, image);
+      volume.mask(sample.slice, sample.structure, shape_.image_size, mask);
+    }
+  }
+  const SlicePrompt& prompt_of(const SliceSample& sample) const override {
+    return prompts_[static_cast<size_t>(sample.structure)];
   }
 
   void read_volumes(const DataConfig& config, const std::unordered_map<int64_t, int64_t>& structures,
@@ -197,17 +159,10 @@ class SliceSamples final : public SampleSource {
     });
   }
 
-  SliceShape shape_;
-  double augment_;
-  uint64_t seed_;
-  std::vector<SlicePrompt> prompts_;  // one for each structure
-  std::vector<std::string> names_;    // one for each structure
+  std::vector<std::string> names_;  // one for each structure, as prompts_
   std::vector<LabeledVolume> volumes_;
   std::vector<std::string> volume_names_;
   std::string first_oriented_, first_orientation_;  // of the first volume with a position
-  std::vector<SliceSample> train_, held_out_;
-  std::vector<std::string> skipped_;
-  std::string never_trained_;
 };
 
 }  // namespace
