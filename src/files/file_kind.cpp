@@ -152,9 +152,4 @@ std::string_view file_kind(const std::filesystem::path& file) {
   return file_kind(std::as_bytes(std::span(bytes.data(), static_cast<size_t>(stream.gcount()))));
 }
 
-std::string describe_file_type(const std::filesystem::path& file) {
-  const std::string_view kind = file_kind(file);
-  return kind.empty() ? "" : "; it is " + std::string(kind);
-}
-
 }  // namespace plimsoll

@@ -27,7 +27,4 @@ std::string_view non_text_kind(std::span<const std::byte> bytes);
 /// Returns a remedy for a file of a kind of non_text_kind(): "unpack it first", "convert it to UTF-8: iconv ...".
 std::string text_remedy(std::string_view kind, const std::filesystem::path& file);
 
-/// Returns "; it is a PNG picture", for the end of a message, or "".
-std::string describe_file_type(const std::filesystem::path& file);
-
 }  // namespace plimsoll

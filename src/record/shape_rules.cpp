@@ -432,12 +432,6 @@ const ShapeRule* find_shape_rule(const std::string& name) {
   return found == rules().end() ? nullptr : &found->second;
 }
 
-std::vector<std::string> ruled_operators() {
-  std::vector<std::string> names;
-  for (const auto& [name, rule] : rules()) names.push_back(name);
-  return names;
-}
-
 const std::string* find_refusal(const std::string& name) {
   static const std::string mask =
       "its output's shape depends on the data; multiply by a mask or use torch::where instead";

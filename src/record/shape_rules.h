@@ -14,7 +14,4 @@ const ShapeRule* find_shape_rule(const std::string& name);
 /// Returns why "aten::nonzero" cannot be recorded and what to use instead; nullptr: it can be recorded.
 const std::string* find_refusal(const std::string& name);
 
-/// Returns every operator with a rule. A test compares each with the CPU's result.
-std::vector<std::string> ruled_operators();
-
 }  // namespace plimsoll
