@@ -23,6 +23,7 @@
 #include "plimsoll/options.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/plan_training.h"
+#include "plimsoll/replacement.h"
 
 namespace plimsoll {
 
@@ -68,6 +69,8 @@ struct Step {
   /// Computes the metrics, by name and in display order, from the sums over all micro batches (float64).
   std::function<std::vector<std::pair<std::string, double>>(const std::map<std::string, at::Tensor>& sums)> metrics =
       {};
+  /// Operators of libtorch that are recorded as operators of Plimsoll.
+  Replacements replace = {};
 };
 
 /// Name of the input, float32 [B], that says which samples count. 1: the sample counts; 0: it only fills up the last

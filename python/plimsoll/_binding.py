@@ -72,7 +72,8 @@ class Session:
     """One training of the library, and the Python functions that it calls.
 
     `make` returns a module; `compute` takes the module and a function from an input's name to its tensor, and returns
-    the loss. Both run while the step is recorded, on plan tensors. `options`: keys of the job file.
+    the loss. Both run while the step is recorded, on plan tensors. `options`: keys of the job file, and "replace", whether
+    each replacement is made.
 
     Attributes:
         checkpoints: calls of torch.utils.checkpoint so far.
@@ -100,8 +101,10 @@ class Session:
         self._modes: dict[Any, bool] = {}
         self._autocast_device = {"cpu": "cpu", "mps": "mps"}.get(options["device"], "cuda")  # torch's name of ROCm too
         self._session: Any = None
+        keys = {key: value for key, value in options.items() if key != "replace"}
         self._session = self._checked(
-            self._torch.classes.plimsoll_python.Session, address, json.dumps(options), inputs, device, evaluates
+            self._torch.classes.plimsoll_python.Session, address, json.dumps(keys), inputs, device, evaluates,
+            options["replace"]["attention"],
         )
 
     def call(self, name: str, *args: Any) -> Any:

@@ -15,6 +15,7 @@ from plimsoll import _binding, errors, optimizers
 from plimsoll._batches import BatchShape
 
 _LOCAL = ("cpu", "cuda", "rocm", "mps", "xpu")
+_REPLACEMENTS = ("attention",)
 
 
 def plan(
@@ -38,6 +39,7 @@ def plan(
     evaluate: bool = False,
     seed: int = 0,
     threads: int = 0,
+    replace: bool | dict[str, bool] = True,
     on_schedule: Callable[[], None] | None = None,
     **options: Any,
 ) -> Plan:
@@ -65,6 +67,8 @@ def plan(
         evaluate: True: Trainer.evaluate() will be called.
         seed: of the initialization and of random operators, which do not depend on the budget.
         threads: CPU threads; 0: all cores.
+        replace: whether operators of torch are recorded as operators of plimsoll with the same mathematics, and rounded
+            differently; {"attention": False}: not scaled_dot_product_attention; False: none, which gives eager's bits.
         on_schedule: called before each candidate schedule is computed; an exception from it ends the planning.
         options: other keys of the job file: gradient_checkpointing="on", freeze=["*embed*"] (docs/job-file.md).
 
@@ -106,6 +110,7 @@ def plan(
         "devices": devices,
         "seed": seed,
         "threads": threads,
+        "replace": replace,
     }
     if host_memory is not None:
         keys["host_memory_budget"] = _bytes(host_memory)
@@ -125,6 +130,18 @@ def fits(
 ) -> bool:
     """Returns whether the training fits; arguments as for plan()."""
     return plan(model, loss, example_batch, memory, **options).fits
+
+
+def _replacements_of(replace: Any) -> dict[str, bool]:
+    """Returns whether each replacement is made."""
+    if isinstance(replace, bool):
+        return dict.fromkeys(_REPLACEMENTS, replace)
+    if not isinstance(replace, dict) or not all(isinstance(value, bool) for value in replace.values()):
+        raise errors.UserError(f'replace is {replace!r}; allowed: True, False, or a dict such as {{"attention": False}}')
+    for name in replace:
+        if name not in _REPLACEMENTS:
+            raise errors.UserError(f"replace has {name!r}; allowed: {', '.join(_REPLACEMENTS)}")
+    return {name: replace.get(name, True) for name in _REPLACEMENTS}
 
 
 def _device_of(name: str) -> str:
@@ -230,6 +247,7 @@ class Plan:
         on_schedule: Callable[[], None] | None = None,
     ) -> None:
         self._parts = (model, loss, shape, device, evaluates, on_schedule)
+        keys = keys | {"replace": _replacements_of(keys["replace"])}
         self._keys, self.optimizer = keys, optimizer
         torch = _binding.load()
         names: dict[str, str] = {}

@@ -51,13 +51,15 @@ void call(Callback callback, Request request) {
   if (callback(static_cast<int64_t>(request)) != 0) throw CallbackFailed();
 }
 
-Step recorded_step(Callback callback, Tensors& tensors, const std::vector<Input>& inputs, int64_t samples) {
+Step recorded_step(Callback callback, Tensors& tensors, const std::vector<Input>& inputs, int64_t samples,
+                   const Replacements& replacements) {
   Step step;
   for (const Input& input : inputs) {
     std::vector<int64_t> sizes = input.sizes;
     if (!sizes.empty() && sizes.front() < 0) sizes.front() = samples;
     step.inputs.push_back({input.name, std::move(sizes), input.dtype});
   }
+  step.replace = replacements;
   step.model = [callback, &tensors] {
     tensors.members.clear();
     call(callback, Request::make_model);

@@ -56,6 +56,7 @@ struct Input {
 
 /// Returns the step whose model and loss `callback` makes, for micro batches of `samples` samples. `tensors` must
 /// outlive the step. The model registers each member under its dotted path, in submodules that this makes.
-Step recorded_step(Callback callback, Tensors& tensors, const std::vector<Input>& inputs, int64_t samples);
+Step recorded_step(Callback callback, Tensors& tensors, const std::vector<Input>& inputs, int64_t samples,
+                   const Replacements& replacements);
 
 }  // namespace plimsoll::python

@@ -1,5 +1,6 @@
 #include "python/session.h"
 
+#include <fmt/format.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
 #include <nlohmann/json.hpp>
@@ -85,6 +86,29 @@ nlohmann::json json_of(const std::vector<Reason>& reasons) {
   return list;
 }
 
+// Returns how many calls of attention are recorded as plimsoll::attention. A model of Python calls that op in no other
+// way.
+std::optional<Reason> attention_reason(const Trace& trace) {
+  const Segment* const micro = trace.segment(SegmentKind::micro);
+  if (!micro) return std::nullopt;
+  int64_t calls = 0, bytes = 0;
+  for (int32_t i = micro->begin; i < micro->end; ++i) {
+    const Op& op = trace.ops[i];
+    if (op.name != "plimsoll::attention") continue;
+    const View &q = op.arguments[0].views[0], &k = op.arguments[1].views[0];
+    ++calls;
+    bytes += q.sizes[0] * q.sizes[1] * q.sizes[2] * k.sizes[2] * std::max<int64_t>(4, element_bytes(q.dtype));
+  }
+  if (calls == 0) return std::nullopt;
+  return Reason{
+      "replace: attention",
+      fmt::format("{} of scaled_dot_product_attention {} recorded as plimsoll::attention, which stores no attention "
+                  "matrix (by their shapes, {} in a micro batch); results are rounded differently, and "
+                  "replace={{\"attention\": False}} records PyTorch's own operators",
+                  calls == 1 ? "1 call" : fmt::format("{} calls", calls), calls == 1 ? "is" : "are",
+                  format_bytes(bytes))};
+}
+
 }  // namespace
 
 std::string last_error() {
@@ -108,8 +132,9 @@ double learning_rate(const std::string& options, int64_t step, int64_t steps) {
 
 Session::Session(int64_t callback, const std::string& options,
                  const std::vector<std::tuple<std::string, std::vector<int64_t>, int64_t>>& inputs,
-                 const std::string& device, bool evaluates)
-    : callback_(reinterpret_cast<Callback>(callback)) {  // NOLINT: an address that ctypes made
+                 const std::string& device, bool evaluates, bool replaces_attention)
+    : callback_(reinterpret_cast<Callback>(callback)),  // NOLINT: an address that ctypes made
+      replacements_{.attention = replaces_attention} {
   guarded([&] {
     for (const auto& [name, sizes, dtype] : inputs)
       inputs_.push_back({name, sizes, static_cast<c10::ScalarType>(dtype)});
@@ -145,6 +170,8 @@ void Session::plan() {
   guarded([&] {
     const SearchOptions search{.on_schedule = [this] { call(callback_, Request::schedule); }};
     planned_ = plan_training([this](int64_t samples) { return step_of(samples); }, job_, target_, search);
+    if (const std::optional<Reason> replaced = attention_reason(planned_.recorded))
+      planned_.plan.reasons.push_back(*replaced);
   });
 }
 
@@ -283,7 +310,7 @@ TORCH_LIBRARY(plimsoll_python, m) {
   m.class_<Session>("Session")
       .def(torch::init<int64_t, const std::string&,
                        const std::vector<std::tuple<std::string, std::vector<int64_t>, int64_t>>&, const std::string&,
-                       bool>())
+                       bool, bool>())
       .def("input", &Session::input)
       .def("add", &Session::add)
       .def("set_loss", &Session::set_loss)

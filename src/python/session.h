@@ -24,10 +24,11 @@ class Session : public torch::CustomClassHolder {
 
   /// `callback`: the address of a Callback. `options`: keys and values as in a job file, in YAML. `inputs`: name, sizes
   /// (a first size of -1: samples) and libtorch's number of the dtype. `device`: a name of the catalogue; empty: this
-  /// machine's, as the options state it. `evaluates`: evaluate() will be called.
+  /// machine's, as the options state it. `evaluates`: evaluate() will be called. `replaces_attention`: a field of
+  /// Replacements.
   Session(int64_t callback, const std::string& options,
           const std::vector<std::tuple<std::string, std::vector<int64_t>, int64_t>>& inputs, const std::string& device,
-          bool evaluates);
+          bool evaluates, bool replaces_attention);
 
   // For callbacks.
   /// Returns an input of the micro batch.
@@ -66,9 +67,10 @@ class Session : public torch::CustomClassHolder {
 
  private:
   Training& training();
-  Step step_of(int64_t samples) { return recorded_step(callback_, tensors_, inputs_, samples); }
+  Step step_of(int64_t samples) { return recorded_step(callback_, tensors_, inputs_, samples, replacements_); }
 
   const Callback callback_;
+  const Replacements replacements_;
   Tensors tensors_;
   std::vector<Input> inputs_;
   Job job_;  // only its options

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "plimsoll/replacement.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
@@ -47,6 +48,10 @@ class Recorder {
   void set_owner(const at::Tensor& tensor, const std::string& module);
   /// States the module whose forward runs. Forward ops belong to it until the next call or the end of the segment.
   void enter_module(const std::string& module);
+
+  /// Sets the operators of libtorch that are recorded as operators of Plimsoll from now on; all at first.
+  void set_replacements(const Replacements& replacements) { replacements_ = replacements; }
+  const Replacements& replacements() const { return replacements_; }
 
   /// Returns whether an op of forward or backward has written to the buffer of `tensor` so far.
   bool is_changed(const at::Tensor& tensor) const;
@@ -109,6 +114,7 @@ class Recorder {
   const uint64_t serial_;
   Trace trace_;
   Phase phase_ = Phase::initialize;
+  Replacements replacements_;
   int64_t next_random_id_ = 0;
   int32_t module_ = 0;
   bool module_is_stated_ = false;

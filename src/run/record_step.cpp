@@ -61,7 +61,9 @@ class StepRecorder {
       : step_(step),
         options_(options),
         optimizer_(options.optimizer, options.seed),
-        update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {}
+        update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {
+    recorder_.set_replacements(step.replace);
+  }
 
   Trace run() {
     try {

@@ -1,6 +1,5 @@
 #include "ops/attention/attention.h"
 
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -10,6 +9,7 @@
 
 #include "ops/attention/attention_cpu.h"
 #include "ops/op_support.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -138,6 +138,32 @@ Results attention_autograd(const Tensor& q, const Tensor& k, const Tensor& v, bo
   return {results[0], results[1]};
 }
 
+// The gradients as a function that names itself if it is differentiated.
+struct AttentionGradients : torch::autograd::Function<AttentionGradients> {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext*, const Tensor& grad_out,
+                                                const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
+                                                const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
+                                                double softcap) {
+    static const auto handle = gradient_handle<Backward>("plimsoll::attention");
+    at::AutoDispatchBelowADInplaceOrView below;
+    auto [dq, dk, dv] = handle.call(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
+    return {dq, dk, dv};
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list&) {
+    throw UserError(
+        "operator plimsoll::attention_backward has no second derivative, and cannot be recorded with one: record "
+        "PyTorch's own operators (in Python replace={\"attention\": False}, in C++ Step::replace)");
+  }
+};
+
+Gradients attention_grad_autograd(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
+                                  const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
+                                  double softcap) {
+  auto results = AttentionGradients::apply(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
+  return {results[0], results[1], results[2]};
+}
+
 template <c10::DeviceType device>
 Results attention_autocast(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, int64_t window, Scale scale,
                            double softcap) {
@@ -167,7 +193,7 @@ TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
 }
 TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
   m.impl("attention", attention_autograd);
-  m.impl("attention_backward", torch::autograd::autogradNotImplementedFallback());
+  m.impl("attention_backward", attention_grad_autograd);
 }
 PLIMSOLL_AUTOCAST("attention", attention_autocast)
 

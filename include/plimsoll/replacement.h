@@ -1,0 +1,15 @@
+// Declares replacements: operators of libtorch that are recorded as operators of Plimsoll with the same mathematics.
+#pragma once
+
+namespace plimsoll {
+
+/// The replacements of a recording. With one off, the operators are recorded as libtorch composes them, and have the
+/// bits that they have without Plimsoll.
+struct Replacements {
+  /// aten::scaled_dot_product_attention is recorded as plimsoll::attention, which stores no attention matrix. Calls
+  /// that plimsoll::attention does not cover (masks, dropout, values of another width than keys) are recorded as
+  /// composed.
+  bool attention = true;
+};
+
+}  // namespace plimsoll

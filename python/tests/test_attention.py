@@ -1,0 +1,250 @@
+"""scaled_dot_product_attention is recorded as plimsoll::attention: the same mathematics, and no attention matrix in memory."""
+import datetime
+import os
+import random
+import unittest
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import plimsoll as pl
+
+OFF = {"attention": False}
+
+
+class Operands(nn.Module):
+    """Parameters that are added to the operands of a batch: their gradients are those of the operands."""
+
+    def __init__(self, shapes, dtype=torch.float32):
+        super().__init__()
+        for name, shape in shapes.items():
+            setattr(self, name, nn.Parameter(torch.zeros(shape, dtype=dtype)))
+
+
+def in_other_layout(tensor):
+    """Returns the values with heads and tokens in the order in which a linear layer makes them."""
+    return tensor.transpose(-3, -2).contiguous().transpose(-3, -2) if tensor.dim() > 2 else tensor
+
+
+def loss_of(options, layout, call=F.scaled_dot_product_attention):
+    def loss(model, batch):
+        operands = [getattr(model, name) + batch[name] for name in ("q", "k", "v")]
+        operands = [in_other_layout(each) if layout else each for each in operands]
+        out = call(*operands, **options)
+        weights = torch.cos(torch.arange(out.numel(), device=out.device, dtype=torch.float32)).to(out.dtype)
+        return (out.flatten() * weights).sum().to(torch.promote_types(out.dtype, torch.float32))
+    return loss
+
+
+def eager(values, options, layout, dtype=None):
+    """Returns loss and gradients by torch's own operators: of matrices, since its kernel for causal attention gives NaN for
+    negative scales."""
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        return eager_by_any_kernel(values, options, layout, dtype)
+
+
+def eager_by_any_kernel(values, options, layout, dtype=None):
+    model = Operands({name: value.shape for name, value in values.items()}, dtype or values["q"].dtype)
+    loss = loss_of(options, layout)(model, {name: value.to(dtype or value.dtype) for name, value in values.items()})
+    loss.backward()
+    return {"loss": loss.detach()} | {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def planned(values, options, layout, call=F.scaled_dot_product_attention, **keys):
+    """Returns loss and gradients, and the plan."""
+    shapes, dtype = {name: value.shape for name, value in values.items()}, values["q"].dtype
+    plan = pl.plan(lambda: Operands(shapes, dtype), loss_of(options, layout, call), values, micro_batch=1, static=list(values),
+                   optimizer=pl.SGD(1.0, momentum=0.0, weight_decay=0.0), **keys)
+    with pl.Trainer(plan) as trainer:
+        trainer.load_state_dict({name: torch.zeros_like(value) for name, value in values.items()})
+        loss = trainer.step(values)
+        assert trainer.used == plan.peak, (trainer.used, plan.peak)
+        after = trainer.state_dict()
+    return {"loss": torch.tensor(loss)} | {name: -value for name, value in after.items()}, plan
+
+
+def is_replaced(plan):
+    return any(decision == "replace: attention" for decision, _ in plan.reasons)
+
+
+def random_case(draw):
+    """Returns sizes, options and whether operands are laid out with tokens before heads."""
+    dims, causal = draw.choice([2, 3, 4, 4, 4]), draw.random() < 0.5
+    tokens = draw.choice([1, 2, 7, 31, 64, 65, 130])
+    keys = tokens if causal else draw.choice([1, 5, 64, 70, 129])
+    width = draw.choice([1, 3, 8, 16, 33, 64])
+    options = {"is_causal": causal} | ({"scale": draw.choice([0.3, 1.0, -0.2])} if draw.random() < 0.4 else {})
+    kv_heads = draw.choice([1, 2, 3])
+    heads = kv_heads * draw.choice([1, 1, 2, 4])
+    if dims == 4 and heads != kv_heads:
+        options["enable_gqa"] = True
+    lead = {2: ((), ()), 3: ((heads,), (heads,)), 4: ((2, heads), (2, kv_heads))}[dims]
+    shapes = {"q": (*lead[0], tokens, width), "k": (*lead[1], keys, width), "v": (*lead[1], keys, width)}
+    return shapes, options, draw.random() < 0.5
+
+
+class AttentionTest(unittest.TestCase):
+    def assert_close(self, values, options, layout, **keys):
+        """Compares a planned step with float64: its error is at most twice eager's."""
+        got, plan = planned(values, options, layout, **keys)
+        # Gradients of q and k are differences of terms of this size.
+        terms = 3 * (values["q"].shape[-1] * max(values["q"].shape[-2], values["k"].shape[-2])) ** 0.5
+        exact, once = eager(values, options, layout, torch.float64), eager(values, options, layout)
+        for name, reference in exact.items():
+            error, eagers = (got[name] - reference).abs().max().item(), (once[name] - reference).abs().max().item()
+            largest = values["q"].numel() ** 0.5 if name == "loss" else reference.abs().max().item()  # a sum that cancels
+            unit = torch.finfo(torch.float32 if name == "loss" else values["q"].dtype).eps
+            self.assertLessEqual(error, 2 * eagers + 8 * unit * max(1.0, largest, terms), f"{name} {options} {plan}")
+        return plan
+
+    def test_random_shapes_are_as_exact_as_eager(self):
+        seed = int(os.environ.get("PLIMSOLL_TEST_SEED", datetime.date.today().toordinal()))
+        draw = random.Random(seed)
+        for i in range(25):
+            shapes, options, layout = random_case(draw)
+            with self.subTest(seed=seed, i=i, shapes=shapes, options=options, layout=layout):
+                torch.manual_seed(seed + i)
+                values = {name: torch.randn(shape) for name, shape in shapes.items()}
+                self.assertTrue(is_replaced(self.assert_close(values, options, layout)))
+
+    def test_float64(self):
+        torch.manual_seed(1)
+        values = {name: torch.randn(2, 3, 40, 16, dtype=torch.float64) for name in "qkv"}
+        self.assertTrue(is_replaced(self.assert_close(values, {"is_causal": True}, True)))
+
+    def test_off_has_the_bits_of_the_composition(self):
+        torch.manual_seed(2)
+        values = {name: torch.randn(2, 3, 40, 16) for name in "qkv"}
+
+        def composed(q, k, v, is_causal):
+            return torch.ops.aten._scaled_dot_product_attention_math(q, k, v, None, 0.0, is_causal)[0]
+
+        for replace in (OFF, False):
+            got, plan = planned(values, {"is_causal": True}, False, replace=replace)
+            self.assertFalse(is_replaced(plan))
+            want, _ = planned(values, {"is_causal": True}, False, composed)
+            for name, value in want.items():
+                self.assertTrue(torch.equal(got[name], value), name)
+
+    def test_no_matrix_is_stored(self):
+        values = {name: torch.zeros(1, 4, 512, 16) for name in "qkv"}
+        shapes = {name: value.shape for name, value in values.items()}
+
+        def peak(**keys):
+            return pl.plan(lambda: Operands(shapes), loss_of({"is_causal": True}, False), values, micro_batch=1,
+                           static=list(values), **keys)
+
+        on, off = peak(), peak(replace=OFF)
+        matrix = 4 * 512 * 512 * 4
+        self.assertGreater(off.peak, 2 * matrix)
+        self.assertLess(on.peak, off.peak - matrix)
+        self.assertLess(on.minimum, off.minimum - matrix)
+        self.assertIn("1 call of scaled_dot_product_attention is recorded", dict(on.reasons)["replace: attention"])
+        self.assertIn("4.00 MiB", dict(on.reasons)["replace: attention"])
+
+    def test_changed_plans_keep_it(self):
+        values = {name: torch.zeros(1, 1, 8, 4) for name in "qkv"}
+        shapes = {name: value.shape for name, value in values.items()}
+        plan = pl.plan(lambda: Operands(shapes), loss_of({}, False), values, micro_batch=1, static=list(values), replace=OFF)
+        self.assertFalse(is_replaced(plan.changed(precision="bf16-mixed")))
+        self.assertTrue(is_replaced(plan.changed(replace=True)))
+
+    def test_autocast(self):
+        torch.manual_seed(3)
+        values = {name: torch.randn(2, 3, 40, 16) for name in "qkv"}
+        exact = eager(values, {"is_causal": True}, True, torch.float64)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            once = eager(values, {"is_causal": True}, True)
+        seen = []
+
+        def call(q, k, v, **options):
+            out = F.scaled_dot_product_attention(q, k, v, **options)
+            with torch.autocast("cpu", enabled=False):
+                wide = F.scaled_dot_product_attention(q, k, v, **options)
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    inner = F.scaled_dot_product_attention(q, k, v, **options)
+            seen.append((out.dtype, wide.dtype, inner.dtype))
+            return out
+
+        got, plan = planned(values, {"is_causal": True}, True, call, precision="bf16-mixed")
+        self.assertIn("3 calls of", dict(plan.reasons)["replace: attention"])
+        self.assertEqual(set(seen), {(torch.bfloat16, torch.float32, torch.bfloat16)})
+        for name, reference in exact.items():
+            error, eagers = (got[name] - reference).abs().max().item(), (once[name] - reference).abs().max().item()
+            self.assertLessEqual(error, 2 * eagers + 1e-2 * max(1.0, reference.abs().max().item()), name)
+
+    def test_other_calls_are_as_they_were(self):
+        torch.manual_seed(4)
+        bias = torch.randn(8, 8)
+
+        def values(q=(2, 2, 8, 4), k=(2, 2, 8, 4), v=(2, 2, 8, 4)):
+            return {"q": torch.randn(q), "k": torch.randn(k), "v": torch.randn(v)}
+
+        for name, given, options in (
+            ("causal of other lengths", values(k=(2, 2, 12, 4), v=(2, 2, 12, 4)), {"is_causal": True}),
+            ("causal, more queries", values(k=(2, 2, 5, 4), v=(2, 2, 5, 4)), {"is_causal": True}),
+            ("wider values", values(v=(2, 2, 8, 6)), {}),
+            ("five dimensions", values((2, 3, 2, 8, 4), (2, 3, 2, 8, 4), (2, 3, 2, 8, 4)), {}),
+            ("a batch that broadcasts", values(k=(1, 2, 8, 4), v=(1, 2, 8, 4)), {}),
+        ):
+            with self.subTest(name):
+                self.assertFalse(is_replaced(self.assert_close(given, options, False)))
+        with self.subTest("one head that broadcasts"):
+            self.assertTrue(is_replaced(self.assert_close(values(k=(2, 1, 8, 4), v=(2, 1, 8, 4)), {}, False)))
+        with self.assertRaisesRegex(Exception, "explicit attn_mask should not be set when is_causal|is_causal"):
+            planned(values(), {"is_causal": True, "attn_mask": bias}, False)
+
+    def test_calls_without_gradients(self):
+        torch.manual_seed(5)
+        values = {name: torch.randn(2, 2, 9, 4) for name in "qkv"}
+
+        def call(q, k, v):
+            with torch.no_grad():
+                fixed = F.scaled_dot_product_attention(q, k, v)
+            return F.scaled_dot_product_attention(q, k, v) * fixed
+
+        got, plan = planned(values, {}, False, call)
+        operands = {name: value.double().requires_grad_() for name, value in values.items()}
+        out = call(*operands.values())
+        (out.flatten() * torch.cos(torch.arange(out.numel()).float())).sum().backward()
+        for name, value in operands.items():
+            torch.testing.assert_close(got[name].double(), value.grad, rtol=1e-4, atol=1e-5)
+        self.assertIn("2 calls of", dict(plan.reasons)["replace: attention"])
+
+    def test_functorch_and_second_derivatives(self):
+        torch.manual_seed(6)
+        values = {name: torch.randn(1, 2, 6, 4) for name in "qkv"}
+
+        def vmapped(q, k, v):
+            return torch.func.vmap(lambda q, k, v: F.scaled_dot_product_attention(q, k, v))(q, k, v)
+
+        got, _ = planned(values, {}, False, vmapped)
+        want, _ = planned(values, {}, False)
+        for name, value in want.items():
+            torch.testing.assert_close(got[name], value, rtol=1e-4, atol=1e-5)
+
+        def penalty(q, k, v):
+            out = F.scaled_dot_product_attention(q, k, v)
+            (gradient,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+            return gradient
+
+        with self.assertRaisesRegex(pl.UserError, "replace"):
+            planned(values, {}, False, penalty)
+        got, _ = planned(values, {}, False, penalty, replace=OFF)
+        operands = {name: value.double().requires_grad_() for name, value in values.items()}
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            out = penalty(*operands.values())
+        (out.flatten() * torch.cos(torch.arange(out.numel()).float())).sum().backward()
+        for name, value in operands.items():
+            torch.testing.assert_close(got[name].double(), value.grad, rtol=1e-3, atol=1e-4)
+
+    def test_wrong_options_are_named(self):
+        for replace, message in (({"attentions": False}, "allowed: attention"), ("off", "allowed: True, False"),
+                                 ({"attention": 0}, "allowed: True, False")):
+            with self.assertRaisesRegex(pl.UserError, message):
+                pl.plan(lambda: nn.Linear(1, 1), lambda m, b: m(b["x"]).mean(), {"x": torch.zeros(1, 1)}, replace=replace)
+
+
+if __name__ == "__main__":
+    unittest.main()
