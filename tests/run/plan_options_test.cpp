@@ -1,12 +1,17 @@
 #include "run/plan_options.h"
 
 #include <gtest/gtest.h>
+#include <torch/types.h>
 
 #include <memory>
 
 #include "collectives/exchange.h"
 #include "collectives/nccl_memory.h"
 #include "collectives/shared_block.h"
+#include "device/kernel_scratch.h"
+#include "ops/attention/attention.h"
+#include "record/plan_device.h"
+#include "record/recorder.h"
 
 namespace plimsoll {
 namespace {
@@ -23,6 +28,26 @@ TEST(PlanOptions, SeveralNvidiaDevicesLeaveMemoryToNccl) {
   EXPECT_EQ(library_bytes("cuda", 1), 1000);
   EXPECT_EQ(library_bytes("cuda", 4), 1000 + nccl_bytes(4));
   EXPECT_EQ(library_bytes("rocm", 4), 1000);
+}
+
+// Attention needs more scratch the more multiprocessors share it.
+TEST(PlanOptions, AnNvidiaDeviceThatIsNotHereMayHaveAnyNumberOfMultiprocessors) {
+  Recorder recorder;
+  recorder.begin_segment(SegmentKind::micro);
+  {
+    const PlanScope scope;
+    const at::Tensor q = torch::zeros({1, 2, 2048, 64}, torch::kBFloat16);
+    ops::attention(q, q, q);
+  }
+  const Trace trace = recorder.finish();
+  const Op& attention = trace.ops.back();
+  TrainingOptions options;
+  options.device = "cuda";
+  const auto planned = plan_options_of(options, nullptr, nullptr).workspace(attention);
+  ASSERT_TRUE(planned);
+  for (const int multiprocessors : {1, 16, 72, 108, 132})
+    EXPECT_GE(*planned, cuda_workspace_model(multiprocessors)(attention)) << multiprocessors;
+  EXPECT_GT(*planned, cuda_workspace_model(1)(attention));
 }
 
 // For example, Gloo's buffers for messages are larger than a rank's share of the memory of one host.
