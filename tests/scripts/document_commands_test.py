@@ -25,7 +25,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/concepts.md", "docs/devices.md", "docs/features.md", "docs/fine-tuning.md", "docs/job-file.md",
+PAGES = ["README.md", "docs/concepts.md", "docs/devices.md", "docs/fine-tuning.md", "docs/index.md", "docs/job-file.md",
          "docs/weights.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "examples").glob("*/README.md"))]
 PROGRAM = re.compile(r"^(?:build/)?plimsoll (plan|train|trace|gpus|place|export|doctor|compare|monitor)\b")
 STEPS = "max_steps=3 scheduler.warmup_steps=1"
