@@ -10,6 +10,10 @@ struct Replacements {
   /// that plimsoll::attention does not cover (masks, dropout, values of another width than keys) are recorded as
   /// composed.
   bool attention = true;
+  /// A linear layer without bias and the mean or the sum of the cross entropy of its result are recorded as
+  /// plimsoll::linear_cross_entropy, which never holds all logits. Not replaced: layers whose result has less than 4
+  /// MiB in float32 or is read elsewhere, weights of classes, label smoothing, a loss for each token.
+  bool cross_entropy = true;
 };
 
 }  // namespace plimsoll

@@ -104,7 +104,7 @@ class Session:
         keys = {key: value for key, value in options.items() if key != "replace"}
         self._session = self._checked(
             self._torch.classes.plimsoll_python.Session, address, json.dumps(keys), inputs, device, evaluates,
-            options["replace"]["attention"],
+            [name for name, on in options["replace"].items() if on],
         )
 
     def call(self, name: str, *args: Any) -> Any:

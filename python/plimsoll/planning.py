@@ -15,7 +15,7 @@ from plimsoll import _binding, errors, optimizers
 from plimsoll._batches import BatchShape
 
 _LOCAL = ("cpu", "cuda", "rocm", "mps", "xpu")
-_REPLACEMENTS = ("attention",)
+_REPLACEMENTS = ("attention", "cross_entropy")
 
 
 def plan(
@@ -68,7 +68,8 @@ def plan(
         seed: of the initialization and of random operators, which do not depend on the budget.
         threads: CPU threads; 0: all cores.
         replace: whether operators of torch are recorded as operators of plimsoll with the same mathematics, and rounded
-            differently; {"attention": False}: not scaled_dot_product_attention; False: none, which gives eager's bits.
+            differently; {"attention": False}: not scaled_dot_product_attention; {"cross_entropy": False}: not linear layers
+            with cross entropy; False: none, which gives eager's bits.
         on_schedule: called before each candidate schedule is computed; an exception from it ends the planning.
         options: other keys of the job file: gradient_checkpointing="on", freeze=["*embed*"] (docs/job-file.md).
 

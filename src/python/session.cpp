@@ -109,6 +109,28 @@ std::optional<Reason> attention_reason(const Trace& trace) {
                   format_bytes(bytes))};
 }
 
+// Returns how many losses are recorded together with the linear layer of their logits.
+std::optional<Reason> cross_entropy_reason(const Trace& trace) {
+  const Segment* const micro = trace.segment(SegmentKind::micro);
+  if (!micro) return std::nullopt;
+  int64_t calls = 0, bytes = 0;
+  for (int32_t i = micro->begin; i < micro->end; ++i) {
+    const Op& op = trace.ops[i];
+    if (op.name != "plimsoll::linear_cross_entropy") continue;
+    ++calls;
+    bytes += op.arguments[0].views[0].sizes[0] * op.arguments[1].views[0].sizes[0] * 4;
+  }
+  if (calls == 0) return std::nullopt;
+  return Reason{
+      "replace: cross_entropy",
+      fmt::format(
+          "{} with the linear layer of the logits {} recorded as plimsoll::linear_cross_entropy, which never "
+          "holds all logits (by their shapes, {} in float32 in a micro batch); results are rounded differently, "
+          "and replace={{\"cross_entropy\": False}} records PyTorch's own operators",
+          calls == 1 ? "1 cross entropy" : fmt::format("{} cross entropies", calls), calls == 1 ? "is" : "are",
+          format_bytes(bytes))};
+}
+
 }  // namespace
 
 std::string last_error() {
@@ -132,9 +154,10 @@ double learning_rate(const std::string& options, int64_t step, int64_t steps) {
 
 Session::Session(int64_t callback, const std::string& options,
                  const std::vector<std::tuple<std::string, std::vector<int64_t>, int64_t>>& inputs,
-                 const std::string& device, bool evaluates, bool replaces_attention)
+                 const std::string& device, bool evaluates, const std::vector<std::string>& replaced)
     : callback_(reinterpret_cast<Callback>(callback)),  // NOLINT: an address that ctypes made
-      replacements_{.attention = replaces_attention} {
+      replacements_{.attention = std::ranges::count(replaced, "attention") > 0,
+                    .cross_entropy = std::ranges::count(replaced, "cross_entropy") > 0} {
   guarded([&] {
     for (const auto& [name, sizes, dtype] : inputs)
       inputs_.push_back({name, sizes, static_cast<c10::ScalarType>(dtype)});
@@ -170,8 +193,8 @@ void Session::plan() {
   guarded([&] {
     const SearchOptions search{.on_schedule = [this] { call(callback_, Request::schedule); }};
     planned_ = plan_training([this](int64_t samples) { return step_of(samples); }, job_, target_, search);
-    if (const std::optional<Reason> replaced = attention_reason(planned_.recorded))
-      planned_.plan.reasons.push_back(*replaced);
+    for (const auto& reason : {attention_reason(planned_.recorded), cross_entropy_reason(planned_.recorded)})
+      if (reason) planned_.plan.reasons.push_back(*reason);
   });
 }
 
@@ -310,7 +333,7 @@ TORCH_LIBRARY(plimsoll_python, m) {
   m.class_<Session>("Session")
       .def(torch::init<int64_t, const std::string&,
                        const std::vector<std::tuple<std::string, std::vector<int64_t>, int64_t>>&, const std::string&,
-                       bool, bool>())
+                       bool, const std::vector<std::string>&>())
       .def("input", &Session::input)
       .def("add", &Session::add)
       .def("set_loss", &Session::set_loss)

@@ -24,11 +24,11 @@ class Session : public torch::CustomClassHolder {
 
   /// `callback`: the address of a Callback. `options`: keys and values as in a job file, in YAML. `inputs`: name, sizes
   /// (a first size of -1: samples) and libtorch's number of the dtype. `device`: a name of the catalogue; empty: this
-  /// machine's, as the options state it. `evaluates`: evaluate() will be called. `replaces_attention`: a field of
-  /// Replacements.
+  /// machine's, as the options state it. `evaluates`: evaluate() will be called. `replaced`: fields of
+  /// Replacements that are true.
   Session(int64_t callback, const std::string& options,
           const std::vector<std::tuple<std::string, std::vector<int64_t>, int64_t>>& inputs, const std::string& device,
-          bool evaluates, bool replaces_attention);
+          bool evaluates, const std::vector<std::string>& replaced);
 
   // For callbacks.
   /// Returns an input of the micro batch.

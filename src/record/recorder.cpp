@@ -51,6 +51,7 @@ void Recorder::begin_segment(SegmentKind kind) {
   module_is_stated_ = false;
   read_.clear();
   module_of_node_.clear();
+  loss_heads_.begin_segment();
 }
 
 void Recorder::begin_update_piece(UpdatePiece piece) {

@@ -11,6 +11,7 @@
 
 #include "plimsoll/replacement.h"
 #include "plimsoll/trace.h"
+#include "record/loss_head.h"
 
 namespace plimsoll {
 
@@ -52,6 +53,10 @@ class Recorder {
   /// Sets the operators of libtorch that are recorded as operators of Plimsoll from now on; all at first.
   void set_replacements(const Replacements& replacements) { replacements_ = replacements; }
   const Replacements& replacements() const { return replacements_; }
+
+  /// Returns the ops so far.
+  const Trace& trace() const { return trace_; }
+  LossHeads& loss_heads() { return loss_heads_; }
 
   /// Returns whether an op of forward or backward has written to the buffer of `tensor` so far.
   bool is_changed(const at::Tensor& tensor) const;
@@ -115,6 +120,7 @@ class Recorder {
   Trace trace_;
   Phase phase_ = Phase::initialize;
   Replacements replacements_;
+  LossHeads loss_heads_;
   int64_t next_random_id_ = 0;
   int32_t module_ = 0;
   bool module_is_stated_ = false;

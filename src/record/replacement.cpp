@@ -1,15 +1,21 @@
-// Implements the replacement of scaled_dot_product_attention.
+// Implements the replacements of scaled_dot_product_attention, and of a linear layer with cross entropy.
 #include "plimsoll/replacement.h"
 
 #include <ATen/FuncTorchTLS.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cross_entropy_loss_native.h>
+#include <ATen/ops/linear_native.h>
+#include <ATen/ops/nll_loss_nd_native.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "ops/attention/attention.h"
+#include "ops/loss/linear_cross_entropy.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
 
@@ -18,7 +24,7 @@ namespace {
 
 using at::Tensor;
 
-// Returns whether plimsoll::attention can be called: it has a gradient, and neither forward-mode derivatives nor
+// Returns whether operators of Plimsoll can be called: they have a gradient, and neither forward-mode derivatives nor
 // functorch's transforms.
 bool is_plainly_differentiated(std::initializer_list<const Tensor*> operands) {
   if (at::functorch::functorchTLSAccessor()) {
@@ -69,12 +75,79 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::o
   return q.stride(1) > q.stride(2) ? out.contiguous() : out;
 }
 
+// Returns the recorder whose loss heads are replaced; null: none.
+Recorder* replacing() {
+  Recorder* const recorder = Recorder::active();
+  return recorder && recorder->replacements().cross_entropy ? recorder : nullptr;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
+  const Tensor result = at::native::linear(x, weight, bias);
+  Recorder* const recorder = replacing();
+  if (recorder && !(bias && bias->defined()) && is_plan(x) && is_plan(weight) && is_plan(result) &&
+      is_plainly_differentiated({&x, &weight}))
+    recorder->loss_heads().note_linear(recorder->trace(), x, weight, result);
+  return result;
+}
+
+// Returns the loss of a head by plimsoll::linear_cross_entropy; an undefined tensor if it cannot compute this one.
+Tensor loss_of_head(const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& class_weights,
+                    int64_t reduction, int64_t ignore_index, bool log_softmax) {
+  Recorder* const recorder = replacing();
+  const int64_t classes = logits.dim() > 1 ? 1 : 0;
+  if (!recorder || (class_weights && class_weights->defined()) || reduction == at::Reduction::None ||
+      logits.dim() < 2 || !is_plan(logits) || !is_plan(targets) || targets.scalar_type() != at::kLong ||
+      targets.numel() * logits.size(classes) != logits.numel() || targets.dim() != logits.dim() - 1 ||
+      !is_plainly_differentiated({&logits}))
+    return {};
+  const auto head = recorder->loss_heads().find(recorder->trace(), logits, classes, log_softmax);
+  if (!head) return {};
+  const Tensor labels = targets.reshape({-1});
+  const Tensor mean = ops::linear_cross_entropy(head->x, head->weight, labels, ignore_index);
+  const Tensor counted = labels.ne(ignore_index).sum();
+  // The operator's mean over no token is 0; libtorch's is NaN, with gradients of 0.
+  const Tensor loss = reduction == at::Reduction::Sum
+                          ? mean * counted.to(mean.scalar_type())
+                          : mean.masked_fill(counted.eq(0), std::numeric_limits<double>::quiet_NaN());
+  return loss.to(logits.scalar_type());
+}
+
+// A scope of libtorch's cross entropy, which calls nll_loss_nd.
+thread_local bool inside = false;
+struct Inside {
+  Inside() { inside = true; }
+  ~Inside() { inside = false; }
+};
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& weight,
+                     int64_t reduction, c10::SymInt ignore_index, double label_smoothing) {
+  if (label_smoothing == 0)
+    if (Tensor loss = loss_of_head(logits, targets, weight, reduction, ignore_index.expect_int(), false);
+        loss.defined())
+      return loss;
+  const Inside scope;
+  return at::native::cross_entropy_loss_symint(logits, targets, weight, reduction, std::move(ignore_index),
+                                               label_smoothing);
+}
+
+Tensor negative_log_likelihood(const Tensor& logarithms, const Tensor& targets, const std::optional<Tensor>& weight,
+                               int64_t reduction, c10::SymInt ignore_index) {
+  if (!inside)
+    if (Tensor loss = loss_of_head(logarithms, targets, weight, reduction, ignore_index.expect_int(), true);
+        loss.defined())
+      return loss;
+  return at::native::nll_loss_nd_symint(logarithms, targets, weight, reduction, std::move(ignore_index));
+}
+
 TORCH_LIBRARY_IMPL(aten, IPU, m) {
   m.impl("scaled_dot_product_attention", attention);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradIPU, m) {
   m.impl("scaled_dot_product_attention", attention);
+  m.impl("linear", linear);
+  m.impl("cross_entropy_loss", cross_entropy);
+  m.impl("nll_loss_nd", negative_log_likelihood);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/Pool.h>
 
@@ -110,6 +111,17 @@ Outputs embedding(const Arguments& a) {  // weight, indices
   auto sizes = a[1].toTensor().sizes().vec();
   sizes.push_back(a[0].toTensor().size(1));
   return {empty(sizes, a[0].toTensor().scalar_type())};
+}
+
+Outputs likelihood_2d(const Arguments& a) {  // self, target, weight, reduction, ignore_index
+  const at::Tensor self = a[0].toTensor();
+  const bool each = a[3].toInt() == at::Reduction::None;
+  return {each ? empty(a[1].toTensor().sizes(), self.scalar_type()) : empty({}, self.scalar_type()),
+          empty({}, self.scalar_type())};
+}
+
+Outputs likelihood_2d_backward(const Arguments& a) {  // grad_output, self, …
+  return {like_preserved(a[1])};
 }
 
 Outputs embedding_dense_backward(const Arguments& a) {  // grad, indices, num_weights
@@ -344,6 +356,8 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
       {"aten::native_batch_norm_backward", batch_norm_backward},
       {"aten::_grouped_mm", grouped_product},
       {"aten::histc", histogram},
+      {"aten::nll_loss2d_forward", likelihood_2d},
+      {"aten::nll_loss2d_backward", likelihood_2d_backward},
       {"aten::embedding", embedding},
       {"aten::embedding_dense_backward", embedding_dense_backward},
       {"aten::convolution", convolution},

@@ -57,12 +57,14 @@ std::string owner_of(const std::string& name) {
 
 class StepRecorder {
  public:
-  StepRecorder(const Step& step, const TrainingOptions& options)
+  /// `kept_heads`: loss heads that are recorded as they are (LossHeads::keep()).
+  StepRecorder(const Step& step, const TrainingOptions& options, const std::set<int64_t>& kept_heads)
       : step_(step),
         options_(options),
         optimizer_(options.optimizer, options.seed),
         update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {
     recorder_.set_replacements(step.replace);
+    recorder_.loss_heads().keep(kept_heads);
   }
 
   Trace run() {
@@ -74,6 +76,9 @@ class StepRecorder {
           fmt::format("the step cannot be recorded{}: {}", recorder_.place(), what.substr(0, what.find('\n'))));
     }
   }
+
+  /// Returns the loss heads whose logits are read elsewhere in the trace of run().
+  std::set<int64_t> heads_read_elsewhere(const Trace& trace) { return recorder_.loss_heads().read_elsewhere(trace); }
 
  private:
   Trace record() {
@@ -415,7 +420,15 @@ Trace record_step(const Step& step, const TrainingOptions& options) {
   if (options.precision == Precision::automatic)
     throw UserError("TrainingOptions::precision is open (automatic): plan_training() chooses it");
   ++recordings;
-  return StepRecorder(step, options).run();
+  std::set<int64_t> kept_heads;
+  while (true) {
+    StepRecorder recorder(step, options, kept_heads);
+    Trace trace = recorder.run();
+    // A head whose logits are read elsewhere is not worth its replacement, which shows when all is recorded.
+    const std::set<int64_t> read = recorder.heads_read_elsewhere(trace);
+    if (read.empty()) return trace;
+    kept_heads.insert(read.begin(), read.end());
+  }
 }
 
 const at::Tensor& StepInputs::operator[](const std::string& name) const {

@@ -7,6 +7,7 @@
 
 #include "ops/loss/loss_kernel.h"
 #include "ops/op_support.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -89,6 +90,11 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
                                                  const torch::autograd::variable_list& grads) {
     torch::autograd::variable_list gradients(7);
     if (!grads[0].defined()) return gradients;
+    // The gradients that forward kept are constants to autograd: what depends on them would be missing, in silence.
+    if (at::GradMode::is_enabled())
+      throw UserError(
+          "operator plimsoll::linear_cross_entropy has no second derivative, and cannot be recorded with one: record "
+          "PyTorch's own operators (in Python replace={\"cross_entropy\": False}, in C++ Step::replace)");
     const auto saved = context->get_saved_variables();
     // Forward stores the gradients of the sum, which do not underflow in float16; the mean is taken here.
     const Tensor scale = at::div(grads[0], saved[0]);

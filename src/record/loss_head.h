@@ -1,0 +1,70 @@
+// Declares what a recording knows of loss heads: large linear layers whose results are the logits of cross entropies.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "plimsoll/trace.h"
+
+namespace torch::autograd {
+struct Node;
+}
+
+namespace plimsoll {
+
+/// The large linear layers of a recording, and the cross entropies that were recorded as
+/// plimsoll::linear_cross_entropy of such a layer's input. The logits are recorded too. If no other op reads them, the
+/// planner removes them (remove_dead_ops).
+class LossHeads {
+ public:
+  /// Operands of plimsoll::linear_cross_entropy.
+  struct Head {
+    at::Tensor x;       ///< [tokens, width]
+    at::Tensor weight;  ///< [classes, width]
+  };
+
+  /// Forgets the layers of the segment before.
+  void begin_segment() { layers_.clear(); }
+  /// Notes that the ops recorded last computed `result`, which is x weight^T.
+  void note_linear(const Trace& trace, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& result);
+
+  /// Returns the layer whose results are `logits`, but for views, copies and a wider type; `classes` is their dimension
+  /// of classes. `log_softmax`: they are the logarithms of the softmax over that dimension. Empty if there is no such
+  /// layer, if a hook sees the gradient between them, or if keep() names the head. Each such call is one head.
+  std::optional<Head> find(const Trace& trace, const at::Tensor& logits, int64_t classes, bool log_softmax);
+
+  /// States heads that find() returns no more, by the order of its calls with a result.
+  void keep(std::set<int64_t> heads) { kept_ = std::move(heads); }
+  /// Returns the heads whose logits another op reads, too.
+  std::set<int64_t> read_elsewhere(const Trace& trace) const;
+
+ private:
+  struct Layer {
+    at::Tensor x, weight;
+    std::shared_ptr<torch::autograd::Node> node;
+    size_t first = 0;  // the op behind it
+  };
+  struct Found {
+    std::vector<BufferId> logits;  // the layer's result and its copies
+    std::set<size_t> copies;       // ops that make the copies
+  };
+  // Rows of a layer's result, by row of logits.
+  struct Rows {
+    const Layer* layer = nullptr;
+    std::vector<int64_t> rows;
+    Found found;
+  };
+  std::optional<Rows> rows_of(const Trace& trace, const at::Tensor& logits, int64_t classes, bool log_softmax) const;
+
+  std::unordered_map<BufferId, Layer> layers_;
+  std::vector<Found> found_;  // empty entries: kept
+  std::set<int64_t> kept_;
+};
+
+}  // namespace plimsoll
