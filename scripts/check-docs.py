@@ -172,8 +172,10 @@ def keys():
         for ending in re.findall(r"fmt::format\(\"\{\}(\w+)\"", text):
             other.update([ending, "data." + ending])
     at_top = {f"training.{name}" for name in own | other if "." not in name}
-    of_llm = {name.replace("model.", "model.llm.", 1) for name in own if name.startswith("model.")}  # the page has a sentence for them
-    return own | other | at_top | of_llm
+    # The page has a sentence for keys that equal those of another section.
+    same = {name.replace(section, like, 1) for section, like in (("model.", "model.llm."), ("model.video.", "model.audio."),
+                                                                ("model.video.", "model.text.")) for name in own if name.startswith(section)}
+    return own | other | at_top | same
 
 
 @functools.cache
