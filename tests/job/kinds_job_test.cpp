@@ -1,10 +1,15 @@
-// Keys of pictures, and of what comes out of NumPy files.
+// Tests keys of pictures and of NumPy files, and the architecture that comes with weights.
 #include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "job/job_testing.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 #include "refusals.h"
+#include "test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -52,6 +57,27 @@ TEST(StimuliJob, FeaturesTakeThePlaceOfOthers) {
   EXPECT_THAT(stimuli(", text_features: b.npy, texts: runs.txt, text_embeddings: v.safetensors"),
               HasSubstr("data.text_features and data.text_embeddings are both given"));
   EXPECT_THAT(stimuli(", videos: a.mp4, pictures: d.npy"), HasSubstr("remove one of them"));
+}
+
+// config.json says that the head is the embedding, and the weights have a head of their own.
+TEST(MambaJob, IsThatOfItsWeights) {
+  const TempFolder folder;
+  const std::filesystem::path published = PLIMSOLL_SOURCE_DIR "/tests/weights/families/mamba2";
+  std::filesystem::copy_file(published / "model.safetensors", folder / "model.safetensors");
+  nlohmann::json config = nlohmann::json::parse(get_file(published / "config.json"));
+  config["tie_word_embeddings"] = true;
+  put_file(folder / "config.json", config.dump());
+  const auto job = [&](const std::string& architecture) {
+    return parse_job("{data.files: a.txt, model: {type: mamba, " + architecture + "}}", "job.yaml", folder.path());
+  };
+  const Job with_weights = job("weights: .");
+  EXPECT_EQ(with_weights.model.mamba.hidden_size, 16);
+  EXPECT_FALSE(with_weights.model.mamba.tie_embeddings);
+  EXPECT_THAT(with_weights.notes, ::testing::Contains(HasSubstr("lm_head.weight differs from the embedding")));
+  const Job without = job("config: config.json");
+  EXPECT_EQ(without.model.mamba.hidden_size, 16);
+  EXPECT_TRUE(without.model.mamba.tie_embeddings);
+  EXPECT_THAT(without.notes, ::testing::IsEmpty());
 }
 
 using ::testing::ElementsAre;

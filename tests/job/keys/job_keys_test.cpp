@@ -132,6 +132,28 @@ TEST(JobKeys, TheExampleOfTheReferencePageIsAJob) {
   EXPECT_NO_THROW(parse_job(text.substr(begin + fence.size(), end - begin - fence.size()), "job-file.md", ""));
 }
 
+// A checkpoint continues with the same vision encoder only. Checkpoints from before these keys have the defaults.
+TEST(SharedKeys, OfAVisionEncoderAreThoseThatAreNotTheDefault) {
+  const auto vision_keys = [](const VisionConfig& vision) {
+    Job job = parse_job("{data.type: synthetic, model.type: video_llm}", "job.yaml", "");
+    job.model.video_llm.vision = vision;
+    std::set<std::string> keys;
+    for (const auto& [key, value] : job::origin_of(job, nullptr))
+      if (key.starts_with("model.vision.")) keys.insert(key + " " + value);
+    return keys;
+  };
+  EXPECT_EQ(vision_keys({}), (std::set<std::string>{"model.vision.num_heads 4", "model.vision.patch 16"}));
+  EXPECT_EQ(
+      vision_keys({.norm = "layernorm",
+                   .norm_eps = 1e-5,
+                   .activation = "quick_gelu",
+                   .image_mean = {0.25, 0.5, 0.75},
+                   .image_std = {1, 1, 1}}),
+      (std::set<std::string>{"model.vision.activation quick_gelu", "model.vision.image_mean 0.25 0.5 0.75",
+                             "model.vision.image_std 1 1 1", "model.vision.norm layernorm",
+                             "model.vision.norm_eps 1e-05", "model.vision.num_heads 4", "model.vision.patch 16"}));
+}
+
 TEST(SharedKeys, DifferencesAreNamedUpToFour) {
   EXPECT_NO_THROW(job::require_same_keys({"a 1\nb 2\n", "a 1\nb 2\n", "a 1\nb 2\n"}));
   EXPECT_EQ(refusal_of([] {
