@@ -239,6 +239,180 @@ class AttentionTest(unittest.TestCase):
         for name, value in operands.items():
             torch.testing.assert_close(got[name].double(), value.grad, rtol=1e-3, atol=1e-4)
 
+    def assert_masked(self, values, mask, replaced=True, **options):
+        """Compares a call with a mask, which is an input of the step, with float64."""
+        given = values | {"mask": mask}
+
+        def compute(call):
+            def loss(model, batch):
+                operands = [getattr(model, name) + batch[name] for name in "qkv"]
+                return self.weighted(call(*operands, attn_mask=batch["mask"], **options))
+            return loss
+
+        shapes = {name: value.shape for name, value in values.items()}
+        dtype = values["q"].dtype
+        plan = pl.plan(lambda: Operands(shapes, dtype), compute(F.scaled_dot_product_attention), given, micro_batch=1,
+                       static=list(given), optimizer=pl.SGD(1.0, momentum=0.0, weight_decay=0.0))
+        with pl.Trainer(plan) as trainer:
+            trainer.load_state_dict({name: torch.zeros_like(value) for name, value in values.items()})
+            trainer.step(given)
+            got = {name: -value for name, value in trainer.state_dict().items()}
+            self.assertEqual(trainer.used, plan.peak)
+        self.assertEqual(is_replaced(plan), replaced)
+
+        def gradients(dtype):
+            operands = [value.to(dtype).requires_grad_() for value in values.values()]
+            wide = mask if mask.dtype == torch.bool else mask.to(dtype)
+            with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+                self.weighted(F.scaled_dot_product_attention(*operands, attn_mask=wide, **options)).backward()
+            return dict(zip(values, (operand.grad for operand in operands), strict=True))
+
+        exact, once = gradients(torch.float64), gradients(dtype)
+        for name, reference in exact.items():
+            error, eagers = (got[name] - reference).abs().max().item(), (once[name] - reference).abs().max().item()
+            terms = 3 * (values["q"].shape[-1] * max(values["q"].shape[-2], values["k"].shape[-2])) ** 0.5
+            self.assertLessEqual(error, 2 * eagers + 8 * torch.finfo(dtype).eps * max(terms, reference.abs().max().item()), name)
+        return plan
+
+    @staticmethod
+    def weighted(out):
+        weights = torch.cos(torch.arange(out.numel(), device=out.device, dtype=torch.float32)).to(out.dtype)
+        return (out.flatten() * weights).sum()
+
+    def test_masks_of_random_shapes(self):
+        seed = int(os.environ.get("PLIMSOLL_TEST_SEED", datetime.date.today().toordinal()))
+        draw = random.Random(seed)
+        for i in range(20):
+            shapes, options, _ = random_case(draw)
+            options.pop("is_causal")
+            matrix = [*shapes["q"][:-1], shapes["k"][-2]]
+            sizes = [1 if draw.random() < 0.3 else size for size in matrix][draw.choice([0, 0, len(matrix) - 2]):]
+            with self.subTest(seed=seed, i=i, shapes=shapes, mask=sizes, options=options):
+                torch.manual_seed(seed + i)
+                values = {name: torch.randn(shape) for name, shape in shapes.items()}
+                seen = torch.rand(sizes) > draw.choice([0.2, 0.8])  # some queries see no key
+                bias = torch.randn(sizes).masked_fill(~seen, draw.choice([-torch.inf, torch.finfo(torch.float32).min]))
+                self.assert_masked(values, seen if draw.random() < 0.5 else bias, **options)
+
+    def test_a_mask_of_padding_in_bf16_mixed(self):
+        torch.manual_seed(7)
+        values = {name: torch.randn(2, 3, 70, 16) for name in "qkv"}
+        seen = torch.arange(70) < torch.tensor([70, 33]).view(2, 1, 1, 1)
+        for mask in (seen, torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)):
+            given = values | {"mask": mask}
+
+            def loss(model, batch):
+                out = F.scaled_dot_product_attention(*(getattr(model, n) + batch[n] for n in "qkv"), attn_mask=batch["mask"])
+                return self.weighted(out.float())
+
+            results = []
+            for replace in (True, False):
+                plan = pl.plan(lambda: Operands({n: v.shape for n, v in values.items()}), loss, given, micro_batch=1,
+                               static=list(given), precision="bf16-mixed", replace=replace,
+                               optimizer=pl.SGD(1.0, momentum=0.0, weight_decay=0.0))
+                self.assertEqual(is_replaced(plan), replace)
+                with pl.Trainer(plan) as trainer:
+                    trainer.load_state_dict({n: torch.zeros_like(v) for n, v in values.items()})
+                    trainer.step(given)
+                    results.append(trainer.state_dict())
+            for name in values:
+                torch.testing.assert_close(results[0][name], results[1][name], rtol=3e-2, atol=3e-2)
+
+    def test_a_trained_bias_gets_its_gradient(self):
+        torch.manual_seed(8)
+        values = {name: torch.randn(1, 2, 9, 4) for name in "qkv"} | {"bias": torch.randn(2, 9, 9)}
+
+        def loss(model, batch):
+            operands = [getattr(model, name) + batch[name] for name in ("q", "k", "v", "bias")]
+            return self.weighted(F.scaled_dot_product_attention(*operands[:3], attn_mask=operands[3]))
+
+        plan = pl.plan(lambda: Operands({n: v.shape for n, v in values.items()}), loss, values, micro_batch=1,
+                       static=list(values), optimizer=pl.SGD(1.0, momentum=0.0, weight_decay=0.0))
+        self.assertFalse(is_replaced(plan))
+        with pl.Trainer(plan) as trainer:
+            trainer.load_state_dict({n: torch.zeros_like(v) for n, v in values.items()})
+            trainer.step(values)
+            got = trainer.state_dict()
+        model = Operands({n: v.shape for n, v in values.items()})
+        loss(model, values).backward()
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(-got[name], parameter.grad, rtol=1e-4, atol=1e-5)
+
+    def test_masks_on_other_devices_are_as_they_were(self):
+        values = {name: torch.zeros(1, 2, 64, 16) for name in "qkv"} | {"mask": torch.ones(64, 64, dtype=torch.bool)}
+        shapes = {name: values[name].shape for name in "qkv"}
+
+        def plan(**options):
+            def loss(model, batch):
+                given = {name: batch[each] if each == "mask" else each for name, each in options.items()}
+                return F.scaled_dot_product_attention(*(getattr(model, n) + batch[n] for n in "qkv"), **given).sum()
+            return pl.plan(lambda: Operands(shapes), loss, values, micro_batch=1, static=list(values), device="h100-sxm")
+
+        self.assertTrue(is_replaced(plan(is_causal=True)))
+        self.assertFalse(is_replaced(plan(attn_mask="mask")))
+        self.assertFalse(is_replaced(plan(is_causal=True, dropout_p=0.1)))
+
+    def test_dropout_has_the_gradient_of_its_result(self):
+        torch.manual_seed(9)
+        values = {name: torch.randn(1, 2, 6, 3, dtype=torch.float64) for name in "qkv"}
+        options = {"dropout_p": 0.4, "is_causal": True}
+        got, plan = planned(values, options, True)
+        self.assertTrue(is_replaced(plan))
+
+        def value(moved):  # the same seed, and so the same elements
+            with pl.Trainer(plan.changed()) as trainer:
+                trainer.load_state_dict(moved)
+                return trainer.step(values)
+
+        zeros = {name: torch.zeros_like(each) for name, each in values.items()}
+        draw = random.Random(1)
+        for name in values:
+            for _ in range(4):
+                index = tuple(draw.randrange(size) for size in values[name].shape)
+                ends = []
+                for change in (1e-3, -1e-3):
+                    moved = {each: tensor.clone() for each, tensor in zeros.items()}
+                    moved[name][index] = change
+                    ends.append(value(moved))
+                self.assertAlmostEqual((ends[0] - ends[1]) / 2e-3, got[name][index].item(), delta=2e-3, msg=f"{name} {index}")
+
+    def test_dropout_has_the_same_bits_at_every_budget(self):
+        class Layers(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.qkv = nn.ModuleList(nn.Linear(32, 96) for _ in range(6))
+                self.mlp = nn.ModuleList(nn.Sequential(nn.Linear(32, 128), nn.GELU(), nn.Linear(128, 32)) for _ in range(6))
+
+            def forward(self, x):
+                for qkv, mlp in zip(self.qkv, self.mlp, strict=True):
+                    q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in qkv(x).chunk(3, -1))
+                    x = x + F.scaled_dot_product_attention(q, k, v, dropout_p=0.2, is_causal=True).transpose(1, 2).flatten(2)
+                    x = x + mlp(x)
+                return x
+
+        torch.manual_seed(10)
+        batch = {"x": torch.randn(8, 128, 32)}
+        weights = Layers().state_dict()
+
+        def losses(plan):
+            with pl.Trainer(plan) as trainer:
+                trainer.load_state_dict(weights)
+                return [trainer.step(batch, lr=1e-2) for _ in range(4)], trainer.state_dict()
+
+        def planned_with(memory, **keys):
+            return pl.plan(Layers, lambda m, b: m(b["x"]).square().mean(), batch, memory=memory, **keys)
+
+        free = planned_with(None)
+        self.assertIn("6 calls", dict(free.reasons)["replace: attention"])
+        small = planned_with(int(free.minimum * 1.02))
+        self.assertLess(small.peak, free.peak)
+        (first, state), (second, other) = losses(free), losses(small)
+        self.assertEqual(first, second)
+        for name, value in state.items():
+            self.assertTrue(torch.equal(value, other[name]), name)
+        self.assertEqual(len(set(first)), 4)
+        self.assertNotEqual(losses(planned_with(None, seed=1))[0], first)
+
     def test_wrong_options_are_named(self):
         for replace, message in (({"attentions": False}, "allowed: attention"), ("off", "allowed: True, False"),
                                  ({"attention": 0}, "allowed: True, False")):

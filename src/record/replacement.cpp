@@ -1,7 +1,10 @@
 // Implements the replacements of scaled_dot_product_attention, and of a linear layer with cross entropy.
 #include "plimsoll/replacement.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/FuncTorchTLS.h>
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cross_entropy_loss_native.h>
@@ -16,6 +19,7 @@
 
 #include "ops/attention/attention.h"
 #include "ops/loss/linear_cross_entropy.h"
+#include "record/autocast.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
 
@@ -58,21 +62,45 @@ bool is_replaceable(const Tensor& q, const Tensor& k, const Tensor& v, bool is_c
   return is_plainly_differentiated({&q, &k, &v});
 }
 
+// Returns [batch, heads, T, D]. Each head of three dimensions is a sequence of one head, so that the result is
+// contiguous as libtorch's is.
 Tensor with_heads(const Tensor& tensor) {
   if (tensor.dim() == 2) return tensor.unsqueeze(0).unsqueeze(0);
   return tensor.dim() == 3 ? tensor.unsqueeze(1) : tensor;
 }
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, double dropout,
-                 bool is_causal, std::optional<double> scale, bool enable_gqa) {
-  if (mask || dropout != 0 || !is_replaceable(q, k, v, is_causal, enable_gqa))
-    return at::native::scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale, enable_gqa);
-  // The result is laid out as libtorch lays it out: contiguous for three dimensions (each head is a sequence of one
-  // head), and in the order of heads and tokens that q has.
-  const Tensor out = ops::attention(with_heads(q), with_heads(k), with_heads(v), {.causal = is_causal, .scale = scale});
+// Returns the result for queries q, in the order of heads and tokens that q has, as libtorch's kernels do.
+Tensor without_heads(const Tensor& out, const Tensor& q) {
   if (q.dim() == 2) return out.squeeze(0).squeeze(0);
   if (q.dim() == 3) return out.squeeze(1);
   return q.stride(1) > q.stride(2) ? out.contiguous() : out;
+}
+
+// Returns whether plimsoll::attention takes the mask: it broadcasts to the matrix [.., T, S], and is not trained.
+bool is_replaceable_mask(const Tensor& mask, const Tensor& q, at::IntArrayRef matrix) {
+  const at::ScalarType type = mask.scalar_type();
+  const bool trained = mask.requires_grad() && at::GradMode::is_enabled();
+  return is_plan(mask) && (type == at::kBool || type == at::kFloat || type == q.scalar_type()) && !trained &&
+         at::is_expandable_to(mask.sizes(), matrix) && is_plainly_differentiated({&mask});
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, double dropout,
+                 bool is_causal, std::optional<double> scale, bool enable_gqa) {
+  bool replaceable = is_replaceable(q, k, v, is_causal, enable_gqa) && dropout >= 0 && dropout < 1;
+  ops::AttentionOptions options{.causal = is_causal, .scale = scale, .dropout = dropout};
+  if (replaceable && mask) {
+    std::vector<int64_t> matrix = q.sizes().vec();
+    matrix.back() = k.size(-2);
+    replaceable = !is_causal && is_replaceable_mask(*mask, q, matrix);
+    if (replaceable) options.mask = with_heads(mask->expand(matrix));
+  }
+  // The kernels for other devices have neither masks that are tensors nor dropout.
+  if (mask || dropout > 0) replaceable = replaceable && records_for_cpu();
+  if (!replaceable)
+    return at::native::scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale, enable_gqa);
+  // One number is drawn. All bits of the dropout follow from it, in forward, backward and when forward is recomputed.
+  if (dropout > 0) options.seed = at::empty({1}, q.options().dtype(at::kLong)).random_();
+  return without_heads(ops::attention(with_heads(q), with_heads(k), with_heads(v), options), q);
 }
 
 // Returns the recorder whose loss heads are replaced; null: none.

@@ -97,6 +97,8 @@ View view_of(const at::Tensor& tensor) {
 std::vector<c10::IValue> call(const std::string& name, std::vector<c10::IValue> arguments) {
   const at::NoGradGuard no_grad;
   torch::jit::Stack stack = std::move(arguments);
+  const auto& wanted = find(name).schema().arguments();
+  while (stack.size() < wanted.size()) stack.push_back(wanted[stack.size()].default_value().value());
   find(name).callBoxed(&stack);
   return stack;
 }

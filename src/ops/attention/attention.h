@@ -17,15 +17,20 @@ struct AttentionOptions {
   int64_t window = 0;           ///< tokens; 0: no window
   std::optional<double> scale;  ///< factor of q k^T; 1 / sqrt(D) if empty
   double softcap = 0;           ///< c > 0: scores become c tanh(score / c) (Gemma 2)
+  /// Boolean, true where a query sees a key, or floating-point and added to the scores; [B, Hq, T, S] or a shape that
+  /// broadcasts to it. It gets no gradient. A query that sees no key has the result 0. CPU only.
+  std::optional<at::Tensor> mask = {};
+  double dropout = 0;                   ///< probability in [0, 1) to drop a probability; CPU only
+  std::optional<at::Tensor> seed = {};  ///< with dropout: int64 [1], from which all random bits follow
 };
 
 /// Computes softmax(q k^T / sqrt(D)) v for q [B, Hq, T, D] and k, v [B, Hkv, S, D]. Hkv divides Hq, and query head h
 /// reads key head h / (Hq / Hkv). With `causal` (S = T) token i sees tokens j <= i; with `window` > 0 (causal only) it
 /// sees the tokens in (i - window, i]. Any strides are accepted; a contiguous last dimension saves a copy.
 /// Returns [B, Hq, T, D] laid out as [B, T, Hq, D], so that merging the heads afterwards is a view.
-/// For backward it keeps q, k, v, the result and one float32 (float64 for float64) a query. Under autocast q, k and v
-/// are cast to the lower precision. Operators plimsoll::attention and plimsoll::attention_backward.
-/// Throws UserError if shapes, dtypes or window do not agree.
+/// For backward it keeps q, k, v, the result, one float32 (float64 for float64) a query, two with a mask, the mask and
+/// the seed. Under autocast q, k, v and a floating-point mask are cast to the lower precision. Operators
+/// plimsoll::attention and plimsoll::attention_backward. Throws UserError if shapes, dtypes or window do not agree.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal = true,
                      int64_t window = 0);
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
@@ -36,16 +41,17 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 /// Returns the sizes.
 AttentionShape attention_shape(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
-                               int64_t window, double softcap);
+                               int64_t window, double softcap, const std::optional<at::Tensor>& mask,
+                               const std::optional<at::Tensor>& seed, double dropout);
 /// Returns out and logsumexp.
 std::tuple<at::Tensor, at::Tensor> attention_results(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                      bool causal, int64_t window, std::optional<double> scale,
-                                                     double softcap);
+                                                     double softcap, const std::optional<at::Tensor>& mask,
+                                                     const std::optional<at::Tensor>& seed, double dropout);
 /// Returns dq, dk and dv.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradients(const at::Tensor& grad_out, const at::Tensor& q,
-                                                                   const at::Tensor& k, const at::Tensor& v,
-                                                                   const at::Tensor& out, const at::Tensor& logsumexp,
-                                                                   bool causal, int64_t window,
-                                                                   std::optional<double> scale, double softcap);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradients(
+    const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
+    const at::Tensor& logsumexp, bool causal, int64_t window, std::optional<double> scale, double softcap,
+    const std::optional<at::Tensor>& mask, const std::optional<at::Tensor>& seed, double dropout);
 
 }  // namespace plimsoll::ops

@@ -16,6 +16,11 @@ HeadTensor heads(const Tensor& tensor) {
   return {tensor.data_ptr(), dtype_of(tensor), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
 }
 
+MaskTensor mask_of(const Tensor& mask) {
+  if (!mask.defined()) return {};
+  return {mask.const_data_ptr(), dtype_of(mask), mask.stride(0), mask.stride(1), mask.stride(2), mask.stride(3)};
+}
+
 AttentionWork work_of(const AttentionCall& call, const Tensor& out, const Tensor& logsumexp, bool pairs) {
   return {.shape = call.shape,
           .dtype = dtype_of(call.q),
@@ -26,7 +31,10 @@ AttentionWork work_of(const AttentionCall& call, const Tensor& out, const Tensor
           .k = heads(call.k),
           .v = heads(call.v),
           .out = heads(out),
-          .logsumexp = heads(logsumexp)};
+          .logsumexp = heads(logsumexp),
+          .mask = mask_of(call.mask),
+          .dropout = call.dropout,
+          .seed = call.seed};
 }
 
 /// Runs tasks 0 to `count` on the threads, each with `bytes` of the scratch.

@@ -19,11 +19,15 @@ namespace plimsoll::ops {
 struct AttentionCall {
   AttentionShape shape;
   double scale;
-  double cap;          ///< 0: none
-  at::Tensor q, k, v;  ///< [B, H, T, D], last dimension contiguous, else any strides
+  double cap;            ///< 0: none
+  at::Tensor q, k, v;    ///< [B, H, T, D], last dimension contiguous, else any strides
+  at::Tensor mask = {};  ///< [B, Hq, T, S], boolean or floating-point, any strides; undefined: none
+  double dropout = 0;    ///< probability to drop a probability
+  uint64_t seed = 0;     ///< seed of the dropout
 };
 
-/// Writes `out` [B, Hq, T, D] and `logsumexp` [B, Hq, T] (any strides; the last stride of `out` is 1).
+/// Writes `out` [B, Hq, T, D] and `logsumexp` [B, Hq, T], with a mask [B, Hq, T, 2] (any strides; the last stride of
+/// `out` and that of the two is 1).
 void attention_forward_cpu(const AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp);
 
 /// Writes the three gradients (any strides; the last stride of each is 1). The bits are the same on any number of

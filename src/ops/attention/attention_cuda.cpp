@@ -60,12 +60,21 @@ Window window_of(const AttentionShape& shape) {
   return {shape.window - 1, 0};
 }
 
+/// Throws UserError for what the kernels do not compute.
+void require_plain(const std::optional<Tensor>& mask, double dropout) {
+  require(!mask && dropout == 0, "plimsoll::attention",
+          "masks that are tensors and dropout are computed on the CPU only");
+}
+
 std::tuple<Tensor, Tensor> attention_cuda(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                                          int64_t window, Scale scale, double softcap) {
-  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap);
+                                          int64_t window, Scale scale, double softcap,
+                                          const std::optional<Tensor>& mask, const std::optional<Tensor>& seed,
+                                          double dropout) {
+  require_plain(mask, dropout);
+  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
   const cuda::OnDevice on(q);
   if (!flash_takes(shape, dtype_of(q))) {
-    auto [out, logsumexp] = attention_results(q, k, v, causal, window, scale, softcap);
+    auto [out, logsumexp] = attention_results(q, k, v, causal, window, scale, softcap, mask, seed, dropout);
     attention_blocks_forward(shape, scale_of(shape, scale), softcap, q, k, v, out, logsumexp, on.stream());
     return {out, logsumexp};
   }
@@ -80,11 +89,15 @@ std::tuple<Tensor, Tensor> attention_cuda(const Tensor& q, const Tensor& k, cons
 
 std::tuple<Tensor, Tensor, Tensor> attention_backward_cuda(const Tensor& grad_out, const Tensor& q, const Tensor& k,
                                                            const Tensor& v, const Tensor& out, const Tensor& logsumexp,
-                                                           bool causal, int64_t window, Scale scale, double softcap) {
-  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap);
+                                                           bool causal, int64_t window, Scale scale, double softcap,
+                                                           const std::optional<Tensor>& mask,
+                                                           const std::optional<Tensor>& seed, double dropout) {
+  require_plain(mask, dropout);
+  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
   const cuda::OnDevice on(q);
   if (!flash_takes(shape, dtype_of(q))) {
-    auto [dq, dk, dv] = attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap);
+    auto [dq, dk, dv] =
+        attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap, mask, seed, dropout);
     attention_blocks_backward(shape, scale_of(shape, scale), softcap, grad_out, q, k, v, logsumexp, dq, dk, dv,
                               on.stream());
     return {dq, dk, dv};

@@ -70,8 +70,9 @@ ForwardTiles forward_tiles(const AttentionShape& shape, int64_t element_bytes) {
   tiles.keys = places.take(copy);
   tiles.values = places.take(copy);
   tiles.scores = places.take(keys * lanes * number);
+  tiles.bias = places.take(shape.masked ? keys * lanes * number : 0);
   tiles.result = places.take(shape.width * lanes * number);
-  tiles.numbers = places.take(2 * lanes * number);
+  tiles.numbers = places.take((shape.masked ? 3 : 2) * lanes * number);
   tiles.total = places.next;
   return tiles;
 }
@@ -92,9 +93,10 @@ BackwardTiles backward_tiles(const AttentionShape& shape, const BackwardCut& cut
   tiles.values = places.take(copy);
   tiles.scores = places.take(keys * lanes * number);
   tiles.score_gradients = places.take(keys * lanes * number);
+  tiles.bias = places.take(shape.masked ? keys * lanes * number : 0);
   tiles.pairs = places.take(element_bytes == 2 ? div_up(keys, 2) * lanes * 4 : 0);
   tiles.query_gradient = places.take(transposed);
-  tiles.numbers = places.take(2 * lanes * number);
+  tiles.numbers = places.take((shape.masked ? 3 : 2) * lanes * number);
   tiles.key_gradient = places.take(cut.key_chunk * columns * number);
   tiles.value_gradient = places.take(cut.key_chunk * columns * number);
   tiles.total = places.next;

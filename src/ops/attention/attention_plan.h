@@ -17,6 +17,7 @@ struct AttentionShape {
   bool causal;
   int64_t window;       ///< tokens; 0: none
   bool capped = false;  ///< scores are capped
+  bool masked = false;  ///< scores have a mask that is a tensor
 
   int64_t group() const { return query_heads / kv_heads; }
 };
@@ -83,8 +84,9 @@ struct ForwardTiles {
   int64_t keys;     ///< wide [keys, D'], for 16-bit elements
   int64_t values;   ///< wide [keys, D'], for 16-bit elements
   int64_t scores;   ///< wide [keys, queries]
+  int64_t bias;     ///< wide [keys, queries], with a mask: what is added to scores
   int64_t result;   ///< wide [D, queries], transposed
-  int64_t numbers;  ///< wide [2, queries]: the largest score, the sum of exponentials
+  int64_t numbers;  ///< wide [2, queries]: the largest score, the sum of exponentials; with a mask [3, queries]
   int64_t total;
 };
 ForwardTiles forward_tiles(const AttentionShape& shape, int64_t element_bytes);
@@ -94,9 +96,11 @@ struct BackwardTiles {
   int64_t query_rows, gradient_rows;     ///< wide [queries, D']: q and the result's gradient
   int64_t keys, values;                  ///< wide [keys, D'], for 16-bit elements
   int64_t scores, score_gradients;       ///< wide [keys, queries]
+  int64_t bias;                          ///< wide [keys, queries], with a mask: what is added to scores
   int64_t pairs;                         ///< pairs [keys / 2, queries] of score gradients, for 16-bit elements
   int64_t query_gradient;                ///< wide [D, queries], transposed
-  int64_t numbers;                       ///< wide [2, queries]: log of the sum; the term that a row's gradients share
+  int64_t numbers;                       ///< wide [2, queries]: log of the sum; the term that a row's gradients share;
+                                         ///< with a mask [3, queries]
   int64_t key_gradient, value_gradient;  ///< wide [keys of a task, D']
   int64_t total;
 };

@@ -1,8 +1,11 @@
 #include "ops/attention/attention_softmax_cpu.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 
+#include "base/hash.h"
 #include "ops/kernel_dtypes.h"
 #include "ops/lanes.h"
 
@@ -23,6 +26,15 @@ PLIMSOLL_INLINE Index<S> lane_numbers(int64_t first) {
   Index<S> numbers{};
   for (int i = 0; i < kLanes; ++i) numbers[i] = static_cast<IndexScalar<S>>(i);
   return numbers + static_cast<IndexScalar<S>>(first);
+}
+
+/// Returns a product as it is after it was stored. A comparison in between keeps the compiler from fusing the product
+/// with a following subtraction. Otherwise a row's largest score would not be at distance 0 from itself. For large
+/// scores the error would exceed the range of an exponential.
+template <typename V>
+PLIMSOLL_INLINE V settled(const V& product) {
+  const V least = splat<V>(std::numeric_limits<std::remove_cvref_t<decltype(product[0])>>::lowest());
+  return least > product ? least : product;
 }
 
 /// The values that all rows of a block share.
@@ -50,6 +62,11 @@ struct Scores {
     if (block.window > 0) result = queries < static_cast<IndexScalar<S>>(at + block.window) ? result : hidden;
     return result;
   }
+  /// Returns the score and what the mask adds.
+  PLIMSOLL_INLINE V biased(const V& score, int64_t key, int64_t lane) const {
+    if (block.bias == nullptr) return score;
+    return settled(score) + load(static_cast<const S*>(block.bias) + key * block.lanes + lane);
+  }
   /// Returns true if some query of the block does not see some key of it.
   PLIMSOLL_INLINE bool any_hidden() const {
     return block.causal &&
@@ -57,17 +74,44 @@ struct Scores {
   }
 };
 
-/// Returns a product as it is after it was stored. A comparison in between keeps the compiler from fusing the product
-/// with a following subtraction. Otherwise a row's largest score would not be at distance 0 from itself. For large
-/// scores the error would exceed the range of an exponential.
-template <typename V>
-PLIMSOLL_INLINE V settled(const V& product) {
-  const V least = splat<V>(std::numeric_limits<std::remove_cvref_t<decltype(product[0])>>::lowest());
-  return least > product ? least : product;
+/// The elements of sixteen queries that dropout keeps.
+template <typename S>
+struct Kept {
+  Words first, second;  ///< bits of the queries
+  const BlockDropout& dropout;
+
+  PLIMSOLL_INLINE explicit Kept(const BlockDropout& rule) : first{}, second{}, dropout(rule) {}
+  PLIMSOLL_INLINE Kept(const BlockDropout& rule, int64_t lane) : dropout(rule) {
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const uint64_t bits = splitmix64(rule.seed ^ static_cast<uint64_t>(rule.first_query + lane + i));
+      first[i] = static_cast<uint32_t>(bits);
+      second[i] = static_cast<uint32_t>(bits >> 32);
+    }
+  }
+  /// Returns the values of the key `key` of the block, 0 for those that are dropped. The bits are MurmurHash3's
+  /// finalizer of the key and the first bits of the query, and once more with the second bits.
+  PLIMSOLL_INLINE VectorOf<S> of(const VectorOf<S>& values, int64_t key) const {
+    Words x = first + static_cast<uint32_t>(dropout.first_key + key) * 0x9e3779b9u;
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    x = (x ^ (x >> 16) ^ second) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    x = x ^ (x >> 16);
+    const Ints kept = x >= dropout.threshold;
+    return __builtin_convertvector(kept, Index<S>) != 0 ? values : VectorOf<S>{};
+  }
+};
+
+template <typename S, bool kDrops>
+PLIMSOLL_INLINE Kept<S> kept_at(const BlockDropout& dropout, int64_t lane) {
+  if constexpr (kDrops)
+    return Kept<S>(dropout, lane);
+  else
+    return Kept<S>(dropout);
 }
 
-/// Runs softmax_block(). `kPlain`: no cap, and every query sees every key.
-template <typename S, bool kPairs, bool kPlain>
+/// Runs softmax_block(). `kPlain`: no cap, no mask, and every query sees every key. `kDrops`: with dropout.
+template <typename S, bool kPairs, bool kPlain, bool kDrops>
 PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* result, int64_t width) {
   using V = VectorOf<S>;
   const ScoreBlock& block = scores.block;
@@ -78,6 +122,7 @@ PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* re
     return power_of_two(V(((kPlain ? settled(V(stored * factor)) : stored) - now) * unit));
   };
   for (int64_t lane = 0; lane < lanes; lane += kLanes) {
+    const Kept<S> kept_of = kept_at<S, kDrops>(block.dropout, lane);
     const V before = load(static_cast<const S*>(numbers) + lane);
     V maximum[2] = {before, before};
     if constexpr (kPlain) {
@@ -97,7 +142,7 @@ PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* re
         const V product = load(static_cast<const S*>(scores.row(key, lane)));
         V score = product * scores.factor;
         if (block.cap > 0) score = lanes::tanh(V(product * scores.inner)) * scores.cap;
-        score = scores.seen(score, key, queries);
+        score = scores.seen(scores.biased(score, key, lane), key, queries);
         store(scores.row(key, lane), score);
         maximum[0] = larger(score, maximum[0]);
       }
@@ -106,10 +151,14 @@ PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* re
     V sums[2]{};
     int64_t key = 0;
     for (; key + 2 <= block.keys; key += 2) {
-      const V even = exponential(key, lane, now);
-      const V odd = exponential(key + 1, lane, now);
+      V even = exponential(key, lane, now);
+      V odd = exponential(key + 1, lane, now);
       sums[0] += even;
       sums[1] += odd;
+      if constexpr (kDrops) {
+        even = kept_of.of(even, key);
+        odd = kept_of.of(odd, key + 1);
+      }
       if constexpr (kPairs) {
         store_pair(static_cast<Pair*>(block.scores) + key / 2 * lanes + lane, even, odd);
       } else {
@@ -118,8 +167,9 @@ PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* re
       }
     }
     if (key < block.keys) {
-      const V last = exponential(key, lane, now);
+      V last = exponential(key, lane, now);
       sums[0] += last;
+      if constexpr (kDrops) last = kept_of.of(last, key);
       if constexpr (kPairs)
         store_pair(static_cast<Pair*>(block.scores) + key / 2 * lanes + lane, last, V{});
       else
@@ -142,19 +192,22 @@ PLIMSOLL_INLINE void softmax_block_of(const Scores<S>& scores, S* numbers, S* re
 template <typename S, bool kPairs>
 PLIMSOLL_INLINE void softmax_any_block(const ScoreBlock& block, void* numbers, void* result, int64_t width) {
   const Scores<S> scores(block);
-  if (block.cap > 0 || scores.any_hidden())
-    softmax_block_of<S, kPairs, false>(scores, static_cast<S*>(numbers), static_cast<S*>(result), width);
+  S *all = static_cast<S*>(numbers), *results = static_cast<S*>(result);
+  if (block.dropout.threshold > 0)
+    softmax_block_of<S, kPairs, false, true>(scores, all, results, width);
+  else if (block.cap > 0 || block.bias != nullptr || scores.any_hidden())
+    softmax_block_of<S, kPairs, false, false>(scores, all, results, width);
   else
-    softmax_block_of<S, kPairs, true>(scores, static_cast<S*>(numbers), static_cast<S*>(result), width);
+    softmax_block_of<S, kPairs, true, false>(scores, all, results, width);
 }
 
 /// Computes probabilities and gradients of the products of a key with sixteen queries. A score's distance from the
 /// logarithm of the sum is taken first, and converted to units of log 2 afterwards. The distance is small if both are
 /// large, and so is its rounding.
-template <typename S, bool kPlain>
+template <typename S, bool kPlain, bool kDrops>
 PLIMSOLL_INLINE void gradient_of(const Scores<S>& scores, int64_t key, int64_t lane, const Index<S>& queries,
-                                 const VectorOf<S>& log_sum, const VectorOf<S>& shared, VectorOf<S>& probability,
-                                 VectorOf<S>& gradient) {
+                                 const Kept<S>& kept, const VectorOf<S>& log_sum, const VectorOf<S>& rest,
+                                 const VectorOf<S>& shared, VectorOf<S>& probability, VectorOf<S>& gradient) {
   using V = VectorOf<S>;
   const V product = load(static_cast<const S*>(scores.row(key, lane)));
   const S scale = static_cast<S>(scores.block.scale), unit = static_cast<S>(kLog2E);
@@ -162,34 +215,48 @@ PLIMSOLL_INLINE void gradient_of(const Scores<S>& scores, int64_t key, int64_t l
     probability = power_of_two(V((settled(V(product * scale)) - log_sum) * unit));
     gradient = (gradient - shared) * (probability * scale);
   } else {
-    V distance = settled(V(product * scale)) - log_sum, slope = splat<V>(scale);
+    V distance = settled(V(product * scale)) - log_sum, slope = splat<V>(scale), share{};
     if (scores.block.cap > 0) {
-      const V share = lanes::tanh(V(product * scores.inner));
+      share = lanes::tanh(V(product * scores.inner));
       distance = share * static_cast<S>(scores.block.cap) - log_sum;
       slope = slope * (1 - share * share);
     }
+    if (scores.block.split) {
+      const V score = scores.block.cap > 0 ? V(share * static_cast<S>(scores.block.cap)) : V(product * scale);
+      distance = (scores.biased(settled(score), key, lane) - log_sum) - rest;
+    }
     probability = power_of_two(V(scores.seen(distance, key, queries) * unit));
-    gradient = (gradient - shared) * (probability * slope);
+    if constexpr (kDrops) {
+      const S factor = static_cast<S>(scores.block.dropout.factor);
+      gradient = (kept.of(V(gradient * factor), key) - shared) * (probability * slope);
+      probability = kept.of(V(probability * factor), key);
+    } else {
+      gradient = (gradient - shared) * (probability * slope);
+    }
   }
 }
 
-template <typename S, bool kPairs, bool kPlain>
+template <typename S, bool kPairs, bool kPlain, bool kDrops>
 PLIMSOLL_INLINE void gradient_block_of(const Scores<S>& scores, const S* numbers, S* gradients, Pair* gradient_pairs) {
   using V = VectorOf<S>;
   const ScoreBlock& block = scores.block;
   const int64_t lanes = block.lanes;
   for (int64_t lane = 0; lane < lanes; lane += kLanes) {
     const V log_sum = load(numbers + lane), shared = load(numbers + lanes + lane);
+    const V rest = block.split ? load(numbers + 2 * lanes + lane) : V{};
+    const Kept<S> kept = kept_at<S, kDrops>(block.dropout, lane);
     const Index<S> queries = lane_numbers<S>(lane);
     for (int64_t key = 0; key < block.keys; key += 2) {
       const bool two = key + 1 < block.keys;
       V probabilities[2]{}, parts[2]{};
       S* at[2] = {gradients + key * lanes + lane, gradients + (key + 1) * lanes + lane};
       parts[0] = load(static_cast<const S*>(at[0]));
-      gradient_of<S, kPlain>(scores, key, lane, queries, log_sum, shared, probabilities[0], parts[0]);
+      gradient_of<S, kPlain, kDrops>(scores, key, lane, queries, kept, log_sum, rest, shared, probabilities[0],
+                                     parts[0]);
       if (two) {
         parts[1] = load(static_cast<const S*>(at[1]));
-        gradient_of<S, kPlain>(scores, key + 1, lane, queries, log_sum, shared, probabilities[1], parts[1]);
+        gradient_of<S, kPlain, kDrops>(scores, key + 1, lane, queries, kept, log_sum, rest, shared, probabilities[1],
+                                       parts[1]);
       }
       if constexpr (kPairs) {
         // A bfloat16 row takes the first half of a float32 row: lanes that are still to be read are behind it.
@@ -217,10 +284,13 @@ PLIMSOLL_INLINE void gradient_any_block(const ScoreBlock& block, const void* num
                                         Pair* gradient_pairs) {
   const Scores<S> scores(block);
   const S* all = static_cast<const S*>(numbers);
-  if (block.cap > 0 || scores.any_hidden())
-    gradient_block_of<S, kPairs, false>(scores, all, static_cast<S*>(gradients), gradient_pairs);
+  S* const given = static_cast<S*>(gradients);
+  if (block.dropout.threshold > 0)
+    gradient_block_of<S, kPairs, false, true>(scores, all, given, gradient_pairs);
+  else if (block.cap > 0 || block.split || block.bias != nullptr || scores.any_hidden())
+    gradient_block_of<S, kPairs, false, false>(scores, all, given, gradient_pairs);
   else
-    gradient_block_of<S, kPairs, true>(scores, all, static_cast<S*>(gradients), gradient_pairs);
+    gradient_block_of<S, kPairs, true, false>(scores, all, given, gradient_pairs);
 }
 
 }  // namespace
@@ -255,11 +325,62 @@ void start(S* numbers, int64_t lanes) {
 }
 
 template <typename S>
-void finish(S* numbers, int64_t lanes) {
+void finish(S* numbers, int64_t lanes, double keep_factor, bool split) {
   for (int64_t i = 0; i < lanes; ++i) {
     const double total = static_cast<double>(numbers[lanes + i]);
-    numbers[i] = static_cast<S>(static_cast<double>(numbers[i]) + std::log(total));
-    numbers[lanes + i] = static_cast<S>(1 / total);
+    if (split)
+      numbers[2 * lanes + i] = total == 0 ? std::numeric_limits<S>::infinity() : static_cast<S>(std::log(total));
+    else
+      numbers[i] = static_cast<S>(static_cast<double>(numbers[i]) + std::log(total));
+    numbers[lanes + i] = split && total == 0 ? S{0} : static_cast<S>(keep_factor / total);
+  }
+}
+
+template <typename S, typename M>
+Seen load_mask(const MaskBlock& mask, int64_t lanes, S* bias) {
+  constexpr S hidden = -std::numeric_limits<S>::infinity();
+  const auto value = [](const M& given) {
+    if constexpr (std::is_same_v<M, bool>)
+      return given ? S{0} : hidden;
+    else
+      return static_cast<S>(given);
+  };
+  bool any_seen = false, any_added = false;
+  const auto note = [&](S added) {
+    any_seen |= added != hidden;
+    any_added |= added != 0;
+    return added;
+  };
+  const M* const data = static_cast<const M*>(mask.data);
+  if (mask.query_stride == 0) {
+    for (int64_t j = 0; j < mask.keys; ++j)
+      std::fill_n(bias + j * lanes, lanes, note(value(data[j * mask.key_stride])));
+  } else {
+    for (int64_t i = 0; i < lanes; ++i) {
+      if (i >= mask.queries) {
+        for (int64_t j = 0; j < mask.keys; ++j) bias[j * lanes + i] = 0;
+        continue;
+      }
+      const M* const row = data + i * mask.query_stride;
+      for (int64_t j = 0; j < mask.keys; ++j) bias[j * lanes + i] = note(value(row[j * mask.key_stride]));
+    }
+  }
+  return !any_seen ? Seen::none : any_added ? Seen::some : Seen::all;
+}
+
+template <typename S>
+Seen load_mask_of(const MaskBlock& mask, int64_t lanes, S* bias) {
+  switch (mask.dtype) {
+    case DType::float32:
+      return load_mask<S, float>(mask, lanes, bias);
+    case DType::float64:
+      return load_mask<S, double>(mask, lanes, bias);
+    case DType::bfloat16:
+      return load_mask<S, BFloat16>(mask, lanes, bias);
+    case DType::float16:
+      return load_mask<S, c10::Half>(mask, lanes, bias);
+    default:
+      return load_mask<S, bool>(mask, lanes, bias);
   }
 }
 
@@ -269,9 +390,23 @@ void start_softmax(bool is_double, int64_t lanes, void* numbers) {
   if (is_double) return start(static_cast<double*>(numbers), lanes);
   start(static_cast<float*>(numbers), lanes);
 }
-void finish_softmax(bool is_double, int64_t lanes, void* numbers) {
-  if (is_double) return finish(static_cast<double*>(numbers), lanes);
-  finish(static_cast<float*>(numbers), lanes);
+void finish_softmax(bool is_double, int64_t lanes, void* numbers, double keep_factor, bool split) {
+  if (is_double) return finish(static_cast<double*>(numbers), lanes, keep_factor, split);
+  finish(static_cast<float*>(numbers), lanes, keep_factor, split);
+}
+
+Seen load_mask_block(const MaskBlock& mask, bool is_double, int64_t lanes, void* bias) {
+  if (is_double) return load_mask_of(mask, lanes, static_cast<double*>(bias));
+  return load_mask_of(mask, lanes, static_cast<float*>(bias));
+}
+
+BlockDropout head_dropout(uint64_t seed, double p, int64_t head) {
+  if (p <= 0) return {};
+  // A probability below 2^-32 counts as 2^-32, and one that rounds to 1 as 1 - 2^-32.
+  const double words = std::clamp(std::round(p * 0x1p32), 1.0, 0x1p32 - 1);
+  return {.seed = splitmix64(splitmix64(seed) ^ static_cast<uint64_t>(head)),
+          .threshold = static_cast<uint32_t>(words),
+          .factor = 1 / (1 - p)};
 }
 
 }  // namespace plimsoll::ops

@@ -86,8 +86,32 @@ class Tiles {
   char* scratch_;
 };
 
-ScoreBlock score_block(const AttentionWork& work, void* scores, const Range& queries, const Range& keys,
-                       int64_t lanes) {
+/// The attention of one head: its number in the batch's heads, and its mask.
+struct Head {
+  int64_t batch, head;
+};
+
+/// Writes the mask's part for a block to `bias`; Seen::all without a mask.
+Seen load_bias(const AttentionWork& work, const Head& head, const Range& queries, const Range& keys, int64_t lanes,
+               void* bias) {
+  const MaskTensor& mask = work.mask;
+  if (mask.data == nullptr) return Seen::all;
+  const int64_t first = head.batch * mask.batch_stride + head.head * mask.head_stride +
+                        queries.begin * mask.query_stride + keys.begin * mask.key_stride;
+  return load_mask_block({.data = static_cast<const char*>(mask.data) + first * element_bytes(mask.dtype),
+                          .dtype = mask.dtype,
+                          .query_stride = mask.query_stride,
+                          .key_stride = mask.key_stride,
+                          .queries = queries.count,
+                          .keys = keys.count},
+                         work.dtype == DType::float64, lanes, bias);
+}
+
+ScoreBlock score_block(const AttentionWork& work, const Head& head, void* scores, const void* bias,
+                       const Range& queries, const Range& keys, int64_t lanes) {
+  BlockDropout dropout = head_dropout(work.seed, work.dropout, head.batch * work.shape.query_heads + head.head);
+  dropout.first_query = queries.begin;
+  dropout.first_key = keys.begin;
   return {.scores = scores,
           .is_double = work.dtype == DType::float64,
           .keys = keys.count,
@@ -97,7 +121,10 @@ ScoreBlock score_block(const AttentionWork& work, void* scores, const Range& que
           .causal = work.shape.causal,
           .window = work.shape.window,
           .lead = keys.begin - queries.begin,
-          .pairs = work.pairs};
+          .pairs = work.pairs,
+          .bias = bias,
+          .split = work.shape.masked,
+          .dropout = dropout};
 }
 
 /// Returns the address of a query's value, in the accumulator's type.
@@ -122,7 +149,11 @@ void forward_task(const AttentionWork& work, const ForwardTiles& places, int64_t
   for_keys(shape, queries, 0, shape.keys, [&](const Range& keys) {
     const HeadRows k = const_rows_of(work.k, shape, batch, kv_head, keys);
     const HeadRows v = const_rows_of(work.v, shape, batch, kv_head, keys);
-    const ScoreBlock block = score_block(work, scores, queries, keys, lanes);
+    S* const bias = tiles.at(places.bias);
+    const Seen seen = load_bias(work, {batch, head}, queries, keys, lanes, bias);
+    if (seen == Seen::none) return;
+    const ScoreBlock block =
+        score_block(work, {batch, head}, scores, seen == Seen::some ? bias : nullptr, queries, keys, lanes);
     if constexpr (!kIsDouble<S>) {
       if (work.pairs) {
         block_product(scores, lanes, tiles.left_pairs(k), tiles.pairs_at(places.queries), lanes, keys.count, width / 2,
@@ -142,10 +173,13 @@ void forward_task(const AttentionWork& work, const ForwardTiles& places, int64_t
                   lanes,
                   /*add=*/true);
   });
-  finish_softmax(kIsDouble<S>, lanes, numbers);
+  finish_softmax(kIsDouble<S>, lanes, numbers, 1 / (1 - work.dropout), shape.masked);
   store_transposed(result, lanes, numbers + lanes, rows_of(work.out, shape, batch, head, queries));
-  for (int64_t i = 0; i < queries.count; ++i)
-    *number_of<S>(work.logsumexp, batch, head, queries.begin + i) = numbers[i];
+  for (int64_t i = 0; i < queries.count; ++i) {
+    S* const kept = number_of<S>(work.logsumexp, batch, head, queries.begin + i);
+    kept[0] = numbers[i];
+    if (shape.masked) kept[1] = numbers[2 * lanes + i];
+  }
 }
 
 /// The destinations of the gradients of a block of queries: `keys` from the first key of a task on; `query` may be
@@ -213,31 +247,38 @@ class BackwardTasks {
       }
     }
     S* numbers = tiles_.at(places_.numbers);
-    std::fill_n(numbers, 2 * lanes, S{0});
-    for (int64_t i = 0; i < queries.count; ++i)
-      numbers[i] = *number_of<S>(work_.logsumexp, batch, head, queries.begin + i);
+    std::fill_n(numbers, (shape_.masked ? 3 : 2) * lanes, S{0});
+    for (int64_t i = 0; i < queries.count; ++i) {
+      const S* const kept = number_of<S>(work_.logsumexp, batch, head, queries.begin + i);
+      numbers[i] = kept[0];
+      if (shape_.masked) numbers[2 * lanes + i] = kept[1];
+    }
     row_products(grad, const_rows_of(work_.out, shape_, batch, head, queries), numbers + lanes);
     if (sums.query) std::fill_n(sums.query, shape_.width * lanes, S{0});
     for_keys(shape_, queries, chunk.begin, chunk.end(), [&](const Range& keys) {
       const HeadRows k = const_rows_of(work_.k, shape_, batch, kv_head, keys);
       const HeadRows v = const_rows_of(work_.v, shape_, batch, kv_head, keys);
+      S* const bias = tiles_.at(places_.bias);
+      const Seen seen = load_bias(work_, {batch, head}, queries, keys, lanes, bias);
+      if (seen == Seen::none) return;
+      const ScoreBlock block = score_block(work_, {batch, head}, tiles_.at(places_.scores),
+                                           seen == Seen::some ? bias : nullptr, queries, keys, lanes);
       if constexpr (!kIsDouble<S>)
-        if (work_.pairs) return pairs_block(queries, keys, lanes, k, v, sums);
-      wide_block(queries, keys, lanes, k, v, sums);
+        if (work_.pairs) return pairs_block(block, queries, keys, lanes, k, v, sums);
+      wide_block(block, queries, keys, lanes, k, v, sums);
     });
     if (sums.query) store_transposed(sums.query, lanes, nullptr, rows_of(work_.dq, shape_, batch, head, queries));
   }
 
-  void wide_block(const Range& queries, const Range& keys, int64_t lanes, const HeadRows& k, const HeadRows& v,
-                  const GradientSums<S>& sums) const {
+  void wide_block(const ScoreBlock& block, const Range& queries, const Range& keys, int64_t lanes, const HeadRows& k,
+                  const HeadRows& v, const GradientSums<S>& sums) const {
     S *scores = tiles_.at(places_.scores), *gradients = tiles_.at(places_.score_gradients);
     const BlockLeft<S> left = tiles_.left(k, places_.keys);
     const int64_t width = shape_.width, n = keys.count;
     block_product(scores, lanes, left, tiles_.at(places_.queries), lanes, n, width, lanes, /*add=*/false);
     block_product(gradients, lanes, tiles_.left(v, places_.values), tiles_.at(places_.gradients), lanes, n, width,
                   lanes, /*add=*/false);
-    softmax_gradient_block(score_block(work_, scores, queries, keys, lanes), tiles_.at(places_.numbers), gradients,
-                           nullptr);
+    softmax_gradient_block(block, tiles_.at(places_.numbers), gradients, nullptr);
     if (sums.key) {
       const int64_t at = (keys.begin - sums.first_key) * columns_;
       block_product(sums.value + at, columns_, {scores, lanes, 1}, tiles_.at(places_.gradient_rows), columns_, n,
@@ -249,8 +290,8 @@ class BackwardTasks {
       block_product(sums.query, lanes, tiles_.transposed(left), gradients, lanes, width, n, lanes, /*add=*/true);
   }
 
-  void pairs_block(const Range& queries, const Range& keys, int64_t lanes, const HeadRows& k, const HeadRows& v,
-                   const GradientSums<float>& sums) const {
+  void pairs_block(const ScoreBlock& block, const Range& queries, const Range& keys, int64_t lanes, const HeadRows& k,
+                   const HeadRows& v, const GradientSums<float>& sums) const {
     float *scores = tiles_.at(places_.scores), *gradients = tiles_.at(places_.score_gradients);
     const int64_t width = shape_.width, n = keys.count;
     block_product(scores, lanes, tiles_.left_pairs(k), tiles_.pairs_at(places_.queries), lanes, n, width / 2, lanes,
@@ -258,8 +299,7 @@ class BackwardTasks {
     block_product(gradients, lanes, tiles_.left_pairs(v), tiles_.pairs_at(places_.gradients), lanes, n, width / 2,
                   lanes, /*add=*/false);
     Pair* gradient_pairs = tiles_.pairs_at(places_.pairs);
-    softmax_gradient_block(score_block(work_, scores, queries, keys, lanes), tiles_.at(places_.numbers), gradients,
-                           gradient_pairs);
+    softmax_gradient_block(block, tiles_.at(places_.numbers), gradients, gradient_pairs);
     if (sums.key) {
       const int64_t at = (keys.begin - sums.first_key) * columns_, depth = div_up(queries.count, 2);
       // Rows of bfloat16 are stored over rows of float32.

@@ -14,14 +14,24 @@ struct HeadTensor {
   int64_t batch_stride = 0, head_stride = 0, token_stride = 0;
 };
 
+/// A mask [batch, heads, queries, keys]; strides in elements. `data` is null if there is none.
+struct MaskTensor {
+  const void* data = nullptr;
+  DType dtype = DType::float32;
+  int64_t batch_stride = 0, head_stride = 0, query_stride = 0, key_stride = 0;
+};
+
 struct AttentionWork {
   AttentionShape shape;
   DType dtype;
   double scale, cap;
   bool pairs;  ///< matmuls of bfloat16 pairs
   HeadTensor q, k, v, out;
-  HeadTensor logsumexp;             ///< wide [batch, heads, tokens]
+  HeadTensor logsumexp;             ///< wide [batch, heads, tokens]; with a mask [batch, heads, tokens, 2]
   HeadTensor grad_out, dq, dk, dv;  ///< backward only
+  MaskTensor mask;
+  double dropout = 0;  ///< probability to drop a probability
+  uint64_t seed = 0;
 };
 
 /// Runs task `index` of forward_tasks(): a block of queries of a head.

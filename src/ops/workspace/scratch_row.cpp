@@ -22,8 +22,8 @@ double number(const Op& op, size_t index) {
   return value.isDouble() ? value.toDouble() : 0;
 }
 
-/// Returns the shape of an attention whose q, k and v begin at argument `q_at`, and whose causal, window, scale and
-/// softcap begin at `causal_at`.
+/// Returns the shape of an attention whose q, k and v begin at argument `q_at`, and whose causal, window, scale,
+/// softcap and mask begin at `causal_at`.
 AttentionShape recorded_attention(const Op& op, size_t q_at, size_t causal_at) {
   const auto &q = tensor(op, q_at).sizes, &k = tensor(op, q_at + 1).sizes;
   return {q[0],
@@ -34,7 +34,8 @@ AttentionShape recorded_attention(const Op& op, size_t q_at, size_t causal_at) {
           q[3],
           integer(op, causal_at) != 0,
           integer(op, causal_at + 1),
-          number(op, causal_at + 3) > 0};
+          number(op, causal_at + 3) > 0,
+          causal_at + 4 < op.arguments.size() && op.arguments[causal_at + 4].kind == Argument::Kind::tensor};
 }
 
 /// Returns the bytes of copies on the CPU: operands whose last dimension is not contiguous.
