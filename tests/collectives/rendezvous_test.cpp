@@ -6,8 +6,13 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
 
 #include "collectives/device_exchange.h"
 #include "collectives/exchange_bits.h"
@@ -212,6 +217,35 @@ TEST(Meet, AStopEndsTheWait) {
   EXPECT_THAT(user_error_of([&] { meet(rendezvous); }), HasSubstr("was asked to stop"));
 }
 
+/// Returns whether each other thread of this process blocks SIGINT and SIGTERM; nullopt: there is no other thread.
+std::optional<bool> other_threads_block_signals() {
+  std::optional<bool> all;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(::gettid())) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("SigBlk:")) continue;
+      const uint64_t blocked = std::stoull(line.substr(7), nullptr, 16),
+                     wanted = (1 << (SIGINT - 1)) | (1 << (SIGTERM - 1));
+      all = all.value_or(true) && (blocked & wanted) == wanted;
+    }
+  }
+  return all;
+}
+
+// The program handles a signal on a thread of its own.
+TEST(Meet, SignalsAreForTheThreadsOfTheProgram) {
+  const TempFolder folder;
+  const auto texts = run_processes(1, [&](int) {
+    std::optional<bool> blocked;
+    Rendezvous rendezvous = at_file(0, 2, folder / "store");
+    rendezvous.is_stopped = [&] { return (blocked = other_threads_block_signals()).has_value(); };
+    user_error_of([&] { meet(rendezvous); });
+    return std::string(*blocked ? "blocked" : "a thread of the meeting takes signals");
+  });
+  EXPECT_THAT(texts, Each("blocked"));
+}
+
 TEST(Meet, AFileThatCannotBeWrittenIsNamed) {
   const std::string error = user_error_of([&] { meet(at_file(0, 2, "/nonexistent/store")); });
   EXPECT_THAT(error, HasSubstr("cannot write /nonexistent/store: the folder /nonexistent does not exist"));
@@ -385,6 +419,24 @@ TEST(NetworkFaults, ARankThatFailsIsNamedWithItsReason) {
 
 TEST(NetworkFaults, ARankThatEndsItsRunTooEarlyIsNamed) {
   expect_from_others(2, with_misdeed(2, [](Exchange&) {}), ") has ended its run; rank ");
+}
+
+// It would wait for an hour for a rank that has not said that it ends.
+TEST(NetworkFaults, TheRankWithTheStoreDoesNotWaitForALostOne) {
+  const int port = free_port();
+  const auto texts = run_processes(2, [&](int rank) {
+    Rendezvous rendezvous = at_port(rank, 2, port);
+    rendezvous.through_network = true;
+    rendezvous.silence = std::chrono::hours(1);
+    auto exchange = meet(rendezvous);
+    exchange->gather_text("");
+    if (rank == 1) ::raise(SIGKILL);
+    const std::string error = error_of([&] { exchange->gather_text(""); });
+    exchange->fail(error);
+    exchange.reset();
+    return error;
+  });
+  EXPECT_THAT(texts[0], HasSubstr("rank 1 (host " + host_name() + ") ended"));
 }
 
 /// Rank 0 computes for long and watches; rank 1 is lost. Returns the order of what rank 0 is told.
