@@ -425,6 +425,14 @@ def volumes(classes, *sizes):
 
 
 @architecture
+def monai_swin_unetr():
+    from monai.networks import nets
+
+    return (lambda: nets.SwinUNETR(in_channels=1, out_channels=3, feature_size=12, depths=(1, 1, 1, 1),
+                                   num_heads=(1, 2, 2, 4))), classified, volumes(3, 64, 32, 32)
+
+
+@architecture
 def monai_segresnet():
     from monai.networks import nets
 

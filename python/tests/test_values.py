@@ -99,6 +99,22 @@ class ValuesTest(unittest.TestCase):
             with self.assertRaisesRegex(pl.UserError, "_local_scalar_dense.* reads a value"):
                 pl.plan(Staged, reads(value_of), batch)
 
+    def test_gradients_of_a_table_have_the_same_bits_in_each_run(self):
+        rows = torch.randint(0, 2, (1000000,), generator=torch.Generator().manual_seed(1))
+        batch = {"rows": rows, "x": torch.randn(1000000, 1, generator=torch.Generator().manual_seed(2))}
+
+        def loss(model, batch):
+            return (model.weight[batch["rows"]] * batch["x"]).mean()
+
+        plan = pl.plan(lambda: Weight(torch.zeros(2, 1)), loss, batch, optimizer=pl.SGD(1.0, momentum=0.0, weight_decay=0.0))
+        found = set()
+        with pl.Trainer(plan) as trainer:
+            for _ in range(30):
+                trainer.load_state_dict({"weight": torch.zeros(2, 1)})
+                trainer.step(batch)
+                found.add(trainer.state_dict()["weight"].numpy().tobytes())
+        self.assertEqual(len(found), 1)
+
     def test_checks_that_values_are_finite_pass(self):
         def loss(w):
             if not torch.isfinite(w).all() or torch.isnan(w).any() or torch.isinf(w * 2).any() or (~torch.isfinite(w)).any():
@@ -111,6 +127,9 @@ class ValuesTest(unittest.TestCase):
             first_loss(torch.ones(2), lambda w: loss(w.half()).float())
         with self.assertRaisesRegex(pl.UserError, "reads a value"):
             first_loss(torch.ones(2), lambda w: w.mean() * torch.isfinite(w).sum().item())
+        with self.assertRaisesRegex(pl.UserError, "reads a value"):
+            pl.plan(lambda: Weight(torch.ones(2)), lambda model, batch: model.weight.sum() * bool(batch["x"].isnan().any()),
+                    {"x": torch.ones(1, 1)})
 
 
 if __name__ == "__main__":

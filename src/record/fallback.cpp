@@ -451,10 +451,12 @@ at::Tensor cov(const at::Tensor& self, int64_t correction, const std::optional<a
 }
 
 // Models clamp or stop after a check of their values. A step with gradients that are not finite changes nothing, so the
-// check passes. In float16 values of a good step overflow, and the check is refused where it is read.
+// check passes. Inputs may have such values. In float16 values of a good step overflow. These checks are refused where
+// they are read.
 at::Tensor assumed_to_be(bool value, const at::Tensor& checked, const at::Tensor& result) {
   Recorder* recorder = Recorder::active();
-  if (recorder && is_plan(result) && checked.scalar_type() != at::kHalf) recorder->assume(buffer_of(result), value);
+  const bool checks_plan = recorder && is_plan(checked) && is_plan(result) && checked.scalar_type() != at::kHalf;
+  if (checks_plan && recorder->depends_on_model(checked)) recorder->assume(buffer_of(result), value);
   return result;
 }
 

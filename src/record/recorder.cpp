@@ -125,6 +125,10 @@ std::optional<at::Tensor> Recorder::known_values(const at::Tensor& tensor) const
   return plimsoll::known_values(trace_, view_of(tensor));
 }
 
+bool Recorder::depends_on_model(const at::Tensor& tensor) const {
+  return plimsoll::depends_on_model(trace_, buffer_of(tensor));
+}
+
 std::optional<bool> Recorder::assumed(BufferId buffer) const {
   const auto found = assumed_.find(buffer);
   return found == assumed_.end() ? std::nullopt : std::optional(found->second);

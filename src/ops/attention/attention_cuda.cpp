@@ -1,6 +1,5 @@
 // Implements attention on a CUDA device: libtorch's flash kernels (T. Dao, "FlashAttention-2") if they accept the
 // operands, with windows and grouped heads; else in blocks (attention_blocks_cuda.h).
-#include <ATen/Context.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 
@@ -10,35 +9,13 @@
 #include "ops/attention/attention_blocks_cuda.h"
 #include "ops/attention/attention_plan.h"
 #include "ops/cuda_op_support.h"
+#include "ops/deterministic.h"
 
 namespace plimsoll::ops {
 namespace {
 
 using at::Tensor;
 using Scale = std::optional<double>;
-
-/// A scope in which the flash kernel's backward is deterministic. By default it sums the queries' gradient with
-/// atomics, in any order. libtorch's fill of uninitialized memory stays off.
-class Deterministic {
- public:
-  Deterministic()
-      : on_(context().deterministicAlgorithms()),
-        warn_only_(context().deterministicAlgorithmsWarnOnly()),
-        fill_(context().deterministicFillUninitializedMemory()) {
-    context().setDeterministicAlgorithms(true, /*warn_only=*/false);
-    context().setDeterministicFillUninitializedMemory(false);
-  }
-  ~Deterministic() {
-    context().setDeterministicAlgorithms(on_, warn_only_);
-    context().setDeterministicFillUninitializedMemory(fill_);
-  }
-  Deterministic(const Deterministic&) = delete;
-  Deterministic& operator=(const Deterministic&) = delete;
-
- private:
-  static at::Context& context() { return at::globalContext(); }
-  bool on_, warn_only_, fill_;
-};
 
 double scale_of(const AttentionShape& shape, Scale scale) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(shape.width)));
@@ -102,7 +79,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward_cuda(const Tensor& grad_ou
                               on.stream());
     return {dq, dk, dv};
   }
-  const Deterministic deterministic;
+  const Deterministic deterministic;  // by default the kernel sums the queries' gradient with atomics
   const Window seen = window_of(shape);
   const auto [dq, dk, dv] = at::_flash_attention_backward(
       grad_out.transpose(1, 2), flash_operand(q), flash_operand(k), flash_operand(v), out.transpose(1, 2), logsumexp,

@@ -27,6 +27,7 @@ struct Executor::BoundOp {
                                       // list
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
+  bool sums_at_indices = false;              // index_put() that accumulates: on the CPU, with atomics in any order
   std::array<int64_t, kMemories> extents{};  // by memory: end of the op's operands, in bytes of the arena
 
   /// Returns the error for a kernel that refused the op, with its reason.

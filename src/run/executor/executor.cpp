@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "collectives/exchange.h"
+#include "ops/deterministic.h"
 #include "plimsoll/error.h"
 #include "run/executor/bound_op.h"
 
@@ -153,7 +154,10 @@ void Executor::run_op(BoundOp& op) {
   try {
     op.backend->begin_op(frame_);
     begun = true;
+    std::optional<ops::Deterministic> deterministic;
+    if (op.sums_at_indices) deterministic.emplace();
     op.handle->redispatchBoxed(op.backend->keys(), &stack_);
+    deterministic.reset();
     settle_outputs(op);
   } catch (const c10::OutOfMemoryError& error) {
     finish();

@@ -145,6 +145,9 @@ Executor::BoundOp Executor::bind_op(int32_t index) {
   });
   if (op.copy != CopyStage::none || op.exchange == CopyStage::wait) return bound;
   bound.handle = op.call->op;
+  const std::string& name = bound.handle->schema().name();
+  bound.sums_at_indices = (name == "aten::_index_put_impl_" || name == "aten::index_put_") &&
+                          op.call->constants.at(3).toBool() && bound.backend->device().is_cpu();
   const auto& schema = bound.handle->schema();
   const size_t arguments = schema.arguments().size();
   if (op.exchange == CopyStage::start && op.arguments.size() > arguments) {  // receives parts of a sum
