@@ -1,7 +1,9 @@
 #include "record/loss_head.h"
 
 #include <ATen/WrapDimUtils.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <array>
@@ -60,20 +62,21 @@ bool is_watched(Node& node) {
          !node.retains_grad_hooks().empty();
 }
 
-// Returns whether the gradient of `from` becomes that of `to` by views, copies and casts alone, and no hook sees it.
-bool is_plain_path(Node* from, const Node* to) {
+// Returns the nodes through which the gradient of `from` becomes that of `to`, both among them, by views, copies and
+// casts alone. Empty if there are others, or if a hook sees the gradient.
+std::vector<std::shared_ptr<Node>> plain_path(std::shared_ptr<Node> from, const Node* to) {
   static constexpr std::array<std::string_view, 12> kPlain = {
       "ViewBackward0",    "UnsafeViewBackward0", "ReshapeAliasBackward0", "ToCopyBackward0",
       "CloneBackward0",   "SliceBackward0",      "AliasBackward0",        "TransposeBackward0",
       "PermuteBackward0", "UnsqueezeBackward0",  "SqueezeBackward1",      "LogSoftmaxBackward0"};
-  for (int steps = 0; from != nullptr && steps < 64; ++steps) {
-    if (is_watched(*from)) return false;
-    if (from == to) return true;
-    if (std::ranges::find(kPlain, std::string_view(from->name())) == kPlain.end() || from->num_outputs() != 1)
-      return false;
-    from = from->next_edge(0).function.get();
+  std::vector<std::shared_ptr<Node>> path;
+  while (from && path.size() < 64 && !is_watched(*from)) {
+    path.push_back(from);
+    if (from.get() == to) return path;
+    if (std::ranges::find(kPlain, std::string_view(from->name())) == kPlain.end() || from->num_outputs() != 1) break;
+    from = from->next_edge(0).function;
   }
-  return false;
+  return {};
 }
 
 // Returns the rows of x, which is [..., tokens, width], in this order; an undefined tensor if they are not all rows or
@@ -94,9 +97,11 @@ Tensor rows_of_input(const Tensor& x, const std::vector<int64_t>& rows) {
 }  // namespace
 
 void LossHeads::note_linear(const Trace& trace, const Tensor& x, const Tensor& weight, const Tensor& result) {
-  if (result.dim() < 2 || weight.dim() != 2 || !at::isFloatingType(result.scalar_type()) ||
-      x.scalar_type() != weight.scalar_type() || result.scalar_type() != x.scalar_type() || !result.is_contiguous() ||
-      result.storage_offset() != 0 || result.numel() * 4 < kMinLogitsBytes ||
+  // Half the range of float16 is not enough for gradients of the sum over all tokens, which the operator keeps.
+  if (result.dim() < 2 || result.scalar_type() == at::kHalf || weight.dim() != 2 ||
+      !at::isFloatingType(result.scalar_type()) || x.scalar_type() != weight.scalar_type() ||
+      result.scalar_type() != x.scalar_type() || !result.is_contiguous() || result.storage_offset() != 0 ||
+      result.numel() * 4 < kMinLogitsBytes ||
       2 * result.numel() < weight.numel())  // the weight's gradient, which is kept, would be larger
     return;
   layers_[buffer_of(result)] = {x, weight, result.grad_fn(), trace.ops.size()};
@@ -153,33 +158,51 @@ std::optional<LossHeads::Head> LossHeads::find(const Trace& trace, const Tensor&
   if (at::GradMode::is_enabled()) {
     const bool differentiable = layer.x.requires_grad() || layer.weight.requires_grad();
     if (logits.requires_grad() != differentiable) return std::nullopt;  // detached, or recorded without gradients
-    if (differentiable && !is_plain_path(logits.grad_fn().get(), layer.node.get())) return std::nullopt;
+    if (differentiable) {
+      found->found.path = plain_path(logits.grad_fn(), layer.node.get());
+      if (found->found.path.empty()) return std::nullopt;
+    }
   }
   const Tensor rows = rows_of_input(layer.x, found->rows);
   if (!rows.defined()) return std::nullopt;
-  const auto index = static_cast<int64_t>(found_.size());
-  const bool kept = kept_.contains(index);
+  const auto number = static_cast<int64_t>(found_.size());
+  const bool kept = kept_.contains(number);
   found_.push_back(kept ? Found{} : std::move(found->found));
   if (kept) return std::nullopt;
-  return Head{rows, layer.weight};
+  return Head{number, rows, layer.weight};
 }
 
-std::set<int64_t> LossHeads::read_elsewhere(const Trace& trace) const {
+void LossHeads::begin_segment() {
+  layers_.clear();
+  for (Found& found : found_) found.path.clear();
+}
+
+void LossHeads::begin_backward(int64_t number) {
+  // Not empty: the gradients of some tensors are asked for, and nothing else is computed.
+  const auto* const tasks = torch::autograd::get_current_graph_task_exec_info();
+  for (const std::shared_ptr<Node>& node : found_.at(number).path) {
+    const auto task = tasks ? tasks->find(node.get()) : decltype(tasks->end()){};
+    const bool asked_for = tasks && task != tasks->end() && task->second.captures_;
+    if (asked_for || is_watched(*node)) differentiated_whole_.insert(number);
+  }
+}
+
+std::set<int64_t> LossHeads::needed_whole(const Trace& trace) const {
   std::unordered_map<BufferId, std::vector<int64_t>> heads_of;
   std::set<size_t> copies;
   for (size_t head = 0; head < found_.size(); ++head) {
     for (const BufferId buffer : found_[head].logits) heads_of[buffer].push_back(static_cast<int64_t>(head));
     copies.insert(found_[head].copies.begin(), found_[head].copies.end());
   }
-  std::set<int64_t> read;
+  std::set<int64_t> needed = differentiated_whole_;
   for (size_t i = 0; i < trace.ops.size(); ++i) {
     if (copies.contains(i)) continue;
     for_each_view(trace.ops[i], [&](const View& view, bool written) {
       if (const auto found = heads_of.find(view.buffer); found != heads_of.end() && !written)
-        read.insert(found->second.begin(), found->second.end());
+        needed.insert(found->second.begin(), found->second.end());
     });
   }
-  return read;
+  return needed;
 }
 
 }  // namespace plimsoll

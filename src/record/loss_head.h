@@ -25,12 +25,13 @@ class LossHeads {
  public:
   /// Operands of plimsoll::linear_cross_entropy.
   struct Head {
-    at::Tensor x;       ///< [tokens, width]
-    at::Tensor weight;  ///< [classes, width]
+    int64_t number = 0;  ///< by the order of the calls of find() with a result
+    at::Tensor x;        ///< [tokens, width]
+    at::Tensor weight;   ///< [classes, width]
   };
 
   /// Forgets the layers of the segment before.
-  void begin_segment() { layers_.clear(); }
+  void begin_segment();
   /// Notes that the ops recorded last computed `result`, which is x weight^T.
   void note_linear(const Trace& trace, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& result);
 
@@ -39,10 +40,13 @@ class LossHeads {
   /// layer, if a hook sees the gradient between them, or if keep() names the head. Each such call is one head.
   std::optional<Head> find(const Trace& trace, const at::Tensor& logits, int64_t classes, bool log_softmax);
 
-  /// States heads that find() returns no more, by the order of its calls with a result.
+  /// States heads, by their numbers, that find() returns no more.
   void keep(std::set<int64_t> heads) { kept_ = std::move(heads); }
-  /// Returns the heads whose logits another op reads, too.
-  std::set<int64_t> read_elsewhere(const Trace& trace) const;
+  /// Notes that a head's loss is differentiated. If a hook sees the gradient of the logits now, or the gradient of the
+  /// logits is asked for (torch.autograd.grad), the head is one of needed_whole().
+  void begin_backward(int64_t number);
+  /// Returns the heads whose logits, or the gradient of them, something else in the trace needs.
+  std::set<int64_t> needed_whole(const Trace& trace) const;
 
  private:
   struct Layer {
@@ -50,9 +54,11 @@ class LossHeads {
     std::shared_ptr<torch::autograd::Node> node;
     size_t first = 0;  // the op behind it
   };
+  using Path = std::vector<std::shared_ptr<torch::autograd::Node>>;
   struct Found {
     std::vector<BufferId> logits;  // the layer's result and its copies
     std::set<size_t> copies;       // ops that make the copies
+    Path path;                     // from the loss to the layer
   };
   // Rows of a layer's result, by row of logits.
   struct Rows {
@@ -64,7 +70,7 @@ class LossHeads {
 
   std::unordered_map<BufferId, Layer> layers_;
   std::vector<Found> found_;  // empty entries: kept
-  std::set<int64_t> kept_;
+  std::set<int64_t> kept_, differentiated_whole_;
 };
 
 }  // namespace plimsoll

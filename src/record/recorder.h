@@ -57,6 +57,7 @@ class Recorder {
   /// Returns the ops so far.
   const Trace& trace() const { return trace_; }
   LossHeads& loss_heads() { return loss_heads_; }
+  const LossHeads& loss_heads() const { return loss_heads_; }
 
   /// Returns whether an op of forward or backward has written to the buffer of `tensor` so far.
   bool is_changed(const at::Tensor& tensor) const;

@@ -5,12 +5,14 @@
 #include <ATen/FuncTorchTLS.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cross_entropy_loss_native.h>
 #include <ATen/ops/linear_native.h>
 #include <ATen/ops/nll_loss_nd_native.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -118,6 +120,28 @@ Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>
   return result;
 }
 
+// Returns whether the sizes of the targets are those of the logits without the dimension of classes.
+bool are_labels_of(const Tensor& targets, const Tensor& logits, int64_t classes) {
+  std::vector<int64_t> sizes = logits.sizes().vec();
+  sizes.erase(sizes.begin() + classes);
+  return targets.sizes() == at::IntArrayRef(sizes);
+}
+
+// The loss of a head, with the edge to the logits that libtorch's loss has. No gradient flows there: the layer's
+// operands have theirs from the operator.
+struct Differentiated : torch::autograd::Function<Differentiated> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& loss, const Tensor&, int64_t number) {
+    context->saved_data["number"] = number;
+    return loss.view_as(loss);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    if (Recorder* const recorder = Recorder::active())
+      recorder->loss_heads().begin_backward(context->saved_data["number"].toInt());
+    return {gradients[0], Tensor(), Tensor()};
+  }
+};
+
 // Returns the loss of a head by plimsoll::linear_cross_entropy; an undefined tensor if it cannot compute this one.
 Tensor loss_of_head(const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& class_weights,
                     int64_t reduction, int64_t ignore_index, bool log_softmax) {
@@ -125,11 +149,12 @@ Tensor loss_of_head(const Tensor& logits, const Tensor& targets, const std::opti
   const int64_t classes = logits.dim() > 1 ? 1 : 0;
   if (!recorder || (class_weights && class_weights->defined()) || reduction == at::Reduction::None ||
       logits.dim() < 2 || !is_plan(logits) || !is_plan(targets) || targets.scalar_type() != at::kLong ||
-      targets.numel() * logits.size(classes) != logits.numel() || targets.dim() != logits.dim() - 1 ||
-      !is_plainly_differentiated({&logits}))
+      !are_labels_of(targets, logits, classes) || !is_plainly_differentiated({&logits}))
     return {};
   const auto head = recorder->loss_heads().find(recorder->trace(), logits, classes, log_softmax);
   if (!head) return {};
+  const bool autocast = at::autocast::is_autocast_enabled(kPlanDevice);
+  const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);  // the layer has cast them
   const Tensor labels = targets.reshape({-1});
   const Tensor mean = ops::linear_cross_entropy(head->x, head->weight, labels, ignore_index);
   const Tensor counted = labels.ne(ignore_index).sum();
@@ -137,7 +162,10 @@ Tensor loss_of_head(const Tensor& logits, const Tensor& targets, const std::opti
   const Tensor loss = reduction == at::Reduction::Sum
                           ? mean * counted.to(mean.scalar_type())
                           : mean.masked_fill(counted.eq(0), std::numeric_limits<double>::quiet_NaN());
-  return loss.to(logits.scalar_type());
+  // Under autocast libtorch computes the losses in float32.
+  const Tensor result = autocast ? loss : loss.to(logits.scalar_type());
+  return logits.requires_grad() && at::GradMode::is_enabled() ? Differentiated::apply(result, logits, head->number)
+                                                              : result;
 }
 
 // A scope of libtorch's cross entropy, which calls nll_loss_nd.

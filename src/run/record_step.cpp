@@ -58,12 +58,13 @@ std::string owner_of(const std::string& name) {
 class StepRecorder {
  public:
   /// `kept_heads`: loss heads that are recorded as they are (LossHeads::keep()).
-  StepRecorder(const Step& step, const TrainingOptions& options, const std::set<int64_t>& kept_heads)
+  StepRecorder(const Step& step, const TrainingOptions& options, const Replacements& replacements,
+               const std::set<int64_t>& kept_heads)
       : step_(step),
         options_(options),
         optimizer_(options.optimizer, options.seed),
         update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {
-    recorder_.set_replacements(step.replace);
+    recorder_.set_replacements(replacements);
     recorder_.loss_heads().keep(kept_heads);
   }
 
@@ -72,13 +73,20 @@ class StepRecorder {
       return record();
     } catch (const c10::Error& error) {  // libtorch's own refusals, such as mismatched shapes
       const std::string what = plan_device_named(error.what_without_backtrace());
+      // plimsoll::attention keeps its result for backward; libtorch's composition may not.
+      changes_attention_ = what.find("modified by an inplace operation") != std::string::npos &&
+                           what.find("Attention") != std::string::npos;
       throw UserError(
           fmt::format("the step cannot be recorded{}: {}", recorder_.place(), what.substr(0, what.find('\n'))));
     }
   }
 
-  /// Returns the loss heads whose logits are read elsewhere in the trace of run().
-  std::set<int64_t> heads_read_elsewhere(const Trace& trace) { return recorder_.loss_heads().read_elsewhere(trace); }
+  /// Returns the loss heads that must be recorded as they are (LossHeads::needed_whole()), of run() or of what it has
+  /// recorded until it failed.
+  std::set<int64_t> heads_needed_whole(const Trace& trace) const { return recorder_.loss_heads().needed_whole(trace); }
+  const Trace& recorded() const { return recorder_.trace(); }
+  /// Returns whether run() failed because the step changes the result of plimsoll::attention in place.
+  bool changes_attention() const { return changes_attention_; }
 
  private:
   Trace record() {
@@ -394,6 +402,7 @@ class StepRecorder {
   Optimizer optimizer_;
   UpdateStep update_step_;
   std::shared_ptr<torch::nn::Module> model_;
+  bool changes_attention_ = false;
   int64_t first_random_id_ = 0;  // first random id of a micro batch
   std::set<BufferId> known_;
   std::set<std::string> whole_;  // parameters that every rank stores whole, with zero3
@@ -420,14 +429,23 @@ Trace record_step(const Step& step, const TrainingOptions& options) {
   if (options.precision == Precision::automatic)
     throw UserError("TrainingOptions::precision is open (automatic): plan_training() chooses it");
   ++recordings;
+  // Whether a replacement is right or worth it may only show when all is recorded; the step is recorded again then.
+  Replacements replacements = step.replace;
   std::set<int64_t> kept_heads;
   while (true) {
-    StepRecorder recorder(step, options, kept_heads);
-    Trace trace = recorder.run();
-    // A head whose logits are read elsewhere is not worth its replacement, which shows when all is recorded.
-    const std::set<int64_t> read = recorder.heads_read_elsewhere(trace);
-    if (read.empty()) return trace;
-    kept_heads.insert(read.begin(), read.end());
+    StepRecorder recorder(step, options, replacements, kept_heads);
+    std::set<int64_t> needed;
+    try {
+      Trace trace = recorder.run();
+      needed = recorder.heads_needed_whole(trace);
+      if (needed.empty()) return trace;
+    } catch (...) {
+      needed = recorder.heads_needed_whole(recorder.recorded());
+      const bool without_attention = recorder.changes_attention() && replacements.attention;
+      if (without_attention) replacements.attention = false;
+      if (needed.empty() && !without_attention) throw;
+    }
+    kept_heads.insert(needed.begin(), needed.end());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <optional>
 
 #include "base/atomic_file.h"
@@ -104,10 +105,12 @@ class Run {
       if (!report_.fits) return std::move(report_);
       count_steps();
       note("the loading of weights");
-      if (checkpoint)
-        resume(*checkpoint);
-      else if (starts_from_weights(job().model))
-        load_model_weights(job().model, training().state(), prepared_.sliced_state());
+      refuse_together([&] {
+        if (checkpoint)
+          resume(*checkpoint);
+        else if (starts_from_weights(job().model))
+          load_model_weights(job().model, training().state(), prepared_.sliced_state());
+      });
       if (agreement_.leads()) metrics_.open(job(), report_.resumed_step);
       if (const auto profile = agreement_.first_rank_profile(profile_)) training().profile(*profile);
       data().start(position_, agreement_.ranks(), agreement_.rank());
@@ -122,6 +125,21 @@ class Run {
     }
     finish();
     return std::move(report_);
+  }
+
+  // Lets each rank find its own mistake in `work`, in which ranks do not wait for one another. A rank that threw at
+  // once would end one that is slower, which would then report a failure of the first.
+  template <typename Work>
+  void refuse_together(const Work& work) const {
+    std::exception_ptr refusal;
+    try {
+      work();
+    } catch (const UserError& error) {
+      if (error.kind() != UserError::Kind::usage) throw;
+      refusal = std::current_exception();
+    }
+    agreement_.any(refusal != nullptr);
+    if (refusal) std::rethrow_exception(refusal);
   }
 
   // Publishes what this rank does, for messages of the others if it is lost.

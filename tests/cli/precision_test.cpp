@@ -1,5 +1,7 @@
 // Tests that `precision: auto` follows the matmul speeds measured on this machine, and that a slow fixed choice is
 // reported.
+#include <ctime>
+
 #include "cli/cli_testing.h"
 #include "ops/arithmetic/matmul_throughput.h"
 #include "ops/cpu_capability.h"
@@ -77,11 +79,10 @@ TEST_F(MeasuredProducts, ThatAreSlowAreSaidBeforeTheStart) {
 }
 
 TEST_F(MeasuredProducts, AreMadeOnceAndKept) {
-  // A measurement is kept if its tries agree, which other work on the machine may prevent.
-  for (int attempt = 0; attempt < 10 && !std::filesystem::exists(speeds_file()); ++attempt)
-    ASSERT_EQ(run({"plan", "job.yaml"}).exit_code, 0);
+  ASSERT_EQ(run({"plan", "job.yaml"}).exit_code, 0);
   const std::string first = get_file(speeds_file());
-  EXPECT_TRUE(ops::products_of(first));
+  // A measurement whose tries did not agree, as other work on the machine may prevent, is kept for a day.
+  EXPECT_TRUE(ops::products_of(first, std::time(nullptr)));
   ASSERT_EQ(run({"plan", "job.yaml"}).exit_code, 0);
   EXPECT_EQ(get_file(speeds_file()), first);
 }

@@ -3,6 +3,7 @@
 #include "record/loss_head.h"
 
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 #include <torch/nn/functional.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plimsoll/error.h"
 #include "run/equality.h"
 
 namespace plimsoll::loss_head_test {
@@ -168,6 +170,45 @@ TEST(LossHead, HasTheValuesOfEagerInBfloat16) {
     EXPECT_NEAR(training.step({batch_of(i)}, 0.1).loss, exact.step({batch_of(i)}, 0.1).loss, 0.02);
 }
 
+// Gradients of the sum over tokens may be more than float16 holds.
+TEST(LossHead, InFloat16IsRecordedAsItIs) {
+  EXPECT_EQ(heads_in(record_step(step_of(replaced()[0].second), options_of(Precision::fp16_mixed))), 0);
+}
+
+// The gradient of the loss by other tensors leaves the head replaced.
+TEST(LossHead, HasGradientsOfItsOperandsBeforeTheBackwardPass) {
+  const auto loss = [](auto& m, auto& x, auto& y) {
+    const Tensor loss = torch::cross_entropy_loss(rows(torch::linear(x, m.head)), y.view(-1));
+    const auto gradients = torch::autograd::grad({loss}, {m.head, x}, {}, /*retain_graph=*/true);
+    return loss + gradients[0].detach().square().sum() + gradients[1].detach().square().sum();
+  };
+  const Step step = step_of(loss);
+  ASSERT_EQ(heads_in(record_step(step, options_of())), 1);
+  Training training(step, options_of());
+  training.start();
+  EagerStep eager(step, options_of());
+  eager.copy_from(training);
+  EXPECT_NEAR(training.step({batch_of(1)}, 0.1).loss, eager.step({batch_of(1)}, 0.1), 2e-6);
+}
+
+// Under autocast libtorch computes the likelihood in float32, of logarithms in bfloat16, and leaves a head that is
+// outside of the autocast in float32.
+TEST(LossHead, OfALikelihoodUnderAutocastIsFloat32) {
+  const auto loss = [](auto& m, auto& x, auto& y) {
+    const Tensor loss = torch::nll_loss_nd(rows(torch::linear(x, m.head)).log_softmax(-1), y.view(-1));
+    EXPECT_EQ(loss.scalar_type(), torch::kFloat);
+    return loss;
+  };
+  EXPECT_EQ(heads_in(record_step(step_of(loss), options_of(Precision::bf16_mixed))), 1);
+}
+
+TEST(LossHead, RefusesLabelsOfOtherSizes) {
+  const auto loss = [](auto& m, auto& x, auto& y) {
+    return torch::cross_entropy_loss(torch::linear(x, m.head).transpose(1, 2), y.t().contiguous());
+  };
+  EXPECT_THROW(record_step(step_of(loss), options_of()), UserError);
+}
+
 // libtorch's mean over no token is NaN, and its gradients are 0.
 TEST(LossHead, WithoutATokenIsNotANumber) {
   const Step step = step_of(replaced()[0].second);
@@ -244,6 +285,27 @@ const std::vector<std::pair<std::string, Loss>>& recorded_as_they_are() {
          const Tensor logits = torch::linear(x, m.head);
          logits.register_hook([](const Tensor& gradient) { return gradient * 2; });
          return torch::cross_entropy_loss(rows(logits), y.view(-1));
+       }},
+      {"a gradient that a hook changes, registered later",
+       [](auto& m, auto& x, auto& y) {
+         const Tensor logits = torch::linear(x, m.head);
+         const Tensor loss = torch::cross_entropy_loss(rows(logits), y.view(-1));
+         logits.register_hook([](const Tensor& gradient) { return gradient * 2; });
+         return loss;
+       }},
+      {"the gradient of the logits",
+       [](auto& m, auto& x, auto& y) {
+         const Tensor logits = torch::linear(x, m.head);
+         const Tensor loss = torch::cross_entropy_loss(rows(logits), y.view(-1));
+         const Tensor gradient = torch::autograd::grad({loss}, {logits}, {}, /*retain_graph=*/true)[0];
+         return loss + 100 * gradient.detach().square().sum() + (gradient.detach() * logits).sum();
+       }},
+      {"the gradient of the logits, if there is one",
+       [](auto& m, auto& x, auto& y) {
+         const Tensor logits = torch::linear(x, m.head);
+         const Tensor loss = torch::cross_entropy_loss(rows(logits), y.view(-1));
+         const Tensor gradient = torch::autograd::grad({loss}, {logits}, {}, true, false, /*allow_unused=*/true)[0];
+         return gradient.defined() ? loss + 100 * gradient.detach().square().sum() : loss;
        }},
       {"rows in another order",
        [](auto& m, auto& x, auto& y) {
