@@ -132,7 +132,7 @@ def main():
                     print(f"{page}:{number}: {text}")
                     continue
                 done = subprocess.run(["bash", "-o", "pipefail", "-c", variables + text], cwd=folder, env=environment, text=True,
-                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=3600)
                 ran += 1
                 print(f"{time.monotonic() - start:6.1f} s  {done.returncode}  {page}:{number}: {text}", flush=True)
                 if done.returncode not in ((0, 3) if " plan " in text else (0,)):

@@ -30,7 +30,7 @@ BLOCK = re.compile(r"^```(yaml (?P<file>\S+)|console)\n(?P<text>.*?)^```$", re.D
 NUMBER = re.compile(r"\d[\d:]*(?:\.\d+)?(?:e[+-]?\d+)?")
 SIZE_UNITS = {"B", "KiB", "MiB", "GiB"}
 INTERRUPT_SECONDS = 2.0  # after the first line of progress; all steps must take longer, on any processor
-COMMAND_SECONDS = 300.0
+COMMAND_SECONDS = 3600.0  # ends what hangs
 
 
 class Command:
