@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "plimsoll/bytes.h"
@@ -14,6 +15,7 @@
 #include "plimsoll/error.h"
 #include "rounds.h"
 #include "test_files.h"
+#include "train/advice_steps.h"
 #include "train/random_jobs.h"
 
 namespace plimsoll {
@@ -21,8 +23,11 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::DoubleEq;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 class AdviceTest : public ::testing::Test {
  protected:
@@ -183,6 +188,47 @@ TEST_F(AdviceTest, OfALargeStepRoomBesideTheDeviceGoesFirst) {
       search(kLarge, 0.7, {.should_continue = [](const AdviceProgress& at) { return at.found < 1; }});
   ASSERT_EQ(first.found.size(), 1u);
   EXPECT_THAT(override_text(first.found.front()), HasSubstr("host_memory_budget="));
+  EXPECT_EQ(first.found.front().meaning, "up to 8.00 GiB of host memory in addition");
+  // The choices that it leaves to the planner are named, too.
+  const AdviceSearch pinned = search(std::string(kLarge) + "update_in_backward: false\n", 0.7,
+                                     {.should_continue = [](const AdviceProgress& at) { return at.found < 1; }});
+  ASSERT_EQ(pinned.found.size(), 1u);
+  EXPECT_THAT(pinned.found.front().meaning,
+              AllOf(HasSubstr("up to 8.00 GiB of host memory in addition; "), HasSubstr("updates")));
+}
+
+// Changes are tried in the order of these estimates.
+TEST(AdviceSteps, ScaleTheBytesOfTheirFormats) {
+  const auto scaled = [](const Job& job, const PeakMemoryModel& memory, double PeakMemoryModel::*part) {
+    std::map<std::string, double> scaled;
+    for (const AdviceStep& step : advice_steps(job, memory, target_of(require_device("rtx4090")))) {
+      PeakMemoryModel after = memory;
+      step.effect(after);
+      const std::string& change = step.overrides.front();
+      if (change.find("dtype") != std::string::npos && after.*part != memory.*part)
+        scaled[change] = after.*part / memory.*part;
+    }
+    return scaled;
+  };
+  Job job = parse_job(
+      "{data.type: synthetic, batch_size: 8, gradient_accumulation_dtype: float32, optimizer.state_dtype: float32, "
+      "precision: bf16-true}",
+      "job.yaml", "");
+  PeakMemoryModel memory;
+  memory.trained_half = memory.gradients = memory.state = 1 << 20;
+  EXPECT_THAT(scaled(job, memory, &PeakMemoryModel::gradients),
+              UnorderedElementsAre(Pair("gradient_accumulation_dtype=bfloat16", DoubleEq(0.5)),
+                                   Pair("gradient_accumulation_dtype=8bit", DoubleEq(1.008 / 4))));
+  EXPECT_THAT(scaled(job, memory, &PeakMemoryModel::state),
+              UnorderedElementsAre(Pair("optimizer.state_dtype=8bit", DoubleEq(1.008 / 4)),
+                                   Pair("optimizer.state_dtype=4bit", DoubleEq(0.516 / 4))));
+  // Formats that have these bytes already.
+  job.accumulator_dtype = AccumulatorDtype::bfloat16;
+  job.optimizer.state_dtype = StateDtype::bits8;
+  EXPECT_THAT(scaled(job, memory, &PeakMemoryModel::gradients),
+              UnorderedElementsAre(Pair("gradient_accumulation_dtype=8bit", DoubleEq(1.008 / 2))));
+  EXPECT_THAT(scaled(job, memory, &PeakMemoryModel::state),
+              UnorderedElementsAre(Pair("optimizer.state_dtype=4bit", DoubleEq(0.516 / 1.008))));
 }
 
 // For random jobs of every kind, an advised change fits when it is typed, in at most the advised bytes. No advice

@@ -1,6 +1,10 @@
 #include "plimsoll/compare.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
 
 #include "train/tiny_job.h"
 
@@ -24,6 +28,27 @@ TEST(Compare, ARowThatDoesNotFitHasThePredictionOfItsPlan) {
   EXPECT_GT(rows.back().planned_peak_bytes, 1 << 10);
   EXPECT_GT(rows.back().predicted_step_seconds, 0);
   EXPECT_EQ(rows.back().measured_step_seconds, 0);
+}
+
+// Each row has the savings of its name. The planner's row has those of the job.
+TEST(Compare, RowsHaveTheSettingsOfTheirNames) {
+  const TempFolder folder;
+  Job job = tiny_job(folder);
+  job.precision = Precision::fp32_true;
+  CompareOptions options;
+  options.steps = 1;
+  options.measure_seconds = 0;
+  std::vector<std::string> rows;
+  for (const CompareRow& row : compare_job(job, options)) {
+    EXPECT_TRUE(row.fits) << row.name;
+    rows.push_back(row.name + ": " + row.settings.substr(0, row.settings.find(',')));
+  }
+  EXPECT_THAT(rows,
+              ::testing::ElementsAre("float32: 32-true", "+ mixed precision: bf16-mixed", "+ checkpointing: bf16-mixed",
+                                     "+ accumulation: bf16-mixed", "+ offload: bf16-mixed", "+ streaming: bf16-mixed",
+                                     "+ 8-bit state, no offload: bf16-mixed", "+ bfloat16 weights: bf16-true",
+                                     "+ 8-bit sums of gradients: bf16-true", "updates in backward instead: bf16-true",
+                                     "planner's choice: 32-true"));
 }
 
 }  // namespace

@@ -405,6 +405,16 @@ TEST_F(PlanJobTest, ALargeHeadIsPlannedWithinTheLimitOfMemory) {
   EXPECT_GT(planned.plan.breakdown.parameters, 2 * GiB);
 }
 
+TEST(MeasureMachine, CountsTheOpsThatItTimes) {
+  const CacheFolder folder;
+  Job job = tiny_job(folder);
+  job.precision = Precision::fp32_true;
+  const int timed = measure_machine(job, 60);
+  EXPECT_GT(timed, 0);
+  EXPECT_EQ(static_cast<size_t>(timed), inspect_machine(static_cast<int>(job.threads)).ops_timed);
+  EXPECT_EQ(measure_machine(job, 60), 0) << "all have a time";
+}
+
 // Rates of kinds of ops can be too good for a job's ops. A micro batch whose ops were not timed is then predicted to be
 // faster than the one whose ops were.
 TEST(MeasureMachine, TimesTheMicroBatchThatIsChosenByItsTimes) {

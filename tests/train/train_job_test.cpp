@@ -43,6 +43,8 @@ TEST_F(TrainJobTest, LearnsInsideThePlan) {
   expect_below("first loss, distance from log 320", std::abs(report.losses.front() - std::log(320.0)), 0.5);
   expect_above("fall of the loss", report.losses.front() - report.losses.back(), 1);
   EXPECT_EQ(watcher.plans, 1);
+  for (const TrainProgress& progress : watcher.steps)
+    EXPECT_DOUBLE_EQ(progress.tokens_per_second * progress.step_seconds, 4 * 16) << progress.step;
   EXPECT_LE(report.measured_peak_bytes, report.planned_peak_bytes);
   EXPECT_LE(report.planned_peak_bytes, *job.budget.device);
   EXPECT_EQ(report.planned.total(), report.planned_peak_bytes);
