@@ -130,7 +130,9 @@ TEST(ConstantData, ConstantVoxelsBecomeZero) {
   standardize(series, {0, 1, 2, 3, 4, 5});
   for (size_t i = 0; i < series.values.size(); ++i) {
     EXPECT_TRUE(std::isfinite(series.values[i])) << i;
-    if (i % 3 < 2) EXPECT_EQ(series.values[i], 0) << i;
+    if (i % 3 < 2) {
+      EXPECT_EQ(series.values[i], 0) << i;
+    }
   }
 }
 

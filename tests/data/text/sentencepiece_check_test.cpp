@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 std::string varint(uint64_t number) {
   std::string text;
-  for (; number >= 0x80; number >>= 7) text += static_cast<char>(number & 0x7f | 0x80);
+  for (; number >= 0x80; number >>= 7) text += static_cast<char>((number & 0x7f) | 0x80);
   return text + static_cast<char>(number);
 }
 /// A field of bytes.
