@@ -37,7 +37,7 @@ def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None
         with contextlib.ExitStack() as blocks:
             blocks.enter_context(torch.device(DEVICE))
             for block in (_autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint), _experts(torch), _bags(torch),
-                          _variances(torch), _alignments(torch), _distributions(torch), _sizes(torch)):
+                          _variances(torch), _distributions(torch), _averages(torch), _sizes(torch)):
                 blocks.enter_context(block)
             if computes:
                 blocks.enter_context(_draws(torch))
@@ -279,25 +279,6 @@ def _variances(torch: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alignments(torch: Any) -> Iterator[None]:
-    """Refuses a ctc_loss() whose lengths are tensors of the step: torch reads them to make its tables."""
-    records, functional = _records(torch), torch.nn.functional
-    original = functional.ctc_loss
-
-    @functools.wraps(original)
-    def loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **options: Any) -> Any:
-        for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
-            if records() and getattr(getattr(lengths, "device", None), "type", None) == DEVICE:
-                raise errors.UserError(
-                    f"operator aten::_ctc_loss cannot be recorded: {name} is a tensor, which has no values while the step is "
-                    "recorded; give it a tuple of numbers, and the same lengths in each batch")
-        return original(log_probs, targets, input_lengths, target_lengths, *args, **options)
-
-    with _replaced(functional, ctc_loss=loss):
-        yield
-
-
-@contextlib.contextmanager
 def _distributions(torch: Any) -> Iterator[None]:
     """Lets torch.distributions leave out their checks of arguments, which read values, unless the caller asks for them."""
     records, owner = _records(torch), torch.distributions.Distribution
@@ -332,4 +313,28 @@ def _draws(torch: Any) -> Iterator[None]:
                          if getattr(value, "__self__", None) is generator and key not in kept}
                 blocks.enter_context(_replaced(
                     sys.modules[name], **{key: refused(f"{name}.{key}", value) for key, value in found.items()}))
+        yield
+
+
+@contextlib.contextmanager
+def _averages(torch: Any) -> Iterator[None]:
+    """Lets batch norms with momentum=None average over all steps by their counter, which torch's own code reads."""
+    records, owner = _records(torch), torch.nn.modules.batchnorm._BatchNorm
+    original = owner.forward
+
+    @functools.wraps(original)
+    def forward(self: Any, input: Any) -> Any:
+        if not records() or self.momentum is not None or not self.training or self.num_batches_tracked is None:
+            return original(self, input)
+        self._check_input_dim(input)
+        with torch.no_grad():
+            self.num_batches_tracked.add_(1)
+            part = 1.0 / self.num_batches_tracked.float()
+            dims = [dim for dim in range(input.dim()) if dim != 1]
+            variance, mean = torch.var_mean(input.float(), dims)
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), part)
+            self.running_var.lerp_(variance.to(self.running_var.dtype), part)
+        return torch.nn.functional.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
+
+    with _replaced(owner, forward=forward):
         yield

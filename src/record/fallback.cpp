@@ -416,6 +416,76 @@ at::Tensor one_hot(const at::Tensor& self, int64_t classes) {
   return at::zeros(sizes, self.options()).scatter_(-1, self.unsqueeze(-1), 1);
 }
 
+// A sum, mean or maximum over the rows of each bag. The sizes of further results of libtorch's operator depend on the
+// kernel that runs, and no caller but its gradient reads them.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> padded_bags(
+    const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool scale_grad_by_freq,
+    int64_t mode, bool sparse, const std::optional<at::Tensor>& per_sample_weights, bool include_last_offset,
+    std::optional<int64_t> padding) {
+  constexpr int64_t kMean = 1, kMax = 2;
+  const Recorder* recorder = Recorder::active();
+  if (scale_grad_by_freq || sparse)
+    throw UserError(fmt::format("operator aten::embedding_bag{} cannot be recorded with {}: leave it out",
+                                recorder ? recorder->place() : "",
+                                scale_grad_by_freq ? "scale_grad_by_freq" : "sparse"));
+  TORCH_CHECK(indices.dim() == 1 && offsets.dim() == 1, "embedding_bag: indices and offsets have one dimension");
+  const int64_t length = indices.size(0), bags = offsets.size(0) - (include_last_offset ? 1 : 0);
+  const double lowest = -std::numeric_limits<double>::infinity();
+  at::Tensor rows = at::embedding(weight, indices), counted = at::ones({length}, weight.options().dtype(at::kFloat));
+  if (padding) {
+    const at::Tensor kept = indices.ne(*padding < 0 ? *padding + weight.size(0) : *padding);
+    counted = kept.to(at::kFloat);
+    rows = mode == kMax ? rows.masked_fill(kept.logical_not().unsqueeze(-1), lowest)
+                        : rows * kept.to(rows.scalar_type()).unsqueeze(-1);
+  }
+  if (per_sample_weights && per_sample_weights->defined()) rows = rows * per_sample_weights->unsqueeze(-1);
+  const at::Tensor first = offsets.narrow(0, 0, bags);
+  const at::Tensor bag_of = at::zeros({length + 1}, offsets.options())
+                                .index_add(0, first, at::ones_like(first))
+                                .cumsum(0)
+                                .narrow(0, 0, length) -
+                            1;
+  const at::Tensor zeros = at::zeros({bags, weight.size(1)}, rows.options());
+  at::Tensor output;
+  if (mode == kMax) {
+    output = zeros.scatter_reduce(0, bag_of.unsqueeze(-1).expand_as(rows), rows, "amax", /*include_self=*/false);
+    output = output.masked_fill(output.eq(lowest), 0);
+  } else {
+    output = zeros.index_add(0, bag_of, rows);
+    if (mode == kMean) {
+      const at::Tensor counts = at::zeros({bags}, counted.options()).index_add(0, bag_of, counted).clamp_min(1);
+      output = (output / counts.unsqueeze(-1)).to(rows.scalar_type());
+    }
+  }
+  return {output, bag_of, bag_of, bag_of};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> bags(const at::Tensor& weight, const at::Tensor& indices,
+                                                                const at::Tensor& offsets, bool scale_grad_by_freq,
+                                                                int64_t mode, bool sparse,
+                                                                const std::optional<at::Tensor>& per_sample_weights,
+                                                                bool include_last_offset) {
+  return padded_bags(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+                     include_last_offset, std::nullopt);
+}
+
+// Lengths that are CPU tensors are numbers while a step is recorded.
+at::Tensor ctc_loss(const at::Tensor& log_probabilities, const at::Tensor& targets, const at::Tensor& input_lengths,
+                    const at::Tensor& target_lengths, int64_t blank, int64_t reduction, bool zero_infinity) {
+  const Recorder* recorder = Recorder::active();
+  if (is_plan(input_lengths) || is_plan(target_lengths))
+    throw UserError(fmt::format(
+        "operator aten::ctc_loss{} cannot be recorded: its lengths are tensors of the step, which have no values while "
+        "it is recorded; give it lists of numbers or CPU tensors, and the same lengths in each batch",
+        recorder ? recorder->place() : ""));
+  const auto numbers = [](const at::Tensor& lengths) {
+    const at::Tensor wide = lengths.to(at::kLong).contiguous();
+    return std::vector<int64_t>(wide.const_data_ptr<int64_t>(), wide.const_data_ptr<int64_t>() + wide.numel());
+  };
+  return at::ctc_loss(log_probabilities, targets, numbers(input_lengths), numbers(target_lengths), blank, reduction,
+                      zero_infinity);
+}
+
 // istft() and cov() check a value by at::equal() of two scalar booleans. While they run, equal() returns false: the
 // check passes.
 thread_local bool passes_checks = false;
@@ -505,6 +575,9 @@ TORCH_LIBRARY_IMPL(aten, AutogradIPU, m) {
   m.impl("cov", cov);
   m.impl("istft", istft);
   m.impl("one_hot", one_hot);
+  m.impl("embedding_bag", bags);
+  m.impl("embedding_bag.padding_idx", padded_bags);
+  m.impl("ctc_loss.Tensor", ctc_loss);
   m.impl("tensor_split.tensor_indices_or_sections", split_at);
 }
 

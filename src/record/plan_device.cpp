@@ -197,7 +197,7 @@ int cached_device_argument(const c10::OperatorHandle& op) {
 // trace. This cannot be done in the recorder, because libtorch compares devices before a call arrives there.
 void adopt_cpu_tensors(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   Recorder* recorder = Recorder::active();
-  if (!recorder) return;
+  if (!recorder || op.schema().name() == "aten::ctc_loss") return;  // its lengths are read
   const size_t count = op.schema().arguments().size();
   c10::IValue* const arguments = stack.data() + stack.size() - count;
   bool plan = false, cpu = false;

@@ -8,6 +8,8 @@
 
 #include <unordered_map>
 
+#include "record/python_shape_rules.h"
+
 namespace plimsoll {
 namespace {
 
@@ -442,8 +444,9 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
 }  // namespace
 
 const ShapeRule* find_shape_rule(const std::string& name) {
-  const auto found = rules().find(name);
-  return found == rules().end() ? nullptr : &found->second;
+  for (const auto* table : {&rules(), &python_shape_rules()})
+    if (const auto found = table->find(name); found != table->end()) return &found->second;
+  return nullptr;
 }
 
 const std::string* find_refusal(const std::string& name) {

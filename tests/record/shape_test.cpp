@@ -6,6 +6,7 @@
 
 #include "plimsoll/error.h"
 #include "record/recording.h"
+#include "record/shape_family.h"
 
 namespace plimsoll {
 namespace {
@@ -13,21 +14,9 @@ namespace {
 namespace F = torch::nn::functional;
 using torch::Tensor;
 
-struct Family {
-  std::string name;
-  std::function<std::vector<Tensor>()> run;  // forward, then the gradients of what requires one
-};
-
-Tensor leaf(std::vector<int64_t> sizes, torch::Dtype dtype = torch::kFloat) {
-  return torch::rand(sizes, dtype).requires_grad_(true);
-}
-
-std::vector<Tensor> with_gradients(Tensor output, std::vector<Tensor> leaves) {
-  std::vector<Tensor> all{output};
-  output.sum().backward();
-  for (Tensor& tensor : leaves) all.push_back(tensor.grad());
-  return all;
-}
+using testing::Family;
+using testing::leaf;
+using testing::with_gradients;
 
 // One entry for each operator family that models use.
 std::vector<Family> families() {
@@ -288,18 +277,7 @@ std::vector<Family> families() {
 class Shapes : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(Shapes, PlanIsTheCpu) {
-  const Family family = families()[GetParam()];
-  SCOPED_TRACE(family.name);
-  const std::vector<Tensor> expected = family.run();
-  std::vector<Tensor> planned;
-  testing::record([&](Recorder&) { planned = family.run(); });
-  ASSERT_EQ(planned.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_TRUE(is_plan(planned[i]));
-    EXPECT_EQ(planned[i].sizes(), expected[i].sizes());
-    EXPECT_EQ(planned[i].strides(), expected[i].strides());
-    EXPECT_EQ(planned[i].scalar_type(), expected[i].scalar_type());
-  }
+  testing::expect_shapes_of_the_cpu(families()[GetParam()]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Shapes, ::testing::Range<size_t>(0, families().size()));

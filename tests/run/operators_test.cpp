@@ -3,6 +3,7 @@
 // is recorded whole).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/fft.h>
 #include <torch/nn/functional.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/modulelist.h>
@@ -149,6 +150,44 @@ std::vector<Family> families() {
        [](auto& p, auto& x, auto&) {
          return (p[0].square() + 1).sqrt() * x.pow(3) + (p[0].abs() + 1).log() + p[0].exp() + (p[0] + 3).rsqrt() +
                 p[0].clamp(-0.5, 0.5);
+       }},
+      {"further activations",
+       {{6, 4}, {4}},
+       [](auto& p, auto& x, auto&) {
+         return F::prelu(p[0], p[1]) + torch::hardtanh(p[0], -0.5, 0.5) + torch::hardswish(x * p[0]) +
+                torch::glu(torch::cat({p[0], x}, 1), 1);
+       }},
+      {"further losses",
+       {{6, 4}, {2, 3, 4, 2}},
+       [](auto& p, auto& x, auto& i) {
+         return torch::binary_cross_entropy(p[0].sigmoid(), x) +
+                torch::nll_loss2d(p[1], i.remainder(3).view({1, 3, 2}).repeat({2, 2, 1}).narrow(1, 0, 4));
+       }},
+      {"grid samples and padding",
+       {{2, 3, 5, 4}, {2, 4, 4, 2}},
+       [](auto& p, auto&, auto&) {
+         return torch::grid_sampler(torch::reflection_pad2d(p[0], {1, 1, 2, 0}), p[1], 0, 0, true) *
+                torch::replication_pad2d(p[0], {0, 0, 0, 0}).mean();
+       }},
+      {"columns, pools of volumes, distances",
+       {{2, 3, 6, 4}, {1, 2, 4, 4, 4}, {5, 3}},
+       [](auto& p, auto&, auto&) {
+         const Tensor columns = torch::im2col(p[0], {3, 2}, {1, 1}, {1, 0}, {1, 1});
+         return torch::col2im(columns * 2, {6, 4}, {3, 2}, {1, 1}, {1, 0}, {1, 1}).sum() +
+                torch::max_pool3d(p[1], {2, 2, 2}).sum() + torch::cdist(p[2], p[2] * 2, 1.0).sum() +
+                torch::pdist(p[2], 1.0).sum();
+       }},
+      {"Fourier transforms",
+       {{6, 4, 8}},
+       [](auto& p, auto&, auto&) {
+         const Tensor half = torch::fft::rfft2(p[0].permute({1, 2, 0}));
+         return torch::fft::irfft2(half * half) + torch::fft::ifft(half).abs().sum();
+       }},
+      {"norms of weights, dot products",
+       {{6, 4}, {6, 1}, {4}},
+       [](auto& p, auto& x, auto&) {
+         const Tensor w = torch::_weight_norm(p[0], p[1], 0);
+         return x.mm(w.t()).sum() + p[2].dot(x[0]) + w.narrow(0, 0, 4).trace();
        }},
       {"topk and sort",
        {{6, 4}},
