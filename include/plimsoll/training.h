@@ -85,6 +85,11 @@ Trace record_step(const Step& step, const TrainingOptions& options);
 /// itself. Ops belong to it until the next call or the end of the segment. Without calls, an op belongs to the module
 /// whose parameter was read last. Has no effect while this thread records nothing.
 void set_recorded_module(const std::string& path);
+/// States, while a step is recorded, that forward put `value` in the place of the parameter or buffer `registered`. The
+/// step copies it there after backward, so that the next forward reads it.
+void assign_recorded(const at::Tensor& registered, const at::Tensor& value);
+/// Returns whether the micro batch that is recorded has read `tensor`, which is neither a parameter nor a buffer.
+bool is_recorded_operand(const at::Tensor& tensor);
 
 /// Records a step once and plans it once. Allocates no memory for tensors. If the device is that of this machine, it
 /// runs small kernels once, separately, to measure their scratch. plan.fits says whether the budget is enough. Throws

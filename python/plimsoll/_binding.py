@@ -6,6 +6,7 @@ torch.compile and others go on as before: outside of `recording()` nothing of to
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -14,8 +15,7 @@ import re
 import threading
 import traceback
 import weakref
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from plimsoll import errors
@@ -77,6 +77,7 @@ class Session:
 
     Attributes:
         checkpoints: calls of torch.utils.checkpoint so far.
+        counters: names of Python numbers of modules that have changed in forward.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Session:
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
         self._one_at_a_time = threading.RLock()
         self._modes: dict[Any, bool] = {}
+        self.counters: dict[str, None] = {}
         self._autocast_device = {"cpu": "cpu", "mps": "mps"}.get(options["device"], "cuda")  # torch's name of ROCm too
         self._session: Any = None
         keys = {key: value for key, value in options.items() if key != "replace"}
@@ -132,8 +134,9 @@ class Session:
             elif request == MAKE_MODEL:
                 self._make_model()
             elif request == COMPUTE_LOSS:
-                with self._recording(computes=True):
-                    self._session.set_loss(self._compute(self._model, self._session.input))
+                with self._recording(computes=True), self._state():
+                    loss = self._compute(self._model, self._session.input)
+                self._session.set_loss(loss)
             else:
                 self._model.train(request == TRAINING_MODE)
                 if request == TRAINING_MODE:  # parts that the model function set to evaluation stay in it
@@ -144,11 +147,38 @@ class Session:
             self._error = error
             return 1
 
-    def _recording(self, computes: bool) -> AbstractContextManager[None]:
+    def _recording(self, computes: bool) -> contextlib.AbstractContextManager[None]:
         return recording(self._torch, self._autocast_device, self._note_checkpoint, computes)
 
     def _note_checkpoint(self) -> None:
         self.checkpoints += 1
+
+    @contextlib.contextmanager
+    def _state(self) -> Iterator[None]:
+        """Notes what a forward pass puts in the place of the model's state, so that the next one begins with its values."""
+        torch, modules = self._torch, dict(self._model.named_modules())
+        before = {name: (dict(module._buffers), {
+            key: value for key, value in vars(module).items() if isinstance(value, (torch.Tensor, int, float))
+        }) for name, module in modules.items()}
+        yield
+        for path, module in modules.items():
+            buffers, attributes = before[path]
+            for key, buffer in buffers.items():
+                value = module._buffers.get(key)
+                if value is buffer or buffer is None:
+                    continue
+                if value is None:
+                    raise errors.UserError(f"forward removes the buffer '{_joined(path, key)}': set it to values, or leave it")
+                module._buffers[key] = buffer
+                self._session.assign(buffer, value)
+            for key, now in list(vars(module).items()):
+                was = attributes.get(key, getattr(type(module), key, None))
+                if isinstance(was, torch.Tensor):
+                    if now is not was and self._session.reads(was):
+                        raise errors.UserError(f"forward reads the tensor '{_joined(path, key)}' and replaces it: make it with "
+                                               "register_buffer(), so that the next step and checkpoints have it")
+                elif isinstance(was, (int, float)) and isinstance(now, (int, float)) and now != was:
+                    self.counters[_joined(path, key)] = None
 
     def _make_model(self) -> None:
         torch = self._torch
@@ -169,6 +199,10 @@ class Session:
                     )
                 self._session.add(name, tensor, is_parameter)
         _name_modules(torch, self._model)
+
+
+def _joined(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
 
 
 def _name_modules(torch: Any, model: Any) -> None:

@@ -290,6 +290,10 @@ class Plan:
             self.reasons.append((
                 "torch.utils.checkpoint", "seen through: the budget decides what is recomputed "
                 '(gradient_checkpointing="on": for each layer)'))
+        if self._session.counters:
+            self.reasons.append((
+                "numbers of modules", f"forward changes {', '.join(sorted(self._session.counters))}; each step has the value "
+                "from while it was recorded (a tensor of register_buffer counts steps)"))
         self.step_seconds: float = report["step_seconds"]
         self.micro_batch: int = report["micro_batch"]
         self.accumulate: int = report["accumulate"]

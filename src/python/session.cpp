@@ -185,6 +185,14 @@ void Session::add(const std::string& name, const at::Tensor& tensor, bool is_par
   tensors_.members.push_back({name, tensor, is_parameter});
 }
 
+void Session::assign(const at::Tensor& buffer, const at::Tensor& value) {
+  assign_recorded(buffer, value);
+}
+
+bool Session::reads(const at::Tensor& tensor) {
+  return is_recorded_operand(tensor);
+}
+
 void Session::set_loss(const at::Tensor& loss) {
   tensors_.loss = loss;
 }
@@ -336,6 +344,8 @@ TORCH_LIBRARY(plimsoll_python, m) {
                        bool, const std::vector<std::string>&>())
       .def("input", &Session::input)
       .def("add", &Session::add)
+      .def("assign", &Session::assign)
+      .def("reads", &Session::reads)
       .def("set_loss", &Session::set_loss)
       .def("plan", &Session::plan)
       .def("report", &Session::report)

@@ -35,6 +35,10 @@ class Session : public torch::CustomClassHolder {
   at::Tensor input(const std::string& name);
   /// Passes a parameter or a buffer of the model.
   void add(const std::string& name, const at::Tensor& tensor, bool is_parameter);
+  /// States that forward put `value` in the place of a buffer of add().
+  void assign(const at::Tensor& buffer, const at::Tensor& value);
+  /// Returns whether forward has read `tensor`, which is neither parameter nor buffer.
+  bool reads(const at::Tensor& tensor);
   /// Passes the loss.
   void set_loss(const at::Tensor& loss);
 

@@ -469,21 +469,25 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> bags(const at::Tensor
                      include_last_offset, std::nullopt);
 }
 
-// Lengths that are CPU tensors are numbers while a step is recorded.
-at::Tensor ctc_loss(const at::Tensor& log_probabilities, const at::Tensor& targets, const at::Tensor& input_lengths,
-                    const at::Tensor& target_lengths, int64_t blank, int64_t reduction, bool zero_infinity) {
+// Lengths that are known while a step is recorded are numbers.
+std::vector<int64_t> lengths_of(const at::Tensor& lengths) {
   const Recorder* recorder = Recorder::active();
-  if (is_plan(input_lengths) || is_plan(target_lengths))
+  const std::optional<at::Tensor> known = !is_plan(lengths) ? lengths
+                                          : recorder        ? recorder->known_values(lengths)
+                                                            : std::optional<at::Tensor>();
+  if (!known)
     throw UserError(fmt::format(
         "operator aten::ctc_loss{} cannot be recorded: its lengths are tensors of the step, which have no values while "
         "it is recorded; give it lists of numbers or CPU tensors, and the same lengths in each batch",
         recorder ? recorder->place() : ""));
-  const auto numbers = [](const at::Tensor& lengths) {
-    const at::Tensor wide = lengths.to(at::kLong).contiguous();
-    return std::vector<int64_t>(wide.const_data_ptr<int64_t>(), wide.const_data_ptr<int64_t>() + wide.numel());
-  };
-  return at::ctc_loss(log_probabilities, targets, numbers(input_lengths), numbers(target_lengths), blank, reduction,
-                      zero_infinity);
+  const at::Tensor wide = known->to(at::kLong).contiguous();
+  return {wide.const_data_ptr<int64_t>(), wide.const_data_ptr<int64_t>() + wide.numel()};
+}
+
+at::Tensor ctc_loss(const at::Tensor& log_probabilities, const at::Tensor& targets, const at::Tensor& input_lengths,
+                    const at::Tensor& target_lengths, int64_t blank, int64_t reduction, bool zero_infinity) {
+  return at::ctc_loss(log_probabilities, targets, lengths_of(input_lengths), lengths_of(target_lengths), blank,
+                      reduction, zero_infinity);
 }
 
 // istft() and cov() check a value by at::equal() of two scalar booleans. While they run, equal() returns false: the

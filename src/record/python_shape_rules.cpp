@@ -103,13 +103,6 @@ Outputs binary_cross_entropy(const Arguments& a) {  // self, target, weight, red
   return a[3].toInt() == kNoReduction ? preserved<0>(a) : scalar(a);
 }
 
-Outputs nll_loss2d(const Arguments& a) {  // self, target, weight, reduction, ignore_index
-  const at::Tensor self = a[0].toTensor();
-  std::vector<int64_t> sizes;
-  if (a[3].toInt() == kNoReduction) sizes = {self.size(0), self.size(2), self.size(3)};
-  return {empty(sizes, self.scalar_type()), empty({}, self.scalar_type())};
-}
-
 Outputs grid_sampler(const Arguments& a) {  // input, grid
   const at::Tensor input = a[0].toTensor(), grid = a[1].toTensor();
   std::vector<int64_t> sizes{input.size(0), input.size(1)};
@@ -373,8 +366,6 @@ const std::unordered_map<std::string, ShapeRule>& table() {
       {"aten::rrelu_with_noise", contiguous<0>},
       {"aten::binary_cross_entropy", binary_cross_entropy},
       {"aten::binary_cross_entropy_backward", preserved<1>},
-      {"aten::nll_loss2d_forward", nll_loss2d},
-      {"aten::nll_loss2d_backward", preserved<1>},
       {"aten::grid_sampler_2d", grid_sampler},
       {"aten::grid_sampler_3d", grid_sampler},
       {"aten::grid_sampler_2d_backward", grid_sampler_backward},

@@ -108,6 +108,19 @@ bool Recorder::is_changed(const at::Tensor& tensor) const {
   });
 }
 
+bool Recorder::is_unregistered_and_read(const at::Tensor& tensor) const {
+  if (!is_plan(tensor)) return false;
+  const BufferId buffer = buffer_of(tensor);
+  if (std::ranges::any_of(trace_.state, [&](const NamedView& each) { return each.view.buffer == buffer; }))
+    return false;
+  const auto begin = trace_.ops.begin() + (trace_.segments.empty() ? 0 : trace_.segments.back().begin);
+  return std::any_of(begin, trace_.ops.end(), [&](const Op& op) {
+    bool read = false;
+    for_each_view(op, [&](const View& view, bool writes) { read |= !writes && view.buffer == buffer; });
+    return read;
+  });
+}
+
 void Recorder::set_owner(const at::Tensor& tensor, const std::string& module) {
   owners_[buffer_of(tensor)] = module_index(module);
 }
@@ -265,8 +278,12 @@ void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValu
   trace_.ops.push_back(std::move(op));
 }
 
+std::string Recorder::place_of(int32_t module) const {
+  return trace_.modules[module].empty() ? "" : fmt::format(" in module '{}'", trace_.modules[module]);
+}
+
 std::string Recorder::place() const {
-  return trace_.modules[module_].empty() ? "" : fmt::format(" in module '{}'", trace_.modules[module_]);
+  return place_of(module_);
 }
 
 void Recorder::set_early_caller(const std::string& op, const std::string& module, const std::string& type) {
@@ -341,10 +358,36 @@ void Recorder::keep_unregistered_tensors() {
   }
 }
 
+// Refuses forward ops that read what another micro batch's forward pass made: no plan keeps it, and no checkpoint
+// would.
+void Recorder::require_state_is_registered() const {
+  std::vector<int32_t> segment_of(trace_.buffers.size(), -1);  // that wrote the buffer last
+  for (size_t s = 0; s < trace_.segments.size(); ++s) {
+    const Segment& segment = trace_.segments[s];
+    if (segment.kind == SegmentKind::initialize) continue;
+    for (int32_t i = segment.begin; i < segment.end; ++i) {
+      const Op& op = trace_.ops[i];
+      for_each_view(op, [&](const View& view, bool written) {
+        const bool forward = op.phase == Phase::forward || op.phase == Phase::evaluate;
+        if (!written && forward && segment_of[view.buffer] >= 0 && segment_of[view.buffer] != static_cast<int32_t>(s) &&
+            !trace_.buffers[view.buffer].persistent)
+          throw UserError(
+              fmt::format("operator {}{} reads a tensor that forward made for another micro batch; use register_buffer "
+                          "for state that forward changes, so that checkpoints hold it",
+                          op.name, place_of(op.module)));
+      });
+      for_each_view(op, [&](const View& view, bool written) {
+        if (written) segment_of[view.buffer] = static_cast<int32_t>(s);
+      });
+    }
+  }
+}
+
 Trace Recorder::finish() {
   if (!trace_.segments.empty()) trace_.segments.back().end = static_cast<int32_t>(trace_.ops.size());
   end_update_piece();
   keep_unregistered_tensors();
+  require_state_is_registered();
   fill_roles();
   fill_labels();
   return std::move(trace_);

@@ -61,6 +61,15 @@ class Recorder {
 
   /// Returns whether an op of forward or backward has written to the buffer of `tensor` so far.
   bool is_changed(const at::Tensor& tensor) const;
+  /// Returns whether an op of the current segment has read the buffer of `tensor`, which is no state.
+  bool is_unregistered_and_read(const at::Tensor& tensor) const;
+
+  /// Notes that forward put `value` in the place of a registered tensor. The step copies it there behind backward,
+  /// which reads the values from before.
+  void note_assignment(const at::Tensor& registered, const at::Tensor& value) {
+    assignments_.emplace_back(registered, value);
+  }
+  std::vector<std::pair<at::Tensor, at::Tensor>> take_assignments() { return std::exchange(assignments_, {}); }
 
   /// Returns the number of the next random op (Op::random_id).
   int64_t next_random_id() const { return next_random_id_; }
@@ -113,9 +122,11 @@ class Recorder {
 
  private:
   int32_t module_index(const std::string& path);
+  std::string place_of(int32_t module) const;
   int32_t current_module(const Op& op);
   void end_update_piece();
   void keep_unregistered_tensors();
+  void require_state_is_registered() const;
   void fill_roles();
   void fill_labels();
 
@@ -131,6 +142,7 @@ class Recorder {
   std::unordered_map<BufferId, int32_t> owners_;
   std::unordered_set<BufferId> computed_views_;
   std::unordered_map<BufferId, bool> assumed_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> assignments_;
   std::unordered_set<int32_t> read_;  // modules whose parameters the segment has read
   struct EarlyCaller {
     std::string op, module, type;

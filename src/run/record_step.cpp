@@ -134,6 +134,7 @@ class StepRecorder {
                       "constructor",
                       name, tensor.device().str()));
     if (!known_.insert(buffer_of(tensor)).second) return;  // shared with another module
+    registered_.push_back({name, tensor, tensor.detach()});
     recorder_.mark(tensor, Role::parameter, name, /*persistent=*/true);
     recorder_.set_owner(tensor, owner_of(name));
     recorder_.add_state(name, tensor);
@@ -301,7 +302,33 @@ class StepRecorder {
     if (accumulators_) accumulators_->begin_micro_batch(segment == SegmentKind::micro);
     if (exchanged_) exchanged_->begin_micro_batch(segment == SegmentKind::micro);
     scaled.backward();
+    store_assignments();
     recorder_.set_next_random_id(std::max(behind, recorder_.next_random_id()));
+  }
+
+  // Stores state that forward replaced instead of writing into it (`buffer = ...` of Python, set_data()): the next
+  // forward and checkpoints read the registered tensors. It comes behind backward, which reads the values from before.
+  void store_assignments() {
+    const at::NoGradGuard no_grad;
+    auto assigned = recorder_.take_assignments();
+    for (const auto& [name, tensor, own] : registered_)
+      if (buffer_of(tensor) != buffer_of(own)) {
+        assigned.emplace_back(own, tensor.detach());
+        tensor.set_data(own);
+      }
+    for (auto& [target, value] : assigned) {
+      const BufferId buffer = buffer_of(target);
+      const auto of = std::ranges::find(registered_, buffer, [](const auto& each) { return buffer_of(each.own); });
+      if (of == registered_.end()) continue;
+      if (target.sizes() != value.sizes() || target.scalar_type() != value.scalar_type())
+        throw UserError(fmt::format(
+            "'{}' is replaced in forward by a tensor of {} [{}], and was made as {} [{}]; make it in the model's "
+            "constructor as forward leaves it",
+            of->name, c10::toString(value.scalar_type()), fmt::join(value.sizes(), ", "),
+            c10::toString(target.scalar_type()), fmt::join(target.sizes(), ", ")));
+      if (is_plan(value) && known_.contains(buffer_of(value))) value = value.clone();  // state that may be replaced too
+    }
+    for (const auto& [target, value] : assigned) target.copy_(value);
   }
 
   // Records the last micro batch of a step, on the first rows of the same inputs.
@@ -367,7 +394,8 @@ class StepRecorder {
     // used, as in PyTorch's DDP.
     if (options_.ranks.count > 1)
       for (const auto& entry : model_->named_buffers())
-        if (is_plan(entry.value()) && entry.value().is_contiguous() && recorder_.is_changed(entry.value()))
+        if (is_plan(entry.value()) && entry.value().is_non_overlapping_and_dense() &&
+            recorder_.is_changed(entry.value()))
           broadcast_(entry.value().detach().as_strided({entry.value().numel()}, {1}), 0);
   }
 
@@ -391,6 +419,7 @@ class StepRecorder {
     } else {
       evaluation_out_.copy_(loss());
     }
+    store_assignments();
     model_->train();
   }
 
@@ -404,8 +433,14 @@ class StepRecorder {
   std::shared_ptr<torch::nn::Module> model_;
   bool changes_attention_ = false;
   int64_t first_random_id_ = 0;  // first random id of a micro batch
-  std::set<BufferId> known_;
-  std::set<std::string> whole_;  // parameters that every rank stores whole, with zero3
+  struct Registered {
+    std::string name;
+    at::Tensor tensor;  // of the model
+    at::Tensor own;     // with the storage from registration
+  };
+  std::vector<Registered> registered_;  // parameters and buffers of the model
+  std::set<BufferId> known_;            // of these
+  std::set<std::string> whole_;         // parameters that every rank stores whole, with zero3
   std::vector<OptimizedParameter> parameters_;
   int64_t model_parameters_ = 0, trained_parameters_ = 0;  // numbers, before slices
   std::optional<Accumulators> accumulators_;
@@ -423,6 +458,15 @@ int64_t recordings_made() {
 
 void set_recorded_module(const std::string& path) {
   if (Recorder* const recorder = Recorder::active()) recorder->enter_module(path);
+}
+
+void assign_recorded(const at::Tensor& registered, const at::Tensor& value) {
+  if (Recorder* const recorder = Recorder::active()) recorder->note_assignment(registered, value.detach());
+}
+
+bool is_recorded_operand(const at::Tensor& tensor) {
+  const Recorder* const recorder = Recorder::active();
+  return recorder != nullptr && recorder->is_unregistered_and_read(tensor);
 }
 
 Trace record_step(const Step& step, const TrainingOptions& options) {

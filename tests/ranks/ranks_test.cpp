@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <sstream>
 
 #include "plimsoll/training.h"
@@ -113,6 +114,125 @@ TEST(RankStatistics, AreThoseOfTheFirst) {
       });
   EXPECT_THAT(texts[0], HasSubstr("norm.running_mean "));
   EXPECT_EQ(texts[1], texts[0]);
+}
+
+/// State of several kinds that forward changes; one buffer is transposed.
+struct ChangingModel : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    const torch::Tensor h = torch::tanh(norm(first(x)));
+    {
+      const torch::NoGradGuard no_grad;
+      calls.add_(1);
+      products.mul_(0.9).add_(h.t().mm(h), 0.1);
+    }
+    return second(h.mm(products) / calls).square().mean();
+  }
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(6, 4));
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(4));
+  torch::nn::Linear second = register_module("second", torch::nn::Linear(4, 1));
+  torch::Tensor calls = register_buffer("calls", torch::zeros({}, torch::kLong));
+  torch::Tensor products = register_buffer("products", torch::zeros({4, 4}).t());
+};
+
+constexpr int kStateRanks = 2, kStateMicro = 2, kStateSteps = 3;
+
+std::map<std::string, torch::Tensor> state_micro_batch(int step, int rank, int micro) {
+  torch::manual_seed(100 * step + 10 * rank + micro);
+  return {{"x", torch::randn({8, 6})}};
+}
+
+/// The sum of each tensor's elements, weighted so that transposition changes it.
+std::string text_of_state(const std::map<std::string, torch::Tensor>& state) {
+  std::string text;
+  for (const auto& [name, tensor] : state) {
+    if (name.starts_with("optimizer.")) continue;
+    const torch::Tensor flat = tensor.reshape(-1).to(torch::kDouble);
+    text += fmt::format("{} {:.9g}\n", name, (flat * torch::arange(1, flat.numel() + 1)).sum().item<double>());
+  }
+  return text;
+}
+
+// As DistributedDataParallel does it: each rank's micro batches begin with the first rank's state of the last step.
+std::string eager_state() {
+  torch::manual_seed(3);
+  ChangingModel model;
+  for (int step = 0; step < kStateSteps; ++step) {
+    std::map<std::string, torch::Tensor> before, first;
+    for (const auto& entry : model.named_buffers()) before[entry.key()] = entry.value().clone();
+    for (int rank = 0; rank < kStateRanks; ++rank) {
+      const torch::NoGradGuard no_grad;
+      for (auto& entry : model.named_buffers()) entry.value().copy_(before.at(entry.key()));
+      {
+        const at::AutoGradMode grad(true);
+        for (int micro = 0; micro < kStateMicro; ++micro)
+          (model.forward(state_micro_batch(step, rank, micro).at("x")) / (kStateRanks * kStateMicro)).backward();
+      }
+      if (rank == 0)
+        for (const auto& entry : model.named_buffers()) first[entry.key()] = entry.value().clone();
+    }
+    const torch::NoGradGuard no_grad;
+    for (auto& entry : model.named_buffers()) entry.value().copy_(first.at(entry.key()));
+    for (auto& parameter : model.parameters()) {
+      parameter.sub_(parameter.grad(), 0.1);
+      parameter.mutable_grad() = torch::Tensor();
+    }
+  }
+  std::map<std::string, torch::Tensor> state;
+  for (const auto& entry : model.named_parameters()) state[entry.key()] = entry.value().detach();
+  for (const auto& entry : model.named_buffers()) state[entry.key()] = entry.value();
+  return text_of_state(state);
+}
+
+TEST(RankStatistics, AndOtherChangingStateAreThoseOfEager) {
+  const TempFolder folder;
+  const std::string expected =
+      run_ranks(1, folder.path(), [](int, const std::shared_ptr<Exchange>&) { return eager_state(); })[0];
+  EXPECT_THAT(expected, HasSubstr("products "));
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero2, Strategy::zero3})
+    for (const Choice checkpointing : {Choice::off, Choice::on}) {
+      const auto texts =
+          run_ranks(kStateRanks, folder.path(), [&](int rank, const std::shared_ptr<Exchange>& exchange) {
+            Step step;
+            step.inputs = {{.name = "x", .sizes = {8, 6}, .dtype = at::kFloat}};
+            step.model = [] { return std::make_shared<ChangingModel>(); };
+            step.loss = [](torch::nn::Module& module, const StepInputs& inputs) {
+              return dynamic_cast<ChangingModel&>(module).forward(inputs["x"]);
+            };
+            TrainingOptions options;
+            options.threads = 1;
+            options.accumulate = true;
+            options.optimizer = {.name = "sgd", .weight_decay = 0, .momentum = 0};
+            options.max_grad_norm = 0;
+            options.gradient_checkpointing = checkpointing;
+            options.ranks = {.count = kStateRanks, .rank = rank, .strategy = strategy};
+            options.exchange = exchange;
+            Training training(step, options);
+            training.start();
+            torch::manual_seed(3);
+            const ChangingModel weights;
+            std::map<std::string, torch::Tensor> given;
+            for (const auto& entry : weights.named_parameters()) given[entry.key()] = entry.value().detach();
+            for (const auto& [name, tensor] : training.state())
+              if (given.contains(name) && tensor.numel() == given.at(name).numel()) tensor.copy_(given.at(name));
+            for (int i = 0; i < kStateSteps; ++i) {
+              std::vector<std::map<std::string, torch::Tensor>> batches;
+              for (int micro = 0; micro < kStateMicro; ++micro) batches.push_back(state_micro_batch(i, rank, micro));
+              training.step(batches, 0.1);
+            }
+            std::map<std::string, torch::Tensor> state;
+            for (const auto& [name, tensor] : training.state()) state[name] = tensor;
+            return text_of_state(state);
+          });
+      EXPECT_EQ(texts[1], texts[0]) << name_of(strategy);
+      std::istringstream ours(texts[0]), theirs(expected);
+      for (std::string name, its_name; theirs >> its_name;) {
+        double value = 0, its_value = 0;
+        ours >> name >> value;
+        theirs >> its_value;
+        EXPECT_EQ(name, its_name);
+        EXPECT_NEAR(value, its_value, 1e-5 * (1 + std::abs(its_value))) << name << ", " << name_of(strategy);
+      }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(
