@@ -154,7 +154,7 @@ def sam_encoder():
 
     config = transformers.SamVisionConfig(
         hidden_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=64, patch_size=8, mlp_dim=64,
-        output_channels=16, global_attn_indexes=[1], window_size=4)
+        output_channels=16, global_attn_indexes=[1], window_size=4, initializer_range=0.02)
     return (lambda: transformers.SamVisionModel(config)), (
         lambda m, b: m(pixel_values=b["x"]).last_hidden_state.square().mean()), {"x": pictures(1)}
 
@@ -227,7 +227,8 @@ def graph_convolution():
 @architecture
 def encoder():
     layer = {"dropout": 0.0, "batch_first": True}
-    return (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, **layer), 2)), squared, {
+    return (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, **layer), 2)), (
+        lambda m, b: F.mse_loss(m(b["x"]), b["x"].flip(-1))), {
         "x": torch.randn(2, 10, 32, generator=draws())}
 
 

@@ -29,7 +29,7 @@ from architectures import ARCHITECTURES, WEIGHTS
 
 STEPS = 20
 FIRST = 2e-6  # of the first loss, relative: attention adds up in another order than eager's
-FLOOR = 5e-7  # of a gradient's norm: rounding of a few float32 operations
+FLOOR = 1e-6  # of a gradient's norm: rounding of a few float32 operations
 NARROW, WIDE = 1e-4, 5e-3  # differences of losses that are allowed; the wide one if eager's threads differ as much
 RATE = 2.0**60  # of the SGD step: a power of two, so large that the rounding of the weights does not hide them
 RESULTS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "results"
