@@ -159,13 +159,20 @@ void call_with_dtype(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   c10::Dispatcher::singleton().findSchemaOrThrow("aten::norm", overload.c_str()).callBoxed(stack);
 }
 
-void autocast_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKey::AutocastIPU);
+void autocast_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const std::string name =
       schema.name().substr(6) + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
   const size_t count = schema.arguments().size();
-  switch (autocast_policy(current_target, name)) {
+  const AutocastPolicy policy = autocast_policy(current_target, name);
+  // The kernel is registered for the lists of both targets. An operator that only the other target casts may consist of
+  // operators that this one casts.
+  if (policy == AutocastPolicy::none) {
+    constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::AutocastIPU);
+    return op.redispatchBoxed(keys & kBelow, stack);
+  }
+  const c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKey::AutocastIPU);
+  switch (policy) {
     case AutocastPolicy::lower_precision:
       cast_arguments(*stack, count, at::autocast::get_lower_precision_fp_from_device_type(kPlanDevice));
       break;

@@ -10,6 +10,8 @@
 namespace plimsoll {
 namespace {
 
+using ::testing::ElementsAre;
+
 // The lists are libtorch's: every operator that it registers for autocast has a policy of ours, and no other has.
 void expect_same_operators(AutocastTarget target, c10::DispatchKey key, const std::set<std::string>& left_out) {
   std::set<std::string> expected;
@@ -50,17 +52,38 @@ std::vector<torch::Tensor> mixed_operations() {
           torch::conv1d(x.view({1, 4, 8}), torch::rand({2, 4, 3}))};
 }
 
+// Operators of libtorch that consist of others. One target casts them and the other does not; then it casts the inner
+// ones.
+std::vector<torch::Tensor> composites() {
+  const auto x = torch::rand({8, 8}).requires_grad_(true), picture = torch::rand({1, 2, 8, 8});
+  const auto labels = torch::zeros({8}, torch::kLong);
+  return {torch::einsum("ij,jk->ik", {x, x}),
+          torch::tensordot(x, x, {1}, {0}),
+          torch::linalg_multi_dot({x, x, x}),
+          torch::chain_matmul({x, x}),
+          torch::conv2d(picture, torch::rand({2, 2, 3, 3}), {}, {1, 1}, "same"),
+          torch::cross_entropy_loss(torch::mm(x, x), labels),
+          torch::nll_loss_nd(torch::log_softmax(torch::mm(x, x), -1), labels),
+          torch::bilinear(x, x, torch::rand({2, 8, 8})),
+          torch::cosine_similarity(torch::mm(x, x), x),
+          torch::layer_norm(torch::mm(x, x), {8}),
+          torch::softplus(torch::mm(x, x)),
+          torch::group_norm(torch::mm(x, x), 2)};
+}
+
 TEST(Autocast, DtypesAreThoseOfEagerOnTheCpu) {
   for (auto dtype : {torch::kBFloat16, torch::kHalf}) {
     at::autocast::set_autocast_dtype(at::kCPU, dtype);
     at::autocast::set_autocast_enabled(at::kCPU, true);
-    const auto eager = mixed_operations();
+    auto eager = mixed_operations();
+    for (const torch::Tensor& result : composites()) eager.push_back(result);
     at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(at::kCPU, false);
     std::vector<torch::Tensor> planned;
     testing::record([&](Recorder&) {
       const AutocastScope autocast(AutocastTarget::cpu, dtype);
       planned = mixed_operations();
+      for (const torch::Tensor& result : composites()) planned.push_back(result);
     });
     for (size_t i = 0; i < eager.size(); ++i) EXPECT_EQ(planned[i].scalar_type(), eager[i].scalar_type()) << i;
   }
@@ -76,6 +99,18 @@ TEST(Autocast, TheCudaRulesDiffer) {
   EXPECT_EQ(planned[3].scalar_type(), torch::kFloat);   // softmax
   EXPECT_EQ(planned[5].scalar_type(), torch::kFloat);   // layer_norm
   EXPECT_EQ(planned[10].scalar_type(), torch::kFloat);  // sum
+}
+
+// The dtypes are those of libtorch 2.11 on an NVIDIA device.
+TEST(Autocast, CompositesAreCastAsOnCuda) {
+  testing::record([&](Recorder&) {
+    const AutocastScope autocast(AutocastTarget::cuda, torch::kBFloat16);
+    std::vector<torch::ScalarType> dtypes;
+    for (const torch::Tensor& result : composites()) dtypes.push_back(result.scalar_type());
+    const auto narrow = torch::kBFloat16, wide = torch::kFloat;
+    // tensordot() and bilinear() compute in the widest type of their operands, which are cast before the others.
+    EXPECT_THAT(dtypes, ElementsAre(narrow, wide, narrow, narrow, narrow, wide, wide, wide, wide, wide, wide, wide));
+  });
 }
 
 TEST(Autocast, OperandsOfSeveralTypesAreComputedInTheWidest) {
