@@ -85,6 +85,8 @@ def run(command, folder, environment, last_code):
 def tokens(line):
     """The words of the line. A number becomes (value, what it is: size, resident, loss or other)."""
     words, made = line.split(), []
+    # Rates have a prefix or none, by the machine and its other work.
+    words = [word for i, word in enumerate(words) if not (word == "k" and words[i + 1:i + 2] == ["tokens/s"])]
     for i, word in enumerate(words):
         bare = word.strip("(),;:")
         if not NUMBER.fullmatch(bare):
