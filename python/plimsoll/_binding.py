@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from plimsoll import errors
+from plimsoll._draws import no_draws
 from plimsoll._recording import DEVICE, recording
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
@@ -134,7 +135,7 @@ class Session:
             elif request == MAKE_MODEL:
                 self._make_model()
             elif request == COMPUTE_LOSS:
-                with self._recording(computes=True), self._state():
+                with self._recording(computes=True), self._state(), no_draws(self._model):
                     loss = self._compute(self._model, self._session.input)
                 self._session.set_loss(loss)
             else:

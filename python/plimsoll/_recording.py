@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from plimsoll import errors
+from plimsoll._draws import DRAW_WITH_TORCH
 
 DEVICE = "ipu"  # torch's name of the slot that plan tensors are in
 _MODE = "TESTING_ONLY_GenericMode"  # dispatch key that is included on a thread while it records
@@ -297,8 +298,7 @@ def _draws(torch: Any) -> Iterator[None]:
         def call(*args: Any, **options: Any) -> Any:
             if records():
                 raise errors.UserError(
-                    f"{name}() cannot be recorded: each step would have the number that it returns now; draw with torch "
-                    "(torch.rand(…, device=x.device)) and choose by torch.where()")
+                    f"{name}() cannot be recorded: each step would have the number that it returns now; {DRAW_WITH_TORCH}")
             return draw(*args, **options)
 
         return call

@@ -6,10 +6,12 @@ import pathlib
 import random
 import tempfile
 import unittest
+from random import random as random_by_name
 
 import numpy
 import torch
 import torch.nn.functional as F
+from numpy.random import rand as numpys_by_name
 from torch import distributions, nn
 
 import plimsoll as pl
@@ -320,6 +322,24 @@ class RandomTest(unittest.TestCase):
 
             with self.assertRaisesRegex(pl.UserError, message):
                 pl.plan(lambda: nn.Linear(2, 1), loss, {"x": torch.zeros(2, 2)})
+        for draw, of in ((lambda m: random_by_name(), "random"), (lambda m: numpys_by_name(), "numpy.random"),
+                         (lambda m: m.generator.random(), "'generator' of the model"),
+                         (lambda m: m.lists["numpy"][0].normal(), r"'lists\['numpy'\]\[0\]' of the model"),
+                         (lambda m: m.old.rand(), "'old' of the model")):
+            def made():
+                model = nn.Linear(2, 1)
+                model.generator, model.old = random.Random(1), numpy.random.RandomState(1)
+                model.lists = {"numpy": [numpy.random.default_rng(1)]}
+                model.generator.random()
+                return model
+
+            def drawing(model, batch, draw=draw):
+                draw(model)
+                return model(batch["x"]).mean()
+
+            with self.assertRaisesRegex(pl.UserError, f"random numbers of {of} cannot be recorded: .* draw with torch"):
+                pl.plan(made, drawing, {"x": torch.zeros(2, 2)})
+            pl.plan(made, lambda model, batch: model(batch["x"]).mean(), {"x": torch.zeros(2, 2)})
         self.assertNotEqual(random.random(), random.random())  # they are Python's and NumPy's again
         self.assertEqual(numpy.random.rand(2).shape, (2,))
 
