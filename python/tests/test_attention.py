@@ -98,6 +98,27 @@ class AttentionTest(unittest.TestCase):
             self.assertLessEqual(error, 2 * eagers + 8 * unit * max(1.0, largest, terms), f"{name} {options} {plan}")
         return plan
 
+    def test_a_mask_and_a_result_that_change_after_the_call_are_as_in_eager(self):
+        def grown(q, k, v):
+            mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            mask.fill_(True)
+            return out
+
+        def doubled(q, k, v):
+            return F.scaled_dot_product_attention(q[0], k[0], v[0]).mul_(2)
+
+        generator = torch.Generator().manual_seed(4)
+        values = {name: torch.randn(2, 2, 9, 8, generator=generator) for name in ("q", "k", "v")}
+        for call in (grown, doubled):
+            got, _ = planned(values, {}, False, call)
+            model = Operands({name: value.shape for name, value in values.items()})
+            loss = loss_of({}, False, call)(model, values)
+            loss.backward()
+            self.assertAlmostEqual(got["loss"].item(), loss.item(), delta=1e-5)
+            for name, parameter in model.named_parameters():
+                torch.testing.assert_close(got[name], parameter.grad, rtol=0, atol=1e-5)
+
     def test_random_shapes_are_as_exact_as_eager(self):
         seed = int(os.environ.get("PLIMSOLL_TEST_SEED", datetime.date.today().toordinal()))
         draw = random.Random(seed)

@@ -73,9 +73,8 @@ class StepRecorder {
       return record();
     } catch (const c10::Error& error) {  // libtorch's own refusals, such as mismatched shapes
       const std::string what = plan_device_named(error.what_without_backtrace());
-      // plimsoll::attention keeps its result for backward; libtorch's composition may not.
-      changes_attention_ = what.find("modified by an inplace operation") != std::string::npos &&
-                           what.find("Attention") != std::string::npos;
+      // plimsoll::attention keeps its result and its mask for backward; libtorch's composition may not.
+      changes_attention_ = what.find("modified by an inplace operation") != std::string::npos;
       throw UserError(
           fmt::format("the step cannot be recorded{}: {}", recorder_.place(), what.substr(0, what.find('\n'))));
     }
@@ -85,7 +84,7 @@ class StepRecorder {
   /// recorded until it failed.
   std::set<int64_t> heads_needed_whole(const Trace& trace) const { return recorder_.loss_heads().needed_whole(trace); }
   const Trace& recorded() const { return recorder_.trace(); }
-  /// Returns whether run() failed because the step changes the result of plimsoll::attention in place.
+  /// Returns whether run() failed because the step changes in place what an op keeps, perhaps plimsoll::attention.
   bool changes_attention() const { return changes_attention_; }
 
  private:
