@@ -275,7 +275,8 @@ class CheckpointTest(unittest.TestCase):
                     model.gradient_checkpointing_enable()
                     return model
 
-                plain, plan = (pl.plan(each, loss, batch) for each in (make, with_checkpoints))
+                # T5 gives attention a bias of zeros that requires a gradient if it checkpoints: these calls are not replaced.
+                plain, plan = (pl.plan(each, loss, batch, replace={"attention": False}) for each in (make, with_checkpoints))
                 self.assertIn("torch.utils.checkpoint: seen through", str(plan))
                 self.assertEqual(plan.peak, plain.peak)
                 self.assertEqual(trained(plan, [batch])[0], trained(plain, [batch])[0])
