@@ -29,11 +29,13 @@ void expect_attention(const Case& c, at::ScalarType type, double softcap, bool s
                v = heads(c.batch, c.kv_heads, c.keys, c.width, type);
   const double close = 2 * tolerance(type);
   for (const auto& scale : {c10::IValue(), c10::IValue(0.7)}) {
-    expect_as_on_cpu("plimsoll::attention", {q, k, v, c.causal, c.window, scale, softcap}, close, scratch);
-    const auto forward = call("plimsoll::attention", {q, k, v, c.causal, c.window, scale, softcap});
+    expect_as_on_cpu("plimsoll::attention",
+                     {q, k, v, c.causal, c.window, scale, softcap, c10::IValue(), c10::IValue(), 0.0}, close, scratch);
+    const auto forward =
+        call("plimsoll::attention", {q, k, v, c.causal, c.window, scale, softcap, c10::IValue(), c10::IValue(), 0.0});
     expect_as_on_cpu("plimsoll::attention_backward",
                      {heads(c.batch, c.query_heads, c.queries, c.width, type), q, k, v, forward[0], forward[1],
-                      c.causal, c.window, scale, softcap},
+                      c.causal, c.window, scale, softcap, c10::IValue(), c10::IValue(), 0.0},
                      close, scratch, kMinScale);
   }
 }
@@ -77,7 +79,8 @@ TEST(CudaAttention, TakesOperandsThatLieOtherwise) {
   PLIMSOLL_NEEDS_GPU();
   const Tensor q = at::randn({2, 8, 30, 4}).transpose(2, 3), k = at::randn({2, 2, 4, 30}), v = at::randn({2, 2, 30, 4});
   // q [2, 8, 4, 30]: four tokens of width 30, contiguous along the tokens.
-  expect_as_on_cpu("plimsoll::attention", {q, k, v.transpose(2, 3), true, 0, c10::IValue(), 0.0}, 1e-5);
+  expect_as_on_cpu("plimsoll::attention",
+                   {q, k, v.transpose(2, 3), true, 0, c10::IValue(), 0.0, c10::IValue(), c10::IValue(), 0.0}, 1e-5);
 }
 
 // Many query heads and keys: heads and queries are taken in several parts.
@@ -90,7 +93,8 @@ TEST(CudaAttention, InSeveralParts) {
   expect_attention(c, at::kFloat, 0, true);
 #else
   const Tensor q = heads(1, 4, c.queries, 4, at::kFloat), k = heads(1, 2, c.keys, 4, at::kFloat);
-  expect_as_on_cpu("plimsoll::attention", {q, k, k, true, 0, c10::IValue(), 0.0}, 1e-5);
+  expect_as_on_cpu("plimsoll::attention", {q, k, k, true, 0, c10::IValue(), 0.0, c10::IValue(), c10::IValue(), 0.0},
+                   1e-5);
 #endif
 }
 
