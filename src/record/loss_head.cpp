@@ -97,7 +97,7 @@ Tensor rows_of_input(const Tensor& x, const std::vector<int64_t>& rows) {
 }  // namespace
 
 void LossHeads::note_linear(const Trace& trace, const Tensor& x, const Tensor& weight, const Tensor& result) {
-  // Half the range of float16 is not enough for gradients of the sum over all tokens, which the operator keeps.
+  // The operator keeps gradients of the sum over all tokens, which can exceed the range of float16.
   if (result.dim() < 2 || result.scalar_type() == at::kHalf || weight.dim() != 2 ||
       !at::isFloatingType(result.scalar_type()) || x.scalar_type() != weight.scalar_type() ||
       result.scalar_type() != x.scalar_type() || !result.is_contiguous() || result.storage_offset() != 0 ||
@@ -139,7 +139,11 @@ std::optional<LossHeads::Rows> LossHeads::rows_of(const Trace& trace, const Tens
     if (!made_rows || !source_rows) return std::nullopt;
     std::unordered_map<int64_t, int64_t> source_of;
     for (size_t i = 0; i < made_rows->size(); ++i) source_of[(*made_rows)[i]] = (*source_rows)[i];
-    for (int64_t& row : *rows) row = source_of.at(row);
+    for (int64_t& row : *rows) {
+      const auto its_source = source_of.find(row);
+      if (its_source == source_of.end()) return std::nullopt;  // the op writes a part of the buffer
+      row = its_source->second;
+    }
     result.found.copies.insert(writers[0]);
     view = source;
   }

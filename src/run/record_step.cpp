@@ -472,7 +472,8 @@ Trace record_step(const Step& step, const TrainingOptions& options) {
   if (options.precision == Precision::automatic)
     throw UserError("TrainingOptions::precision is open (automatic): plan_training() chooses it");
   ++recordings;
-  // Whether a replacement is right or worth it may only show when all is recorded; the step is recorded again then.
+  // The whole step must be recorded before it shows whether each replacement is right and saves memory. If one is not,
+  // the step is recorded again without it.
   Replacements replacements = step.replace;
   std::set<int64_t> kept_heads;
   while (true) {

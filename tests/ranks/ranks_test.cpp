@@ -152,7 +152,7 @@ std::string text_of_state(const std::map<std::string, torch::Tensor>& state) {
   return text;
 }
 
-// As DistributedDataParallel does it: each rank's micro batches begin with the first rank's state of the last step.
+// Each rank's micro batches begin with the first rank's state of the last step, as in DistributedDataParallel.
 std::string eager_state() {
   torch::manual_seed(3);
   ChangingModel model;

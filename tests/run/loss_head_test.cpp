@@ -202,6 +202,16 @@ TEST(LossHead, OfALikelihoodUnderAutocastIsFloat32) {
   EXPECT_EQ(heads_in(record_step(step_of(loss), options_of(Precision::bf16_mixed))), 1);
 }
 
+// The other rows of the buffer have no source.
+TEST(LossHead, OfLogitsThatFillAPartOfABufferIsRecordedAsItIs) {
+  const auto loss = [](auto& m, auto& x, auto& y) {
+    Tensor all = torch::empty({kSequences, kTokens + 1, kWords});
+    all.slice(1, 0, kTokens).copy_(torch::linear(x, m.head));
+    return torch::cross_entropy_loss(rows(all.slice(1, 1)), y.view(-1));
+  };
+  EXPECT_EQ(heads_in(record_step(step_of(loss), options_of())), 0);
+}
+
 TEST(LossHead, RefusesLabelsOfOtherSizes) {
   const auto loss = [](auto& m, auto& x, auto& y) {
     return torch::cross_entropy_loss(torch::linear(x, m.head).transpose(1, 2), y.t().contiguous());
