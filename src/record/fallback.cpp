@@ -122,21 +122,22 @@ c10::IValue make_output(const OpSignature& signature, size_t index, const c10::I
 }
 
 // Calls a refused operator now, if the values of all its tensors are known: models read numbers of small tensors that
-// they made from numbers. Returns whether it did.
+// they made from numbers. A boolean that is not known may be assumed. Returns whether it did.
 bool call_with_known_values(const OpSignature& signature, std::vector<c10::IValue> arguments, Recorder& recorder,
                             torch::jit::Stack* stack) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (signature.written[i] || arguments[i].isTensorList() || arguments[i].isOptionalTensorList()) return false;
     if (!arguments[i].isTensor() || !is_plan(arguments[i].toTensor())) continue;
     const at::Tensor tensor = arguments[i].toTensor();
-    const bool reads = signature.name == "aten::_local_scalar_dense";
-    if (const std::optional<bool> value = recorder.assumed(buffer_of(tensor)); value && reads) {
-      stack->emplace_back(at::Scalar(*value));
-      return true;
+    if (const std::optional<at::Tensor> values = recorder.known_values(tensor)) {
+      arguments[i] = *values;
+      continue;
     }
-    const std::optional<at::Tensor> values = recorder.known_values(tensor);
-    if (!values) return false;
-    arguments[i] = *values;
+    const bool reads = signature.name == "aten::_local_scalar_dense";
+    const std::optional<bool> value = recorder.assumed(buffer_of(tensor));
+    if (!value || !reads) return false;
+    stack->emplace_back(at::Scalar(*value));
+    return true;
   }
   std::vector<c10::IValue> outputs = call_on_cpu(signature.op, std::move(arguments));
   for (const c10::IValue& output : outputs)
@@ -525,12 +526,12 @@ at::Tensor cov(const at::Tensor& self, int64_t correction, const std::optional<a
 }
 
 // Models clamp or stop after a check of their values. A step with gradients that are not finite changes nothing, so the
-// check passes. Inputs may have such values. In float16 values of a good step overflow. These checks are refused where
-// they are read.
+// check passes. Values that depend on no trained parameter (inputs, masks) may be such in a good step. In float16
+// values of a good step overflow. These checks are refused where they are read.
 at::Tensor assumed_to_be(bool value, const at::Tensor& checked, const at::Tensor& result) {
   Recorder* recorder = Recorder::active();
   const bool checks_plan = recorder && is_plan(checked) && is_plan(result) && checked.scalar_type() != at::kHalf;
-  if (checks_plan && recorder->depends_on_model(checked)) recorder->assume(buffer_of(result), value);
+  if (checks_plan && recorder->depends_on_parameter(checked)) recorder->assume(buffer_of(result), value);
   return result;
 }
 

@@ -135,17 +135,17 @@ std::vector<c10::IValue> call_on_cpu(const c10::OperatorHandle& op, std::vector<
   return arguments;
 }
 
-bool depends_on_model(const Trace& trace, BufferId buffer) {
+bool depends_on(const Trace& trace, BufferId buffer, const std::unordered_set<BufferId>& sources) {
   std::unordered_set<BufferId> needed;
-  const auto is_of_model = [&](BufferId each) {
+  const auto is_source = [&](BufferId each) {
     needed.insert(each);
-    return trace.buffers[each].persistent && trace.buffers[each].role != Role::input;
+    return sources.contains(each);
   };
-  if (is_of_model(buffer)) return true;
+  if (is_source(buffer)) return true;
   for (auto op = trace.ops.rbegin(); op != trace.ops.rend(); ++op) {
     bool makes = false, found = false;
     for_each_view(*op, [&](const View& each, bool written) { makes |= written && needed.contains(each.buffer); });
-    if (makes) for_each_view(*op, [&](const View& each, bool) { found |= is_of_model(each.buffer); });
+    if (makes) for_each_view(*op, [&](const View& each, bool) { found |= is_source(each.buffer); });
     if (found) return true;
   }
   return false;

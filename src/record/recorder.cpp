@@ -70,6 +70,7 @@ void Recorder::mark(const at::Tensor& tensor, Role role, const std::string& labe
   buffer.role = role;
   buffer.label = label;
   buffer.persistent = persistent;
+  if (role == Role::parameter && tensor.requires_grad()) trained_.insert(buffer_of(tensor));
 }
 
 void Recorder::mark_output(const at::Tensor& tensor, const std::string& name) {
@@ -138,8 +139,8 @@ std::optional<at::Tensor> Recorder::known_values(const at::Tensor& tensor) const
   return plimsoll::known_values(trace_, view_of(tensor));
 }
 
-bool Recorder::depends_on_model(const at::Tensor& tensor) const {
-  return plimsoll::depends_on_model(trace_, buffer_of(tensor));
+bool Recorder::depends_on_parameter(const at::Tensor& tensor) const {
+  return depends_on(trace_, buffer_of(tensor), trained_);
 }
 
 std::optional<bool> Recorder::assumed(BufferId buffer) const {

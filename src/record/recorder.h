@@ -95,8 +95,8 @@ class Recorder {
   /// Returns a CPU tensor with the values of a plan tensor that was computed from numbers alone; nullopt: no such one
   /// (known_values()).
   std::optional<at::Tensor> known_values(const at::Tensor& tensor) const;
-  /// Returns whether a plan tensor was computed from a tensor of the model (plimsoll::depends_on_model()).
-  bool depends_on_model(const at::Tensor& tensor) const;
+  /// Returns whether a plan tensor was computed from a parameter that requires a gradient.
+  bool depends_on_parameter(const at::Tensor& tensor) const;
   /// Notes that every element of a buffer of booleans is taken to be `value` where the step reads it.
   void assume(BufferId buffer, bool value) { assumed_[buffer] = value; }
   void forget_assumption(BufferId buffer) { assumed_.erase(buffer); }
@@ -142,6 +142,7 @@ class Recorder {
   std::unordered_map<BufferId, int32_t> owners_;
   std::unordered_set<BufferId> computed_views_;
   std::unordered_map<BufferId, bool> assumed_;
+  std::unordered_set<BufferId> trained_;  // parameters that require a gradient
   std::vector<std::pair<at::Tensor, at::Tensor>> assignments_;
   std::unordered_set<int32_t> read_;  // modules whose parameters the segment has read
   struct EarlyCaller {

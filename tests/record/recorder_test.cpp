@@ -204,6 +204,23 @@ TEST(Recorder, ValuesThatDependOnTheStepAreNotRead) {
   });
 }
 
+TEST(Recorder, OnlyValuesOfTrainedParametersAreAssumedToBeFinite) {
+  testing::record([](Recorder& recorder) {
+    const Tensor weight = torch::zeros({2}).requires_grad_(true), buffer = torch::zeros({2}), input = torch::zeros({2});
+    recorder.mark(weight, Role::parameter, "weight", /*persistent=*/true);
+    recorder.mark(buffer, Role::parameter, "buffer", /*persistent=*/true);
+    recorder.add_input("x", input);
+    EXPECT_TRUE(torch::isfinite(weight).all().item<bool>());
+    EXPECT_FALSE(torch::isinf(torch::softmax(input * weight.detach() + buffer, 0)).any().item<bool>());
+    for (const Tensor& unknown : {input, buffer + 1, input * torch::zeros_like(weight)})
+      EXPECT_THAT(refusal_of([&] { torch::isinf(unknown).any().item<bool>(); }), HasSubstr("reads a value"));
+    // These values are known.
+    EXPECT_TRUE(torch::isinf(torch::full({2, 2}, -INFINITY).triu(1)).any().item<bool>());
+    EXPECT_FALSE(torch::isfinite(torch::full({2}, INFINITY)).all().item<bool>());
+    EXPECT_TRUE(torch::isinf(torch::tensor({1.F, INFINITY})).any().item<bool>());
+  });
+}
+
 TEST(Recorder, RandomOpsHaveAnIdEach) {
   const Trace trace = testing::record([](Recorder&) {
     torch::rand({4});

@@ -86,7 +86,7 @@ size_t character(std::string_view text) {
 }  // namespace
 
 struct SentencePieceTokenizer::Impl {
-  explicit Impl(const std::filesystem::path& file) {
+  explicit Impl(const std::filesystem::path& file) : file_name(file.string()) {
     sentencepiece::logging::SetMinLogLevel(kNothing);
     const std::string bytes = read_model(file);
     fingerprint = hash_bytes(bytes, hash_bytes(kEncoding));
@@ -195,7 +195,13 @@ struct SentencePieceTokenizer::Impl {
       const auto found = known.find(word);
       if (found == known.end()) {
         const sentencepiece::util::Status status = processor.Encode(word, &ids);
-        check(status.ok(), "SentencePiece does not encode: " + status.ToString());
+        // SentencePiece finds some contradictions of a model only in the text that meets them.
+        if (!status.ok())
+          throw UserError(
+              without_controls(fmt::format("{}: SentencePiece does not encode a text with it ({}); the model "
+                                           "contradicts itself, take another copy of it",
+                                           file_name, status.ToString())),
+              UserError::Kind::failure);
         if (word.size() <= kMaxKnownWordBytes && known.size() < kMaxKnownWords) known.emplace(word, ids);
       }
       const std::vector<int>& all = found == known.end() ? ids : found->second;
@@ -203,6 +209,7 @@ struct SentencePieceTokenizer::Impl {
     }
   }
 
+  const std::string file_name;
   sentencepiece::SentencePieceProcessor processor;
   int pieces = 0;
   int32_t end_of_text = -1;
