@@ -31,25 +31,25 @@ memory_budget: 64MiB
 FIELDS = {
     "fits": "true if a plan within the budget was found",
     "budget_bytes": "the device's budget; 0: no limit",
-    "peak_bytes": "planned peak of the device's memory, context and fragmentation included",
+    "peak_bytes": "planned peak on the device, context and fragmentation included",
     "minimum_budget_bytes": "the smallest budget for which a plan was placed",
     "plan_hash": "16 hexadecimal digits for ops, operands, offsets and budgets; `train --json` has the same if it ran this plan",
-    "breakdown": "the peak in parts: parameters, gradients, optimizer_state, activations, inputs, workspace, context, fragmentation, in bytes; they add up to peak_bytes",
-    "headroom_bytes": "budget less peak, negative if the job does not fit; null without a budget",
+    "breakdown": "the parts of peak_bytes: parameters, gradients, optimizer_state, activations, inputs, workspace, context, fragmentation",
+    "headroom_bytes": "budget less peak; null without a budget",
     "budget_share": "peak as a fraction of the budget; null without a budget",
     "device_bytes": "nominal memory of the device named by --gpu; null without one",
     "device_share": "peak as a fraction of that; null without one",
     "devices": "devices that train together; the plan is that of one of them",
     "strategy": "what each device stores: ddp, zero1, zero2, zero3, or auto if nothing was decided; null for one device",
-    "link": "the links between the devices, in words; null for one device",
+    "link": "the links between the devices; null for one device",
     "link_bytes_per_step": "bytes that a device sends to the others in a step",
-    "exchange_seconds_per_step": "predicted seconds of these exchanges in a step. null, as link_bytes_per_step and units_per_second_all_devices: no exchanges were recorded",
-    "exchange_wait_seconds_per_step": "the part of exchange_seconds_per_step that ops wait for; the rest runs beside them",
+    "exchange_seconds_per_step": "predicted seconds of these exchanges. null, as link_bytes_per_step and units_per_second_all_devices: no exchanges were recorded",
+    "exchange_wait_seconds_per_step": "the part of exchange_seconds_per_step that ops wait for",
     "units_per_second_all_devices": "units_per_second of all devices together",
     "step_seconds": "predicted seconds of an optimizer step",
     "units_per_second": "predicted throughput of one device",
     "unit": "what units_per_second counts, for example tokens",
-    "norms_seconds": "predicted seconds of a first forward and backward pass for the gradients' norm; 0: there is none",
+    "norms_seconds": "predicted seconds of a first pass for the gradients' norm, or 0",
     "recompute_seconds": "predicted seconds of recomputed ops in a micro batch",
     "recompute_bound_seconds": "lower bound of recompute_seconds + offload_seconds under this budget",
     "offload_seconds": "predicted seconds that ops of a micro batch wait for copies",
@@ -61,19 +61,19 @@ FIELDS = {
     "disk_budget_bytes": "disk_budget",
     "elsewhere": "offloaded buffers that live from step to step, or from a micro batch to the update: label, role, memory, bytes",
     "cost_model": "device and source of the rates that times are predicted from",
-    "effective_batch_size": "samples of an optimizer step in the first epoch",
+    "effective_batch_size": "samples of a step in the first epoch",
     "choices": "settings of the plan: micro_batch_size, gradient_accumulation_steps, precision, number formats, offload_…_bytes, …",
     "reasons": "each decision and its reason: decision, why",
-    "plan_seconds": "seconds that planning took, recording included",
-    "record_seconds": "seconds that recording took",
+    "plan_seconds": "seconds of planning, recording included",
+    "record_seconds": "seconds of recording",
     "run_length": "steps of the whole run: steps, training_samples, steps_of_epochs, schedule_steps, warmup_steps, schedule, text; null: not known before the data are read",
     "parameters": "numbers that are trained, over all ranks",
     "model_parameters": "numbers of the model: frozen ones included, adapters not",
     "rank_parameters": "trained numbers that a rank stores; fewer with zero3",
-    "model_bytes": "the most bytes of parameters, gradients and optimizer state that are on the device at a time",
+    "model_bytes": "peak of parameters, gradients and optimizer state on the device",
     "arena_bytes": "size of the device's arena",
     "live_bytes": "largest sum of live buffers, without fragmentation",
-    "arena_waste": "fragmentation of the arena as a fraction of live_bytes",
+    "arena_waste": "fragmentation as a fraction of live_bytes",
     "residents": "the largest buffers at the peak: label, role, bytes",
 }
 # Fields that only some calls have.
@@ -168,10 +168,10 @@ def table(heading, entries):
     rows = []
     for name, meaning in entries:
         name, default, conditions = parts_of(name)
-        rows.append((code(name), code(default) if default else "", cell("; ".join([meaning, *conditions]))))
-    if not any(default for _, default, _ in rows):
-        return [f"| {heading} | Meaning |", "|---|---|"] + [f"| {name} | {meaning} |" for name, _, meaning in rows] + [""]
-    return [f"| {heading} | Default | Meaning |", "|---|---|---|"] + [f"| {name} | {default} | {meaning} |" for name, default, meaning in rows] + [""]
+        if default and "default" not in meaning:
+            conditions.insert(0, f"default {default}")
+        rows.append(f"| {code(name)} | {cell('; '.join([meaning, *conditions]))} |")
+    return [f"| {heading} | Meaning |", "|---|---|", *rows, ""]
 
 
 def fields(plimsoll):
@@ -215,7 +215,7 @@ def page(plimsoll):
         lines += ["## The usual flags", "", cell(group[len(SHARED):].strip(" ()")[:1].upper() + group[len(SHARED):].strip(" ()")[1:]) + ".", ""]
         lines += table("Flag", entries)
     lines += ["## Fields of `plan --json`", "",
-              "Bytes and seconds are numbers in these units. Later versions may add fields.", ""] + fields(plimsoll)
+              "Later versions may add fields.", ""] + fields(plimsoll)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
