@@ -103,11 +103,9 @@ def page():
             formats.setdefault(row[0], []).append(row[1:])
     lines = ["# What is read of each file", "",
              "<!-- Written by scripts/what-is-read.py from the tables of facts in src; do not edit. -->", "",
-             "A fact in a file that changes the result is applied, or the file is refused by name. This page lists the fields of every",
-             "format that Plimsoll reads, as the readers' tables of facts have them ([contributing](../CONTRIBUTING.md#facts-in-files)).", "",
-             "- Applied: the field changes the result as its format says.",
-             "- Refused: a file with the field, or with the values that the note gives, is an error that names the field.",
-             "- Ignored: the field cannot change the result, for the reason in the note.", ""]
+             "This page lists the fields of every format that Plimsoll reads ([the rule](../CONTRIBUTING.md#facts-in-files)). A field that",
+             "changes the result is applied as its format says, or a file with it, or with the values of the note, is refused by name.",
+             "The note of an ignored field says why it cannot change the result.", ""]
     for heading, begins in SECTIONS:
         own = [name for name in formats if any(name.startswith(begin) for begin in begins)]
         if not own:
@@ -121,8 +119,11 @@ def page():
                 for field, other, note in rows:
                     if other == treatment:
                         fields.setdefault(note, []).append(cell(field))
-                if fields:
-                    lines += [f"{treatment.capitalize()}:", "", *(f"- **{', '.join(own)}**: {cell(note)}" for note, own in fields.items()), ""]
+                facts = [f"**{', '.join(own)}**: {cell(note)}" for note, own in fields.items()]
+                if len(facts) == 1:
+                    lines += [f"{treatment.capitalize()}: {facts[0]}", ""]
+                elif facts:
+                    lines += [f"{treatment.capitalize()}:", "", *(f"- {fact}" for fact in facts), ""]
     return "\n".join(lines)
 
 
