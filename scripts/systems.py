@@ -184,11 +184,10 @@ def named(requests, *statuses):
 
 def page(requests):
     lines = ["# The five systems' requests", "",
-             "Users of the five systems that Plimsoll serves first ask for these things in words of their own. `requests.json` of a system has",
-             "each request, the command that answers it in that folder, and what its report (`--json`) or its text must show.",
-             "`scripts/systems.py` (ctest `user_requests`) runs and checks all of them, and writes this page with `--write`.", "",
-             "*works*: the report or the text shows what the words say. *other figure*: a claim of their documents; the figure here is another.",
-             "*partly*, *missing*: the command shows what is answered today. Bytes on a card are planned by data sheets.", ""]
+             "Users of five systems ask for these things in words of their own. `requests.json` of a system has each request, the command that",
+             "answers it, and what its report or its text must show; `scripts/systems.py` (ctest `user_requests`) checks all of them and writes this page.", "",
+             "*other figure*: a claim of their documents; the figure here is another. *partly*, *missing*: the command shows what is answered",
+             "today. Bytes on a card are planned by data sheets.", ""]
     lines += ["| system | requests | works | other figure | partly | missing |", "|---|---|---|---|---|---|"]
     counts = lambda some: [sum(each["status"] == status for each in some) for status in STATUSES]
     for system in SYSTEMS:
