@@ -98,6 +98,13 @@ class Trainer:
     skipped: int = 0
     gradient_norm: float = 0.0
 
+    def profile(self, path: str | pathlib.Path, steps: int = 3) -> None:
+        """Times the next `steps` steps op by op. The last of them writes the file, in Chrome's trace event format
+        (ui.perfetto.dev), with module, phase, bytes and arithmetic of each op."""
+        if steps < 1:
+            raise errors.UserError(f"steps is {steps}: profile 1 step or more")
+        self._session.call("profile", str(path), steps)
+
     def _parts_of(self, batch: Any) -> list[dict[str, Any]]:
         size, whole = self.plan.micro_batch, self.plan.batch_size
         tensors = self._shape.tensors_of(batch)

@@ -1,6 +1,7 @@
 """Training from Python is that of PyTorch, in the planned bytes, at any budget."""
 import collections
 import gc
+import json
 import pathlib
 import signal
 import subprocess
@@ -78,6 +79,21 @@ class TrainingTest(unittest.TestCase):
                 small = pl.plan(make, loss, batches[0], memory=plan.minimum + plan.minimum // 20)
                 self.assertTrue(small.fits)
                 self.assertEqual(trained(small, batches, weights)[0], ours)
+
+    def test_a_profile_has_the_next_steps_op_by_op(self):
+        plan = pl.plan(models.Net, models.classified, models.batch_of())
+        with tempfile.TemporaryDirectory() as folder, pl.Trainer(plan) as trainer:
+            trainer.step(models.batch_of())
+            for name, steps in (("first.json", 2), ("second.json", 1)):
+                file = pathlib.Path(folder) / name
+                trainer.profile(file, steps)
+                losses = [trainer.step(models.batch_of()) for _ in range(steps)]
+                events = json.loads(file.read_text())["traceEvents"]
+                self.assertEqual(sum(event.get("cat") == "step" for event in events), len(losses))
+                self.assertGreater(sum("op" in event.get("args", {}) for event in events), 10 * steps)
+                self.assertIn("layers.0", {event["args"].get("module") for event in events if event["ph"] == "X"})
+            with self.assertRaisesRegex(pl.UserError, "steps is 0"):
+                trainer.profile(file, 0)
 
     def test_the_micro_batch_is_the_planners_choice(self):
         whole = pl.plan(models.Net, models.classified, models.batch_of(64), micro_batch="auto")

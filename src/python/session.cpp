@@ -303,6 +303,10 @@ std::tuple<double, double, bool> Session::step(const std::vector<Batch>& micro_b
   });
 }
 
+void Session::profile(const std::string& file, int64_t steps) {
+  guarded([&] { training().profile({.file = file, .first_step = 1, .steps = steps}); });
+}
+
 double Session::evaluate(const Batch& micro_batch) {
   return guarded([&] { return training().evaluate(tensors_of(micro_batch)); });
 }
@@ -353,6 +357,7 @@ TORCH_LIBRARY(plimsoll_python, m) {
       .def("frontier", &Session::frontier)
       .def("start", &Session::start)
       .def("step", &Session::step)
+      .def("profile", &Session::profile)
       .def("evaluate", &Session::evaluate)
       .def("state", &Session::state)
       .def("save", &Session::save)

@@ -55,6 +55,8 @@ class Session : public torch::CustomClassHolder {
   void start();
   /// Runs a step, and returns loss, norm of the gradients, and 1 if the step was skipped.
   std::tuple<double, double, bool> step(const std::vector<Batch>& micro_batches, double learning_rate);
+  /// Times the next `steps` steps op by op; the last of them writes the file (ProfileOptions).
+  void profile(const std::string& file, int64_t steps);
   /// Returns the loss of a micro batch in evaluation mode.
   double evaluate(const Batch& micro_batch);
   /// Returns parameters, buffers and optimizer state by name, as tensors in the arena, valid until the next step.

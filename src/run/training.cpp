@@ -329,6 +329,7 @@ double Training::evaluate(const std::map<std::string, at::Tensor>& micro_batch,
 void Training::profile(const ProfileOptions& options) {
   impl_->profile = std::make_unique<StepProfile>(options, ProfileTitle{machine_name(), threads_of(impl_->options)},
                                                  impl_->exchange());
+  impl_->steps_begun = 0;
 }
 
 int64_t Training::write_profile() {
