@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/arithmetic/formats.h"
-#include "plan/passes/group_updates.h"
+#include "ops/formats.h"
+#include "plan/passes/passes.h"
 #include "run/optimizer/optimizer.h"
 
 namespace {

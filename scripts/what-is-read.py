@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/what-is-read.md from the tables of facts in the sources (src/files/file_facts.h).
+"""Writes docs/what-is-read.md from the tables of facts in the sources (src/files/file_kind.h).
 
     scripts/what-is-read.py            writes the page
     scripts/what-is-read.py --check    fails if the page is not what the tables say now

@@ -23,7 +23,6 @@
 #include "plimsoll/options.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/plan_training.h"
-#include "plimsoll/replacement.h"
 
 namespace plimsoll {
 

@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint_state.h"
 #include "checkpoint/data_facts.h"
-#include "checkpoint/sliced_state.h"
 #include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
 #include "safetensors/safetensors.h"

@@ -24,7 +24,7 @@
 
 namespace plimsoll {
 
-struct SlicedState;  // checkpoint/sliced_state.h
+struct SlicedState;  // checkpoint/checkpoint_state.h
 
 /// Type of Training::state(): tensors in the arena by name.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;

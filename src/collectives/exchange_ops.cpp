@@ -1,4 +1,4 @@
-#include "collectives/exchange_ops.h"
+#include "collectives/exchange_support.h"
 
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>

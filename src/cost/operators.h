@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-/// Kind of an exchange between ranks (collectives/exchange_ops.h).
+/// Kind of an exchange between ranks (collectives/exchange_support.h).
 enum class ExchangeOp : uint8_t { none, reduce_scatter, all_reduce, all_gather, gather, broadcast };
 
 /// The facts about an operator that hold on every device.

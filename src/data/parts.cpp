@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -67,7 +67,7 @@ class PartLabels {
   std::vector<std::pair<DataPart, std::vector<int32_t>>> held_out_;  // each sample's labels
 };
 
-/// Adds notes() to the thread's list (files/file_facts.h) as notes on `file`.
+/// Adds notes() to the thread's list (files/file_kind.h) as notes on `file`.
 void note_parts(const PartLabels& labels, std::span<const std::string> names, const std::filesystem::path& file);
 
 /// Items with labels: series with a class, pictures with structures. Labels count from 0.

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "base/text.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

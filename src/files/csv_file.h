@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/text_file.h"
 
 namespace plimsoll {
@@ -58,7 +58,7 @@ class CsvFile {
   bool next(std::vector<std::string>& cells);
 
   /// Returns the number that a cell has, or nothing. The texts nan and inf are numbers. A comma within the
-  /// cell may be the decimal mark; the first is noted (files/file_facts.h). Throws UserError (failure) with
+  /// cell may be the decimal mark; the first is noted (files/file_kind.h). Throws UserError (failure) with
   /// file and line: decimal points and commas in one table, and a comma that may separate thousands.
   std::optional<double> number(std::string_view cell);
 

@@ -12,7 +12,7 @@ extern "C" {
 #include <vector>
 
 #include "files/ffmpeg_file.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/picture_header.h"
 
 namespace plimsoll::media {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 
 namespace plimsoll {
 

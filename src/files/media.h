@@ -1,6 +1,5 @@
-// Declares decoders of pictures and sound in video and audio files, and the discrete Fourier transform, through
-// FFmpeg. FFmpeg's libraries are behind a library of their own, libplimsoll_media, which is loaded at the first
-// call: programs that read no videos need no FFmpeg.
+// Declares readers of pictures, videos and sound through FFmpeg, which is loaded on first use, and the decoded
+// frames that are kept.
 //
 // All functions may be called from many threads at the same time. They throw UserError that names the file
 // and the error: not a video, no video stream, cut short, too large. Only regular local files are opened; references in
@@ -21,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "files/picture.h"
@@ -46,7 +46,7 @@ constexpr int64_t kMaxPictureBytes = int64_t{1} << 33;  ///< largest number of b
 constexpr int64_t kMaxSampleRate = 384'000;
 constexpr int64_t kMaxAudioSamples = int64_t{1} << 28;  ///< after resampling
 
-/// Describes a video, and notes its `notes` (files/file_facts.h). Decodes the first frame.
+/// Describes a video, and notes its `notes` (files/file_kind.h). Decodes the first frame.
 VideoInfo describe_video(const std::filesystem::path& path);
 
 /// Returns the midpoints of `count` equal parts of [start, end): the times at which a clip is sampled.
@@ -86,5 +86,27 @@ class FourierTransform {
 
 /// Returns a transform of `size` values, a power of two. Throws UserError (failure) if FFmpeg cannot be loaded.
 std::unique_ptr<FourierTransform> make_fourier_transform(int64_t size);
+
+/// A video or sound file at the time of look_at().
+struct VideoFile {
+  std::filesystem::path path;  ///< canonical
+  int64_t bytes = 0;
+  int64_t changed_at = 0;  ///< nanoseconds, on the file system's clock
+
+  /// Reads path, size and time of change. Throws UserError that names the file.
+  static VideoFile look_at(const std::filesystem::path& path);
+};
+
+/// Returns a key that differs for another file, a changed file, or other `contents`. `contents` describes, as text or
+/// numbers, all that decides the decoded bytes; it has a version that is raised whenever decoding changes.
+uint64_t media_cache_key(const VideoFile& file, std::string_view contents);
+
+/// Returns a text for `contents` of what is applied to the stored pictures so that they are read as people see them:
+/// ":seen6", ":white"; "" if nothing is, so that such pictures keep the keys that they had before this was applied.
+std::string display_key(const VideoInfo& info);
+
+/// Returns "FOLDER/cockatoo-0123456789abcdef.EXTENSION".
+std::filesystem::path media_cache_path(const std::filesystem::path& folder, const VideoFile& file, uint64_t key,
+                                       std::string_view extension);
 
 }  // namespace plimsoll

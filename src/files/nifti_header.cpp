@@ -15,10 +15,8 @@
 
 #include "base/file_error.h"
 #include "files/data_memory.h"
-#include "files/file_facts.h"
 #include "files/file_kind.h"
 #include "files/nifti.h"
-#include "files/nifti_grid.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

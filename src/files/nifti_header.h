@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 
 namespace plimsoll {
 

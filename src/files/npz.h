@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/npy.h"
 
 namespace plimsoll {

@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "plimsoll/error.h"
 
 struct gzFile_s;

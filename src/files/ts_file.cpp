@@ -16,7 +16,7 @@
 #include "base/file_error.h"
 #include "base/text.h"
 #include "files/data_memory.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/text_file.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"

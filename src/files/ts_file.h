@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "job/keys/keys.h"
-#include "job/keys/ranges.h"
+#include "job/keys/values.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::job {

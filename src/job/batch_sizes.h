@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "job/keys/key_locations.h"
+#include "job/keys/keys.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll::job {

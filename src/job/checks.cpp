@@ -11,9 +11,8 @@
 #include "base/names.h"
 #include "base/text.h"
 #include "job/keys/aliases.h"
-#include "job/keys/data_kind.h"
 #include "job/keys/keys.h"
-#include "job/keys/model_kind.h"
+#include "job/keys/kinds.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::job {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "job/keys/document.h"
-#include "job/keys/key_locations.h"
+#include "job/keys/keys.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll::job {

@@ -8,9 +8,8 @@
 
 #include "files/data_memory.h"
 #include "files/gguf.h"
-#include "job/keys/data_kind.h"
 #include "job/keys/keys.h"
-#include "job/keys/model_kind.h"
+#include "job/keys/kinds.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 #include "weights/source.h"

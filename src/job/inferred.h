@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/text/tokenizer.h"
-#include "job/keys/key_locations.h"
+#include "job/keys/keys.h"
 #include "job/keys/values.h"
 #include "plimsoll/job.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/names.h"
-#include "job/keys/data_kind.h"
 #include "job/keys/distributed_keys.h"
+#include "job/keys/kinds.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

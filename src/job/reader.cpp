@@ -25,11 +25,10 @@
 #include "job/checks.h"
 #include "job/inferred.h"
 #include "job/keys/aliases.h"
-#include "job/keys/data_kind.h"
 #include "job/keys/distributed_keys.h"
 #include "job/keys/document.h"
-#include "job/keys/key_locations.h"
 #include "job/keys/keys.h"
+#include "job/keys/kinds.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 

@@ -8,8 +8,7 @@
 #include <sstream>
 
 #include "base/hash.h"
-#include "job/keys/data_kind.h"
-#include "job/keys/model_kind.h"
+#include "job/keys/kinds.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::job {

@@ -8,7 +8,7 @@
 
 #include "base/measurement.h"
 #include "plan/offload_planner.h"
-#include "plan/passes/group_updates.h"
+#include "plan/passes/passes.h"
 #include "plan/passes/pipeline.h"
 #include "plan/passes/update_in_backward.h"
 #include "plan/reasons.h"

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "plan/passes/fuse_pointwise.h"
+#include "plan/passes/passes.h"
 #include "plimsoll/bytes.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "plan/passes/group_updates.h"
+#include "plan/passes/passes.h"
 #include "plan/passes/training_graph.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/planner.h"

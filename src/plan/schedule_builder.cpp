@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/passes/overlap_exchanges.h"
+#include "plan/passes/passes.h"
 #include "plan/passes/pipeline.h"
 #include "plan/reasons.h"
 #include "plan/search/recompute_search.h"

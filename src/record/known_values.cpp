@@ -1,4 +1,4 @@
-#include "record/known_values.h"
+#include "record/recorder.h"
 
 #include <ATen/Functions.h>
 #include <ATen/core/LegacyTypeDispatch.h>

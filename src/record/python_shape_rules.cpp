@@ -1,5 +1,5 @@
 // Shapes of operators whose Meta kernels libtorch has in Python only. A program in C++ does not load them.
-#include "record/python_shape_rules.h"
+#include "record/shape_rules.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>

@@ -12,7 +12,6 @@
 #include "cost/operators.h"
 #include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
-#include "record/known_values.h"
 #include "record/op_signature.h"
 #include "record/plan_device.h"
 #include "trace/merged_ops.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
 #include <string>
@@ -9,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "plimsoll/replacement.h"
+#include "plimsoll/options.h"
 #include "plimsoll/trace.h"
 #include "record/loss_head.h"
 
@@ -151,5 +152,18 @@ class Recorder {
   std::vector<EarlyCaller> early_callers_;                // in the order of registration, mostly that of calls
   std::unordered_map<uint64_t, int32_t> module_of_node_;  // by the autograd node's sequence number
 };
+
+/// Returns a CPU tensor with the values that the recorded ops give `view`. nullopt: they depend on a parameter, a
+/// buffer of the model, an input or a random number, or take more than 1 MiB to compute.
+std::optional<at::Tensor> known_values(const Trace& trace, const View& view);
+
+/// Returns whether the recorded ops compute `buffer` from one of `sources`, or it is one.
+bool depends_on(const Trace& trace, BufferId buffer, const std::unordered_set<BufferId>& sources);
+
+/// Calls an operator on CPU tensors, with `arguments` in schema order.
+std::vector<c10::IValue> call_on_cpu(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments);
+
+/// Records a call of an operator on plan tensors, whose arguments are on the stack, and puts its results there.
+void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // Implements the replacements of scaled_dot_product_attention, and of a linear layer with cross entropy.
-#include "plimsoll/replacement.h"
+#include "plimsoll/options.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/FuncTorchTLS.h>

@@ -8,8 +8,6 @@
 
 #include <unordered_map>
 
-#include "record/python_shape_rules.h"
-
 namespace plimsoll {
 namespace {
 

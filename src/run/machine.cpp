@@ -14,12 +14,12 @@
 #include <string_view>
 
 #include "device/backend.h"
-#include "ops/arithmetic/block_products_cpu.h"
-#include "ops/arithmetic/kernel_choice.h"
-#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/attention/attention_cpu.h"
+#include "ops/block_products_cpu.h"
 #include "ops/cpu_capability.h"
+#include "ops/kernel_choice.h"
 #include "ops/loss/loss_kernel.h"
+#include "ops/matmul_throughput.h"
 #include "plimsoll/machine.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include "collectives/exchange.h"
 #include "plimsoll/options.h"
 #include "plimsoll/trace.h"
-#include "run/measured_workspace.h"
+#include "run/op_times.h"
 
 namespace plimsoll {
 

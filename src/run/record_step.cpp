@@ -16,7 +16,7 @@
 #include <map>
 #include <set>
 
-#include "collectives/exchange_ops.h"
+#include "collectives/exchange_support.h"
 #include "device/backend.h"
 #include "fine_tuning/fine_tune.h"
 #include "ops/libtorch_types.h"
@@ -27,7 +27,6 @@
 #include "record/recorder.h"
 #include "run/optimizer/accumulators.h"
 #include "run/optimizer/optimizer.h"
-#include "run/optimizer/update_step.h"
 
 namespace plimsoll {
 namespace {
@@ -499,42 +498,6 @@ const at::Tensor& StepInputs::operator[](const std::string& name) const {
   std::string known;
   for (const auto& [other, tensor] : tensors_) known += (known.empty() ? "'" : ", '") + other + "'";
   throw UserError(fmt::format("the step has no input '{}'; it declares {}", name, known.empty() ? "none" : known));
-}
-
-namespace {
-
-constexpr std::string_view kNorm = "plimsoll::gradient_norm_";  // (norms, skipped, gradient, index)
-
-/// Returns the index of the first op of the first micro batch that touches each buffer.
-std::map<BufferId, int32_t> first_uses(const Trace& trace) {
-  std::map<BufferId, int32_t> first;
-  const Segment* micro = trace.segment(SegmentKind::micro);
-  for (int32_t i = micro ? micro->begin : 0; micro && i < micro->end; ++i)
-    for_each_view(trace.ops[static_cast<size_t>(i)], [&](const View& view, bool) { first.emplace(view.buffer, i); });
-  return first;
-}
-
-}  // namespace
-
-GradientNorms gradient_norms_of(const Trace& recorded) {
-  GradientNorms found;
-  const std::map<BufferId, int32_t> first = first_uses(recorded);
-  std::vector<std::pair<int32_t, GradientNormEntry>> entries;
-  for (const UpdatePiece& piece : recorded.update_pieces) {
-    if (piece.kind != UpdatePiece::Kind::norm) continue;
-    const auto begin = recorded.ops.begin() + piece.begin, end = recorded.ops.begin() + piece.end;
-    const auto norm = std::find_if(begin, end, [](const Op& op) { return op.name == kNorm; });
-    if (norm == end) return {};
-    check(norm->call && norm->arguments.size() == 4, "an op of another schema");
-    found.norms = norm->arguments[0].views.at(0);
-    const auto written = first.find(piece.gradient);
-    entries.emplace_back(written == first.end() ? std::numeric_limits<int32_t>::max() : written->second,
-                         GradientNormEntry{recorded.buffers[static_cast<size_t>(piece.parameter)].label,
-                                           norm->call->constants.at(3).toInt()});
-  }
-  std::ranges::stable_sort(entries, {}, [](const auto& entry) { return entry.first; });
-  for (auto& [op, entry] : entries) found.entries.push_back(std::move(entry));
-  return found;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Declares the parts of a training: its counters, the inputs of a step, its arenas, and the memory that it uses in
-// the parts of its plan.
+// Declares the parts of a training that its start makes: the options of its plan, arenas, batches, the tensors of
+// the model.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,6 +14,7 @@
 #include "device/backend.h"
 #include "device/disk_arena.h"
 #include "plimsoll/plan.h"
+#include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 #include "plimsoll/training.h"
 #include "run/executor/executor.h"
@@ -114,5 +115,22 @@ class TrainingMemory {
 /// offsets, so parts differ from the plan only by counted allocations. An excess is scratch; a shortfall is subtracted
 /// from the gaps, then from the scratch, then from the activations.
 Breakdown measured_breakdown(const Breakdown& planned, const MemoryUse& use);
+
+class Backend;
+class MeasuredWorkspace;
+class MeasureAllowance;
+
+/// Returns the number of CPU threads that kernels run on.
+int threads_of(const TrainingOptions& options);
+
+/// Returns the budget, the user's choices, and the scratch that the device's kernels are known to allocate by rule.
+/// `here`: the device of the plan, if it is one of this machine; nullptr: any device of its kind, so that properties of
+/// this machine do not count. `allowance` limits the measurement of CPU scratch (device/kernel_scratch.h); nullptr: the
+/// run is about to allocate the memory.
+PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
+                            std::shared_ptr<MeasureAllowance> allowance = nullptr);
+
+/// Returns `options` with the scratch that was measured by running kernels.
+PlanOptions with_measured(PlanOptions options, const MeasuredWorkspace& workspace);
 
 }  // namespace plimsoll

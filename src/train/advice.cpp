@@ -11,7 +11,7 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "train/advice_steps.h"
-#include "train/plan_job.h"
+#include "train/prepared_run.h"
 
 namespace plimsoll {
 namespace {

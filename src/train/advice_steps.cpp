@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fine_tuning/fine_tune.h"
-#include "job/keys/model_kind.h"
+#include "job/keys/kinds.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll {

@@ -11,7 +11,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
 #include "run/op_times.h"
-#include "run/plan_options.h"
+#include "run/training_parts.h"
 #include "trace/trace_queries.h"
 
 namespace plimsoll {

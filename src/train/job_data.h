@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/data_facts.h"
-#include "data/sample_source.h"
+#include "data/batch.h"
 #include "data/text/tokenizer.h"
 #include "plimsoll/job.h"
 #include "plimsoll/training.h"
@@ -30,7 +30,7 @@ struct OpenedSamples {
   std::unique_ptr<Tokenizer> tokenizer = nullptr;
   /// tokenizer_text() of the tokenizer that made the samples; empty: they have no tokens.
   std::string tokenizer_text = {};
-  std::vector<std::string> notes = {};  ///< notes of the readers on files (files/file_facts.h)
+  std::vector<std::string> notes = {};  ///< notes of the readers on files (files/file_kind.h)
 };
 
 /// Opens the samples of a job whose model takes `step`. Throws UserError for files that cannot be read, and for samples

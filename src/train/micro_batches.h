@@ -11,7 +11,6 @@
 
 #include "data/batch.h"
 #include "data/loader.h"
-#include "data/sample_source.h"
 #include "data/sampler.h"
 #include "plimsoll/job.h"
 #include "plimsoll/training.h"

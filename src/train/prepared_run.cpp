@@ -13,8 +13,8 @@
 #include "job/shared_keys.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/train_job.h"
-#include "run/plan_options.h"
-#include "run/search/plan_target.h"
+#include "run/search/open_choices.h"
+#include "run/training_parts.h"
 #include "train/job_data.h"
 
 namespace plimsoll {

@@ -8,10 +8,11 @@
 #include <string>
 #include <utility>
 
+#include "checkpoint/checkpoint_state.h"
 #include "checkpoint/data_facts.h"
-#include "checkpoint/sliced_state.h"
 #include "collectives/exchange.h"
 #include "plimsoll/error.h"
+#include "plimsoll/plan_job.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"
 #include "train/micro_batches.h"
@@ -108,5 +109,12 @@ bool is_stop_requested() noexcept;
 struct StopRequest {
   ~StopRequest();
 };
+
+/// Plans the job as plan_job() does, but measures no op times again and compares no precisions: for plans of changed
+/// jobs, whose unchanged job plan_job() has planned.
+PlannedJob plan_once(const Job& job, const PlanTarget& target, const SearchOptions& search = {});
+
+/// Thrown through the planner when the caller's function requests a stop; the search then returns what it has found.
+struct SearchStopped {};
 
 }  // namespace plimsoll

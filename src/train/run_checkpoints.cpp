@@ -11,17 +11,17 @@
 
 #include "base/file_error.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/sliced_state.h"
+#include "checkpoint/checkpoint_state.h"
 #include "job/batch_sizes.h"
 #include "job/keys/keys.h"
 #include "job/shared_keys.h"
-#include "ops/arithmetic/kernel_choice.h"
+#include "ops/kernel_choice.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
-/// The counter of a checkpoint that names the kernels of the run (ops/arithmetic/kernel_choice.h).
+/// The counter of a checkpoint that names the kernels of the run (ops/kernel_choice.h).
 constexpr std::string_view kKernelsCounter = "kernels";
 
 // Calls `work`; errors name the key if the job names the checkpoint.

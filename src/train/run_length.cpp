@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/sample_source.h"
+#include "data/batch.h"
 #include "data/text/text_dataset.h"
 #include "data/text/tokenizer.h"
 #include "plimsoll/error.h"

@@ -8,8 +8,8 @@
 
 #include "base/measurement.h"
 #include "plimsoll/job.h"
-#include "run/plan_options.h"
-#include "run/search/stale_op_times.h"
+#include "run/search/step_candidate.h"
+#include "run/training_parts.h"
 
 namespace plimsoll {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_state.h"
+#include "ops/layers/quantized_linear.h"
 #include "ops/libtorch_types.h"
-#include "ops/quantized/quantized_linear.h"
 #include "plimsoll/error.h"
 #include "weights/weight_slots.h"
 

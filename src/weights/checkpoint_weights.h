@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/sliced_state.h"
+#include "checkpoint/checkpoint_state.h"
 #include "plimsoll/export.h"
 #include "safetensors/safetensors.h"
 

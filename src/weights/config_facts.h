@@ -3,7 +3,7 @@
 // configuration classes (tests/weights/transformers_fields.json), and keys that published files have in addition.
 #pragma once
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 
 namespace plimsoll::weights::config {
 

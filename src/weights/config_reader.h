@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/models.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "weights/families.h"
 #include "weights/source.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/sliced_state.h"
+#include "checkpoint/checkpoint_state.h"
 #include "plimsoll/models.h"
 
 namespace plimsoll {

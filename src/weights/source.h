@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll::weights {

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "checkpoint/checkpoint_state.h"
+#include "ops/layers/quantized_linear.h"
 #include "ops/libtorch_types.h"
-#include "ops/quantized/quantized_linear.h"
 
 namespace plimsoll {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/sliced_state.h"
+#include "checkpoint/checkpoint_state.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {

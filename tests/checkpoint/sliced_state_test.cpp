@@ -1,5 +1,5 @@
 // Tests checkpoints of ranks that have slices: the file is that of one rank, and any number of ranks reads it.
-#include "checkpoint/sliced_state.h"
+#include "checkpoint/checkpoint_state.h"
 
 #include <gmock/gmock.h>
 #include <torch/types.h>

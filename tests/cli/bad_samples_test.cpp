@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "cli/cli_testing.h"
-#include "data/stimuli/stimuli_files.h"
+#include "data/series/stimuli_files.h"
 #include "files/media_files.h"
 #include "files/nifti_files.h"
 

@@ -3,8 +3,8 @@
 #include <ctime>
 
 #include "cli/cli_testing.h"
-#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/cpu_capability.h"
+#include "ops/matmul_throughput.h"
 
 namespace plimsoll::cli_testing {
 namespace {

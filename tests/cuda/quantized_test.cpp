@@ -1,3 +1,3 @@
 // Runs the tests of the emulated kernels of quantized weights on a GPU.
 #define PLIMSOLL_ON_GPU
-#include "ops/quantized/quantized_cuda_test.cpp"
+#include "ops/layers/quantized_cuda_test.cpp"

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <limits>
 
-#include "data/sample_source.h"
-
 namespace plimsoll {
 namespace {
 

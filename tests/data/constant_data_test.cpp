@@ -6,14 +6,13 @@
 #include <cmath>
 
 #include "data/masks/labeled_volume.h"
-#include "data/masks/picture_plane.h"
+#include "data/masks/picture_list.h"
 #include "data/masks/picture_samples.h"
 #include "data/masks/slice_samples.h"
 #include "data/series/series_samples.h"
-#include "data/stimuli/fmri_responses.h"
-#include "data/stimuli/stimuli_files.h"
-#include "data/stimuli/stimuli_samples.h"
-#include "data/stimuli/stimulus_media.h"
+#include "data/series/stimuli_files.h"
+#include "data/series/stimuli_samples.h"
+#include "data/series/stimulus_media.h"
 #include "data/text/tokenizer.h"
 #include "files/nifti_files.h"
 #include "files/picture_files.h"

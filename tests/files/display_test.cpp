@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "files/encoded_video.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/media.h"
 #include "files/media_files.h"
 #include "files/picture_files.h"

@@ -1,4 +1,4 @@
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 
 #include <gmock/gmock.h>
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "data/text/gpt2_tokenizer.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/gguf_file.h"
 #include "test_files.h"
 #include "weights/source.h"

@@ -1,4 +1,4 @@
-#include "files/nifti_grid.h"
+#include "files/nifti.h"
 
 #include <gmock/gmock.h>
 

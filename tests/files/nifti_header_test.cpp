@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/nifti.h"
 #include "files/nifti_files.h"
 #include "test_files.h"

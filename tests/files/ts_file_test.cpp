@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "test_files.h"
 
 namespace plimsoll {

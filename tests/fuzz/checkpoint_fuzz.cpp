@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "checkpoint/sliced_state.h"
+#include "checkpoint/checkpoint_state.h"
 #include "checksums.h"
 #include "fuzz.h"
 #include "ops/optimizer/ops.h"

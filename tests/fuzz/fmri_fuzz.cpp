@@ -1,6 +1,6 @@
 // A series of volumes and its mask, as tables, arrays and NIfTI files; features of stimuli.
-#include "data/stimuli/fmri_series.h"
-#include "data/stimuli/stimulus_labels.h"
+#include "data/series/fmri_series.h"
+#include "data/series/stimulus_labels.h"
 #include "fuzz.h"
 
 using namespace plimsoll;

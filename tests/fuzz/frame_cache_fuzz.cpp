@@ -1,5 +1,5 @@
 // The decoded pictures of a clip that an earlier job left.
-#include "data/clips/frame_cache.h"
+#include "data/clips/clip_samples.h"
 
 #include "base/hash.h"
 #include "checksums.h"

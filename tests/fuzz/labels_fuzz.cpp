@@ -1,6 +1,6 @@
 // Names of labels, labels of volumes, and the vectors of labels.
 #include "data/masks/label_names.h"
-#include "data/stimuli/stimulus_labels.h"
+#include "data/series/stimulus_labels.h"
 #include "fuzz.h"
 
 using namespace plimsoll;

@@ -1,5 +1,5 @@
 // The decoded pictures and sound of a file that an earlier job left.
-#include "data/stimuli/stimulus_media.h"
+#include "data/series/stimulus_media.h"
 #include "fuzz.h"
 
 using namespace plimsoll;

@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "ops/arithmetic/block_products_cpu.h"
-#include "ops/arithmetic/formats.h"
-#include "ops/optimizer/updates_cpu.h"
+#include "ops/block_products_cpu.h"
+#include "ops/formats.h"
+#include "ops/optimizer/update_op.h"
 
 namespace plimsoll::ops {
 namespace {

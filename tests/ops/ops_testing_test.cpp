@@ -14,8 +14,8 @@
 #include <unordered_map>
 
 #include "device/kernel_scratch.h"
-#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/libtorch_types.h"
+#include "ops/matmul_throughput.h"
 #include "plimsoll/machine.h"
 
 namespace plimsoll::ops::testing {

@@ -3,8 +3,8 @@
 #include <torch/fft.h>
 #include <torch/nn/functional.h>
 
-#include "record/python_shape_rules.h"
 #include "record/shape_family.h"
+#include "record/shape_rules.h"
 
 namespace plimsoll {
 namespace {

@@ -13,7 +13,6 @@
 #include "fine_tuning/fine_tune.h"
 #include "plimsoll/training.h"
 #include "run/optimizer/optimizer.h"
-#include "run/optimizer/update_step.h"
 #include "run/training_runs.h"
 
 namespace plimsoll::testing {

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "ops/arithmetic/matmul_throughput.h"
+#include "ops/matmul_throughput.h"
 #include "plimsoll/models.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"

@@ -15,7 +15,6 @@
 #include "device/allocation_frame.h"
 #include "device/backend.h"
 #include "plimsoll/error.h"
-#include "run/measured_workspace.h"
 #include "run/operand_caches.h"
 #include "run/training_runs.h"
 #include "test_files.h"

@@ -1,4 +1,4 @@
-#include "run/plan_options.h"
+#include "run/training_parts.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

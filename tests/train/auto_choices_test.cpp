@@ -13,7 +13,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/train_job.h"
 #include "rounds.h"
-#include "run/plan_options.h"
+#include "run/training_parts.h"
 #include "train/random_jobs.h"
 
 namespace plimsoll {

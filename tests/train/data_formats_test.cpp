@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "data/stimuli/stimuli_files.h"
+#include "data/series/stimuli_files.h"
 #include "files/npy_files.h"
 #include "files/picture_files.h"
 #include "plimsoll/train_job.h"

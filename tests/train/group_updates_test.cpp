@@ -10,7 +10,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "plan/passes/group_updates.h"
+#include "plan/passes/passes.h"
 #include "plan/placement/validator.h"
 #include "plimsoll/training.h"
 #include "run/equality.h"

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/stimuli/stimuli_files.h"
+#include "data/series/stimuli_files.h"
 #include "files/nifti_files.h"
 #include "files/picture_files.h"
 

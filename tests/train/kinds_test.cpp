@@ -1,8 +1,7 @@
 // Tests that each type of model and data has its line in the tables of the rooms that use libtorch.
 #include <gtest/gtest.h>
 
-#include "job/keys/data_kind.h"
-#include "job/keys/model_kind.h"
+#include "job/keys/kinds.h"
 #include "plimsoll/train_job.h"
 #include "train/job_data.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/measurement.h"
-#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/cpu_capability.h"
+#include "ops/matmul_throughput.h"
 #include "plan/placement/validator.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/machine.h"

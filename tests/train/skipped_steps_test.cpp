@@ -7,7 +7,7 @@
 #include <limits>
 #include <span>
 
-#include "data/stimuli/stimuli_files.h"
+#include "data/series/stimuli_files.h"
 #include "plimsoll/training.h"
 #include "train/tiny_job.h"
 #include "train/tiny_systems.h"

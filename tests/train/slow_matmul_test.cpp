@@ -1,5 +1,5 @@
 // Tests that a fixed choice of 16 bits that costs time is reported, and that an open choice gets the faster type.
-#include "run/search/plan_target.h"
+#include "run/search/open_choices.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // Tests that times of ops that a run contradicts are measured again, and that the plan reports it.
-#include "run/search/stale_op_times.h"
+#include "run/search/step_candidate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "plan/planner.h"
 #include "run/machine_cost.h"
 #include "run/op_times.h"
-#include "train/plan_job.h"
+#include "train/prepared_run.h"
 #include "train/tiny_job.h"
 
 namespace plimsoll {

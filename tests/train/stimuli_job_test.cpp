@@ -1,7 +1,7 @@
 // Tests a job on an fMRI series with its stimuli, from files to metrics.
 #include <gmock/gmock.h>
 
-#include "data/stimuli/stimuli_files.h"
+#include "data/series/stimuli_files.h"
 #include "plimsoll/error.h"
 #include "thresholds.h"
 #include "train/tiny_job.h"

@@ -6,7 +6,7 @@
 
 #include "plimsoll/error.h"
 #include "run/equality.h"
-#include "run/plan_options.h"
+#include "run/training_parts.h"
 #include "train/system_shapes.h"
 
 namespace plimsoll {

@@ -1,7 +1,7 @@
 // Declares the smallest models of the systems, for tests that train them.
 #pragma once
 
-#include "data/stimuli/stimuli_files.h"
+#include "data/series/stimuli_files.h"
 #include "plimsoll/job.h"
 
 namespace plimsoll {

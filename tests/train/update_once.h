@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "run/optimizer/update_step.h"
+#include "run/optimizer/optimizer.h"
 
 namespace plimsoll {
 

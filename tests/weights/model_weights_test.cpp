@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/decoder.h"
-#include "ops/quantized/quantized_linear.h"
+#include "ops/layers/quantized_linear.h"
 #include "plimsoll/linear.h"
 #include "plimsoll/train_job.h"
 #include "plimsoll/training.h"

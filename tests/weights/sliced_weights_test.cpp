@@ -3,7 +3,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "checkpoint/sliced_state.h"
+#include "checkpoint/checkpoint_state.h"
 #include "models/decoder.h"
 #include "plimsoll/error.h"
 #include "weights/checkpoint_weights.h"

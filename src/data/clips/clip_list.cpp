@@ -8,7 +8,7 @@
 #include <map>
 
 #include "base/text.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/text_file.h"
 #include "plimsoll/error.h"
 

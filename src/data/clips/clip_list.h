@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "data/sampler.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "plimsoll/sample_data.h"
 
 namespace plimsoll {

@@ -11,7 +11,7 @@
 #include "base/names.h"
 #include "base/text.h"
 #include "files/csv_file.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/text_file.h"
 #include "plimsoll/error.h"
 

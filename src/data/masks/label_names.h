@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 
 namespace plimsoll {
 
@@ -19,7 +19,7 @@ struct LabelName {
 /// - lines of a number and a name that ends with the line: "37 left hippocampus". A name may be in double quotes. Empty
 ///   lines and those that begin with # do not count;
 /// - such lines with numbers of colors: three or four whole numbers up to 255 behind every name (FreeSurfer), or three,
-///   four or six numbers before every name (FSLeyes, ITK-SNAP). They are left out with a note (files/file_facts.h);
+///   four or six numbers before every name (FSLeyes, ITK-SNAP). They are left out with a note (files/file_kind.h);
 /// - a table whose first line names the columns, with index and name among them (BIDS). Others are left out with a
 /// note.
 ///

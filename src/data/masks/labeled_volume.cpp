@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "files/data_memory.h"
-#include "files/nifti_grid.h"
+#include "files/nifti.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

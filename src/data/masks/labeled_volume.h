@@ -32,7 +32,7 @@ class LabeledVolume {
 
   /// Returns the bytes of its voxels in memory.
   size_t bytes() const { return image_.bytes.size() + structure_.size() * sizeof structure_[0]; }
-  /// Returns the directions that the voxel axes run in (files/nifti_grid.h); "" if the image has no position.
+  /// Returns the directions that the voxel axes run in (files/nifti.h); "" if the image has no position.
   std::string orientation() const;
   int64_t slices() const { return image_.sizes[static_cast<size_t>(axis_)]; }
 

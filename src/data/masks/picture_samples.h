@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "data/masks/slice_samples.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 
 namespace plimsoll {
 

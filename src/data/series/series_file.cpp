@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "files/csv_file.h"
 #include "files/data_memory.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/npz.h"
 #include "plimsoll/error.h"
 
@@ -146,10 +146,6 @@ TsFile read_series_file(const std::filesystem::path& file, const std::filesystem
 }
 
 namespace {
-
-// A column rises by one step if its steps differ by at most this fraction: float32 rounds times of 10^3 steps.
-constexpr double kStepTolerance = 1e-3;
-constexpr int64_t kMinRisingLines = 8;
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });

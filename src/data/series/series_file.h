@@ -2,11 +2,20 @@
 // archives.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
 #include "files/ts_file.h"
 
 namespace plimsoll {
+
+/// A column rises by one step, as the time does, if its steps differ by at most this fraction (float32 rounds times of
+/// 10^3 steps) over at least this many lines.
+constexpr double kStepTolerance = 1e-3;
+constexpr int64_t kMinRisingLines = 8;
+
+/// Values, names or columns that a message lists.
+constexpr int64_t kMaxShown = 5;
 
 /// Reads a file by the end of its name:
 /// - .ts, or anything else: as read_ts_file();

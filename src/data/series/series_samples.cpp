@@ -19,7 +19,6 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "data/parts.h"
-#include "data/series/hilbert.h"
 #include "data/series/series_file.h"
 #include "files/data_memory.h"
 #include "plimsoll/bytes.h"
@@ -38,8 +37,6 @@ struct Series {
 
 // Parameters of the upper bound of a file's series in memory, padded to data.length.
 constexpr int64_t kFilledUpFloor = GiB, kFilledUpFactor = 64;
-
-constexpr int64_t kMaxShown = 5;  // values of a message
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UserError(what, UserError::Kind::failure);

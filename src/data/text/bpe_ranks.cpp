@@ -13,7 +13,6 @@
 
 #include "base/file_error.h"
 #include "base/hash.h"
-#include "data/text/merge_pairs.h"
 #include "files/data_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"

@@ -16,9 +16,8 @@
 #include "data/text/token_trie.h"
 #include "data/text/tokenizer.h"
 #include "data/text/tokenizer_facts.h"
-#include "data/text/tokenizer_folder.h"
 #include "files/data_memory.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

@@ -14,9 +14,9 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "data/text/sentencepiece_check.h"
-#include "data/text/tokenizer_folder.h"
+#include "data/text/tokenizer.h"
 #include "files/data_memory.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

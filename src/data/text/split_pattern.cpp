@@ -6,7 +6,6 @@
 
 #include "base/measurement.h"
 #include "base/text.h"
-#include "data/text/pcre2_handles.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "data/text/merge_pairs.h"
+#include "data/text/bpe_ranks.h"
 #include "data/text/token_trie.h"
 #include "data/text/tokenizer.h"
 

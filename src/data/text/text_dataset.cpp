@@ -12,7 +12,7 @@
 #include "base/file_error.h"
 #include "data/sampler.h"
 #include "data/text/token_file.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/text_file.h"
 #include "plimsoll/error.h"
 

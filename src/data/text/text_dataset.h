@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "data/batch.h"
-#include "data/sample_source.h"
 #include "data/sampler.h"
 #include "data/text/token_file.h"
 #include "data/text/tokenizer.h"

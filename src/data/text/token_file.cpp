@@ -14,7 +14,7 @@
 #include "base/file_error.h"
 #include "base/hash.h"
 #include "base/names.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

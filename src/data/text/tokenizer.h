@@ -1,13 +1,14 @@
-// Declares the interface of tokenizers, text to tokens and back, and their cache of pieces. "bytes" and "gpt2"
-// round-trip any bytes, valid UTF-8 or not. A SentencePiece model and a tokenizer.json may have rules by which they
-// change a text, and a "gguf" vocabulary may lack some bytes.
+// Declares a tokenizer, and how it is opened from a file or a folder.
 #pragma once
+
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,5 +69,21 @@ struct PieceHash {
 
 /// The cache of a tokenizer: a map from each piece of text to its tokens. The tokenizer empties it at kCachedPieces.
 using PieceCache = std::unordered_map<std::string, std::vector<int32_t>, PieceHash, std::equal_to<>>;
+
+/// The end of a text as a file names it: by its content or by its id.
+struct NamedEnd {
+  std::string place;                   ///< file and key, for messages
+  std::optional<std::string> content;  ///< "<eos>"
+  int64_t id = -1;                     ///< without a content
+};
+
+/// Returns the end of a text: `eos_token` of tokenizer_config.json or of special_tokens_map.json, or else the (first)
+/// `eos_token_id` of generation_config.json or config.json; nullopt if no file in the folder names one. Throws
+/// UserError for a file that cannot be read, and for a key that is neither.
+std::optional<NamedEnd> named_end_in(const std::filesystem::path& folder);
+
+/// Throws UserError (failure) if tokenizer_config.json in the folder says something else than the tokenizer.json
+/// `tokenizer`: added tokens that it lacks, another prefix space or case, special tokens that are not to be found.
+void check_tokenizer_config(const std::filesystem::path& folder, const nlohmann::json& tokenizer);
 
 }  // namespace plimsoll

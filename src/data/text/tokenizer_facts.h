@@ -2,7 +2,7 @@
 // all keys that are in no earlier row.
 #pragma once
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 
 namespace plimsoll::tokenizer_folder {
 

@@ -21,10 +21,9 @@
 #include "device/cuda/cuda_arena.h"
 #include "device/cuda/cuda_calls.h"
 #include "device/cuda/cuda_copies.h"
-#include "device/cuda/fused_launch.h"
 #include "device/kernel_scratch.h"
 #include "device/relocation.h"
-#include "ops/workspace/workspace_rules.h"
+#include "ops/workspace/scratch_row.h"
 #include "plimsoll/error.h"
 #include "trace/merged_ops.h"
 

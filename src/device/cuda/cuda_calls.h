@@ -7,6 +7,8 @@
 
 #include <functional>
 
+#include "plimsoll/trace.h"
+
 namespace plimsoll::cuda {
 
 /// Throws UserError (failure) "WHAT: the reason" unless `error` is cudaSuccess. Clears the error that CUDA remembers.
@@ -32,5 +34,9 @@ const Driver& driver();
 /// Enqueues a call of `function` on `stream`, after the work enqueued so far and before later work. A thread of CUDA
 /// calls it. It must neither throw nor call CUDA. Throws UserError (failure) if CUDA fails.
 void call_on(cudaStream_t stream, std::function<void()> function);
+
+/// Compiles and loads the kernel of `op`, which is_fused(), for the current device; does nothing if it is an operator
+/// of its own. Throws UserError (failure) if there is no NVRTC or it does not know the device.
+void prepare_fused(const Op& op);
 
 }  // namespace plimsoll::cuda

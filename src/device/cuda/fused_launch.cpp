@@ -1,4 +1,4 @@
-#include "device/cuda/fused_launch.h"
+#include "device/cuda/cuda_calls.h"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -10,7 +10,6 @@
 #include <mutex>
 
 #include "base/atomic_file.h"
-#include "device/cuda/cuda_calls.h"
 #include "device/nvrtc.h"
 #include "ops/cuda_op_support.h"
 #include "ops/fused/fused.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "job/keys/key_kinds.h"
-#include "job/keys/model_kind.h"
-#include "job/keys/ranges.h"
+#include "job/keys/kinds.h"
+#include "job/keys/values.h"
 #include "models/config_checks.h"
 #include "weights/families.h"
 #include "weights/gguf_source.h"

@@ -3,8 +3,8 @@
 #include <fmt/ranges.h>
 
 #include "job/keys/key_kinds.h"
-#include "job/keys/model_kind.h"
-#include "job/keys/ranges.h"
+#include "job/keys/kinds.h"
+#include "job/keys/values.h"
 #include "models/config_checks.h"
 
 namespace plimsoll {

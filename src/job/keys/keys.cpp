@@ -7,10 +7,8 @@
 
 #include "base/names.h"
 #include "base/text.h"
-#include "job/keys/data_kind.h"
 #include "job/keys/key_kinds.h"
-#include "job/keys/model_kind.h"
-#include "job/keys/ranges.h"
+#include "job/keys/kinds.h"
 #include "job/keys/values.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "job/keys/key_kinds.h"
-#include "job/keys/model_kind.h"
-#include "job/keys/ranges.h"
+#include "job/keys/kinds.h"
+#include "job/keys/values.h"
 #include "models/config_checks.h"
 #include "weights/mamba_family.h"
 #include "weights/tensor_names.h"

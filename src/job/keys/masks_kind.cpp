@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "job/keys/data_kind.h"
 #include "job/keys/key_kinds.h"
-#include "job/keys/model_kind.h"
+#include "job/keys/kinds.h"
 #include "job/keys/shared_data_keys.h"
 
 namespace plimsoll::job {

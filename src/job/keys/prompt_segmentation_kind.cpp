@@ -5,8 +5,8 @@
 #include <iterator>
 
 #include "job/keys/key_kinds.h"
-#include "job/keys/model_kind.h"
-#include "job/keys/ranges.h"
+#include "job/keys/kinds.h"
+#include "job/keys/values.h"
 #include "models/config_checks.h"
 
 namespace plimsoll {

@@ -4,10 +4,9 @@
 
 #include <iterator>
 
-#include "data/series/hilbert.h"
-#include "job/keys/data_kind.h"
+#include "data/series/series_samples.h"
 #include "job/keys/key_kinds.h"
-#include "job/keys/model_kind.h"
+#include "job/keys/kinds.h"
 #include "job/keys/shared_data_keys.h"
 
 namespace plimsoll {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "job/keys/key_kinds.h"
-#include "job/keys/model_kind.h"
+#include "job/keys/kinds.h"
 
 namespace plimsoll::job {
 

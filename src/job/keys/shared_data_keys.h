@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "job/keys/key_locations.h"
 #include "job/keys/keys.h"
 
 namespace plimsoll::job {

@@ -5,7 +5,7 @@
 
 #include "job/keys/key_kinds.h"
 #include "job/keys/keys.h"
-#include "job/keys/ranges.h"
+#include "job/keys/values.h"
 #include "models/config_checks.h"
 #include "plimsoll/error.h"
 

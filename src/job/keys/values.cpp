@@ -275,4 +275,8 @@ std::string suggest_word(const Value& value, const std::vector<std::string>& all
   return "";
 }
 
+std::string for_example(const std::vector<int64_t>& numbers) {
+  return numbers.empty() ? "" : fmt::format(" (for example {})", fmt::join(numbers, " or "));
+}
+
 }  // namespace plimsoll::job

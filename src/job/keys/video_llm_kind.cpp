@@ -5,8 +5,8 @@
 #include <array>
 
 #include "job/keys/key_kinds.h"
-#include "job/keys/model_kind.h"
-#include "job/keys/ranges.h"
+#include "job/keys/kinds.h"
+#include "job/keys/values.h"
 #include "models/config_checks.h"
 #include "weights/vision_families.h"
 

@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "ops/arithmetic/kernel_choice.h"
 #include "ops/attention/attention_tasks_cpu.h"
+#include "ops/kernel_choice.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {

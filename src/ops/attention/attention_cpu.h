@@ -37,7 +37,7 @@ void attention_backward_cpu(const AttentionCall& call, const at::Tensor& grad_ou
                             const at::Tensor& dv);
 
 /// Returns true if attention in bfloat16 is faster in matmuls of pairs than in float32 blocks on this machine, which
-/// must have matmuls of pairs. Measured once (ops/arithmetic/kernel_choice.h).
+/// must have matmuls of pairs. Measured once (ops/kernel_choice.h).
 bool pairs_are_faster();
 
 }  // namespace plimsoll::ops

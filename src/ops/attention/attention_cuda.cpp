@@ -1,13 +1,16 @@
 // Implements attention on a CUDA device: libtorch's flash kernels (T. Dao, "FlashAttention-2") if they accept the
 // operands, with windows and grouped heads; else in blocks (attention_blocks_cuda.h).
+#include "ops/attention/attention_cuda.h"
+
+#include <ATen/ATen.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 
 #include <cmath>
 
 #include "ops/attention/attention.h"
-#include "ops/attention/attention_blocks_cuda.h"
 #include "ops/attention/attention_plan.h"
+#include "ops/attention/capped_softmax_launch.h"
 #include "ops/cuda_op_support.h"
 #include "ops/deterministic.h"
 
@@ -93,5 +96,170 @@ TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("attention_backward", attention_backward_cuda);
 }
 
+using at::Tensor;
+
+/// The key heads [head, head + heads) of sequence `batch`. Each head is a matrix of rows.
+struct Part {
+  const AttentionShape& shape;
+  int64_t batch, head, heads;
+
+  int64_t query_heads() const { return heads * shape.group(); }
+  /// Returns [heads, keys, D] as a view of [B, Hkv, S, D].
+  Tensor keys_of(const Tensor& tensor, const QueryBlock& block) const {
+    return tensor.select(0, batch).narrow(0, head, heads).narrow(1, block.first_key, block.keys);
+  }
+  Tensor all_keys_of(const Tensor& tensor) const { return tensor.select(0, batch).narrow(0, head, heads); }
+  /// Returns [query heads, count, D] as a view of [B, Hq, T, D].
+  Tensor queries_of(const Tensor& tensor, const QueryBlock& block) const {
+    return tensor.select(0, batch).narrow(0, head * shape.group(), query_heads()).narrow(1, block.begin, block.count);
+  }
+  /// Returns the first elements of a buffer as [heads, rows, width], with a row for each query of each head of the
+  /// group.
+  Tensor in(const Tensor& buffer, const QueryBlock& block, int64_t width) const {
+    const int64_t rows = shape.group() * block.count;
+    return buffer.narrow(0, 0, heads * rows * width).view({heads, rows, width});
+  }
+  Tensor gathered(const Tensor& buffer, const Tensor& from, const QueryBlock& block) const {
+    Tensor to = in(buffer, block, shape.width);
+    to.view({query_heads(), block.count, shape.width}).copy_(queries_of(from, block));
+    return to;
+  }
+  void scatter(const Tensor& from, const Tensor& to, const QueryBlock& block) const {
+    queries_of(to, block).copy_(from.view({query_heads(), block.count, shape.width}));
+  }
+};
+
+template <typename Work>
+void for_parts(const AttentionShape& shape, const ScoreBlocks& cut, Work work) {
+  for (int64_t batch = 0; batch < shape.batch; ++batch)
+    for (int64_t head = 0; head < shape.kv_heads; head += cut.kv_heads)
+      work(Part{shape, batch, head, std::min(cut.kv_heads, shape.kv_heads - head)});
+}
+
+/// Returns the heads themselves if their rows are contiguous elements, which a matmul reads in place; else a
+/// copy.
+Tensor as_matrices(const Tensor& heads) {
+  return heads.stride(3) == 1 && heads.stride(2) >= heads.size(3) ? heads : heads.contiguous();
+}
+
+/// Computes sum += a b; `sum` may be float32 although a and b have 16 bits.
+void multiply_add(const Tensor& a, const Tensor& b, Tensor sum) {
+  if (a.scalar_type() == sum.scalar_type())
+    at::baddbmm_out(sum, sum, a, b);
+  else
+#ifdef PLIMSOLL_CUDA_ON_CPU  // libtorch has it for CUDA only
+    at::baddbmm_out(sum, sum, a.to(sum.scalar_type()), b.to(sum.scalar_type()));
+#else
+    at::baddbmm_out(sum, sum, a, b, sum.scalar_type());
+#endif
+}
+
+Rows rows_of(const Tensor& matrices) {
+  return {matrices.data_ptr(), dtype_of(matrices), matrices.size(2)};
+}
+
+cuda::ScoreRows score_rows(const Part& part, const QueryBlock& block, double scale, double cap, const Tensor& scores,
+                           const Tensor& logsumexp) {
+  const AttentionShape& shape = part.shape;
+  const Tensor first = logsumexp.select(0, part.batch).select(0, part.head * shape.group());
+  return {
+      .softmax = {.scores = rows_of(scores),
+                  .scale = scale,
+                  .cap = cap,
+                  .width = block.keys,
+                  // Row 0 is query block.begin; column 0 is key block.first_key.
+                  .first_seen = shape.window > 0 ? block.begin - shape.window + 1 - block.first_key : -shape.queries,
+                  .seen = block.begin + 1 - block.first_key,
+                  .causal = shape.causal,
+                  .logsumexp = first.narrow(0, block.begin, block.count).data_ptr()},
+      .rows = scores.size(0) * scores.size(1),
+      .queries = block.count,
+      .logsumexp_stride = logsumexp.stride(1)};
+}
+
+/// The scratch for the largest part.
+class Scratch {
+ public:
+  Scratch(const AttentionShape& shape, const ScoreBlocks& cut, const Tensor& like)
+      : options_(like.options()),
+        wide_(like.options().dtype(accumulator(like.scalar_type()))),
+        rows_(cut.kv_heads * shape.group() * cut.rows),
+        width_(shape.width),
+        max_keys_(cut.max_keys) {}
+  Tensor queries() const { return at::empty({rows_ * width_}, options_); }
+  Tensor scores() const { return at::empty({rows_ * max_keys_}, wide_); }
+  /// Returns the buffer for values computed from scores, in the operands' type: the scores' own memory if that is their
+  /// type.
+  Tensor narrow_scores(const Tensor& scores) const {
+    return options_.dtype() == wide_.dtype() ? scores : at::empty({rows_ * max_keys_}, options_);
+  }
+  Tensor sums(int64_t heads, int64_t keys) const { return at::empty({heads, keys, width_}, wide_); }
+
+ private:
+  at::TensorOptions options_, wide_;
+  int64_t rows_, width_, max_keys_;
+};
+
 }  // namespace
+
+void attention_blocks_forward(const AttentionShape& shape, double scale, double cap, const Tensor& q, const Tensor& k,
+                              const Tensor& v, const Tensor& out, const Tensor& logsumexp, cudaStream_t stream) {
+  const ScoreBlocks cut = score_blocks(shape);
+  const Tensor keys = as_matrices(k), values = as_matrices(v);
+  const Scratch scratch(shape, cut, q);
+  const Tensor query_buffer = scratch.queries(), result_buffer = scratch.queries(), score_buffer = scratch.scores();
+  const Tensor probability_buffer = scratch.narrow_scores(score_buffer);
+  for_parts(shape, cut, [&](const Part& part) {
+    for (const QueryBlock& block : cut.blocks) {
+      const Tensor queries = part.gathered(query_buffer, q, block);
+      const Tensor scores = part.in(score_buffer, block, block.keys),
+                   probabilities = part.in(probability_buffer, block, block.keys);
+      cuda::multiply(queries, part.keys_of(keys, block).transpose(1, 2), scores);
+      cuda::launch_capped_softmax(score_rows(part, block, scale, cap, scores, logsumexp), rows_of(probabilities),
+                                  stream);
+      const Tensor result = part.in(result_buffer, block, shape.width);
+      cuda::multiply(probabilities, part.keys_of(values, block), result);
+      part.scatter(result, out, block);
+    }
+  });
+}
+
+void attention_blocks_backward(const AttentionShape& shape, double scale, double cap, const Tensor& grad_out,
+                               const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& logsumexp,
+                               const Tensor& dq, const Tensor& dk, const Tensor& dv, cudaStream_t stream) {
+  const ScoreBlocks cut = score_blocks(shape);
+  const Tensor keys = as_matrices(k), values = as_matrices(v);
+  const Scratch scratch(shape, cut, q);
+  const Tensor query_buffer = scratch.queries(), grad_buffer = scratch.queries(), result_buffer = scratch.queries();
+  const Tensor score_buffer = scratch.scores(), grad_score_buffer = scratch.scores();
+  const Tensor probability_buffer = scratch.narrow_scores(score_buffer),
+               narrow_grad_buffer = scratch.narrow_scores(grad_score_buffer);
+  const Tensor dk_sums = scratch.sums(cut.kv_heads, shape.keys), dv_sums = scratch.sums(cut.kv_heads, shape.keys);
+  for_parts(shape, cut, [&](const Part& part) {
+    Tensor dk_all = dk_sums.narrow(0, 0, part.heads), dv_all = dv_sums.narrow(0, 0, part.heads);
+    dk_all.zero_();
+    dv_all.zero_();
+    for (const QueryBlock& block : cut.blocks) {
+      const Tensor queries = part.gathered(query_buffer, q, block), grad = part.gathered(grad_buffer, grad_out, block);
+      const Tensor scores = part.in(score_buffer, block, block.keys),
+                   grad_probabilities = part.in(grad_score_buffer, block, block.keys),
+                   probabilities = part.in(probability_buffer, block, block.keys),
+                   grad_scores = part.in(narrow_grad_buffer, block, block.keys);
+      cuda::multiply(queries, part.keys_of(keys, block).transpose(1, 2), scores);
+      cuda::multiply(grad, part.keys_of(values, block).transpose(1, 2), grad_probabilities);
+      const Rows given = rows_of(grad_probabilities);
+      cuda::launch_capped_softmax_backward(score_rows(part, block, scale, cap, scores, logsumexp),
+                                           {given.data, given.dtype, given.stride}, rows_of(probabilities),
+                                           rows_of(grad_scores), stream);
+      const Tensor result = part.in(result_buffer, block, shape.width);
+      cuda::multiply(grad_scores, part.keys_of(keys, block), result);
+      part.scatter(result, dq, block);
+      multiply_add(grad_scores.transpose(1, 2), queries, dk_all.narrow(1, block.first_key, block.keys));
+      multiply_add(probabilities.transpose(1, 2), grad, dv_all.narrow(1, block.first_key, block.keys));
+    }
+    part.all_keys_of(dk).copy_(dk_all);
+    part.all_keys_of(dv).copy_(dv_all);
+  });
+}
+
 }  // namespace plimsoll::ops

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "ops/arithmetic/block_products_cpu.h"
+#include "ops/block_products_cpu.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll::ops {

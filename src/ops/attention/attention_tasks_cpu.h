@@ -1,9 +1,9 @@
 // Declares one task of attention on the CPU: the work of a thread between the blocks' kernels and matmuls. No tensors.
 #pragma once
 
-#include "ops/arithmetic/attention_rows_cpu.h"
 #include "ops/attention/attention_plan.h"
 #include "ops/attention/attention_softmax_cpu.h"
+#include "ops/attention_rows_cpu.h"
 
 namespace plimsoll::ops {
 

@@ -1,8 +1,8 @@
-// Declares the C++ source of a fused op as a CUDA kernel of its own. NVRTC compiles it; any C++ compiler does with a
-// few macros.
+// Declares the pointwise operators that can be fused, and the source text of a fused chain for a GPU.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,3 +39,22 @@ int64_t fused_vector_width(const FusedLayout& layout);
 std::string fused_source(const FusedProgram& program, const FusedLayout& layout);
 
 }  // namespace plimsoll::ops
+
+namespace plimsoll {
+
+/// The device whose kernels a fused op replaces.
+enum class PointwiseDevice : uint8_t { cpu, cuda };
+
+/// Returns `op` as one opcode with the same bits as the device's own kernel; nullopt if no opcode has them.
+std::optional<PointwiseOp> pointwise_op(const Op& op, PointwiseDevice device);
+
+/// Returns the call that replay needs for plimsoll::fused with `program`.
+std::shared_ptr<const OpCall> fused_op_call(const FusedProgram& program);
+
+/// Returns one op with the results of `first` and `second`, bit for bit on the CPU; nullopt if no kernel exists for the
+/// pair. The pairs are a sum with the rms_norm of it, and rms_norm's backward with the sum that its gradient enters.
+/// Only name, arguments, results and call of the op are set. A pair needs sums of two tensors of one shape, whose rows
+/// have one constant stride. No other operand may be in the buffer of the sum, except an operand of the sum in place.
+std::optional<Op> fused_norm(const Op& first, const Op& second, PointwiseDevice device);
+
+}  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "ops/fused/pointwise_ops.h"
+#include "ops/fused/fused_source.h"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 
 #include "cost/operators.h"
 #include "ops/libtorch_types.h"
-#include "ops/workspace/workspace_rules.h"
+#include "ops/workspace/scratch_row.h"
 
 namespace plimsoll {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ops/layers/add_rows.h"
+#include "ops/kernels_cpu.h"
 #include "ops/layers/rms_norm.h"
 #include "ops/op_support.h"
 

@@ -1,6 +1,6 @@
 #include "ops/dtype_switch.h"
+#include "ops/layers/layers_launch.h"
 #include "ops/layers/rms_norm_kernels.cuh"
-#include "ops/layers/rms_norm_launch.h"
 #include "ops/rows.h"
 
 namespace plimsoll::cuda {

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "ops/arithmetic/block_products_cpu.h"
-#include "ops/arithmetic/kernel_choice.h"
+#include "ops/block_products_cpu.h"
 #include "ops/cpu_capability.h"
+#include "ops/kernel_choice.h"
 #include "ops/loss/linear_cross_entropy_blocks.h"
 #include "ops/loss/linear_cross_entropy_chunks.h"
 #include "ops/op_support.h"

@@ -15,7 +15,7 @@ at::Tensor losses_by_libtorch(const at::Tensor& x, const at::Tensor& weight, con
 
 /// Returns true if this machine computes the loss in blocks and not by libtorch's matmuls, with or without gradients.
 /// The shape must be large enough, and the processor must have AVX2 (float32) or matmuls of bfloat16 pairs. Which of
-/// the two is faster is measured once (ops/arithmetic/kernel_choice.h).
+/// the two is faster is measured once (ops/kernel_choice.h).
 bool loss_in_blocks(const LossShape& shape);
 
 /// Makes the choices of the loss head that this machine has, so that chosen_kernels() lists them.

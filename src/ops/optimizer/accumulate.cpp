@@ -10,7 +10,7 @@
 #include "ops/op_support.h"
 #include "ops/optimizer/element_update.h"
 #include "ops/optimizer/ops.h"
-#include "ops/optimizer/updates_cpu.h"
+#include "ops/optimizer/update_op.h"
 
 namespace plimsoll::ops {
 namespace {

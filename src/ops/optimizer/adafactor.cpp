@@ -5,7 +5,6 @@
 #include "ops/op_support.h"
 #include "ops/optimizer/optimizer_plan.h"
 #include "ops/optimizer/update_op.h"
-#include "ops/optimizer/updates_cpu.h"
 
 namespace plimsoll::ops {
 namespace {

@@ -5,8 +5,8 @@
 // of only the row and of only the column are float32 factors; m is applied at the end.
 #pragma once
 
-#include "ops/arithmetic/packed_numbers.cuh"
 #include "ops/optimizer/optimizer_launch.h"
+#include "ops/packed_numbers.cuh"
 
 namespace plimsoll::cuda {
 

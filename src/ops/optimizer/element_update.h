@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/arithmetic/formats.h"
+#include "ops/formats.h"
 
 namespace plimsoll::ops {
 

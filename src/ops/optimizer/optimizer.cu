@@ -1,4 +1,8 @@
+#include "ops/dtype_switch.h"
+#include "ops/optimizer/adafactor_kernels.cuh"
 #include "ops/optimizer/optimizer_kernels.cuh"
+#include "ops/optimizer/optimizer_launch.h"
+#include "ops/rows.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -101,6 +105,68 @@ void launch_block_norm(const ops::Values& values, int64_t count, double* parts, 
   const unsigned blocks = std::min(blocks_for(count), static_cast<unsigned>(kNormParts));
   launch(sum_squares_of_blocks, blocks, kThreads, 0, stream, values, count, parts);
   launch(root_of_sum, 1, kThreads, 0, stream, parts, static_cast<int64_t>(blocks), norm);
+}
+
+void launch_block_sums(const void* data, DType dtype, int64_t count, double* partials, cudaStream_t stream) {
+  const int64_t blocks = ops::div_up(count, ops::kCudaNormBlock);
+  if (blocks == 0) return;
+  with_type(dtype, [&]<typename T>() {
+    constexpr int pack = 16 / sizeof(T);
+    const auto kernel = packs(data, 0, sizeof(T), pack) ? &sum_squares<T, pack> : &sum_squares<T, 1>;
+    launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kSumThreads), 0, stream, static_cast<const T*>(data),
+           count, ops::kCudaNormBlock, partials);
+  });
+}
+
+void launch_gradient_norm(const void* data, DType dtype, int64_t count, double* partials, float* norm, float* skipped,
+                          cudaStream_t stream) {
+  launch_block_sums(data, dtype, count, partials, stream);
+  launch(&finish_norm, dim3(1), dim3(kSumThreads), 0, stream, static_cast<const double*>(partials),
+         ops::div_up(count, ops::kCudaNormBlock), norm, skipped);
+}
+
+void launch_norms_of_blocks(const double* sums, int64_t ranks, int64_t of_rank, const BlocksOfGradients& of,
+                            int gradients, float* norms, int64_t stride, float* skipped, cudaStream_t stream) {
+  if (gradients == 0) return;
+  launch(&finish_norms, dim3(static_cast<unsigned>(gradients)), dim3(kSumThreads), 0, stream, sums, ranks, of_rank, of,
+         norms, stride, skipped);
+}
+
+void launch_adafactor(const UpdateTarget& target, const ops::MatrixShape& shape, float* row_means, float* column_means,
+                      const StepPointers& scalars, const RuleNumbers& numbers, void* scratch, cudaStream_t stream) {
+  constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+  constexpr int64_t kMaxBlocks = AdafactorTiles::kSquareParts;
+  if (target.count == 0) return;
+  const AdafactorTiles tiles(shape);
+  AdafactorScratch cut;
+  cut.squares = static_cast<double*>(scratch);
+  cut.row_sums = reinterpret_cast<float*>(cut.squares + AdafactorTiles::kSquareParts);
+  cut.column_sums = cut.row_sums + shape.rows * tiles.across;
+  cut.row_factors = cut.column_sums + tiles.down * shape.columns;
+  cut.step = cut.row_factors + shape.rows;
+  const Adafactor in{target.parameter,
+                     target.gradient,
+                     shape.rows,
+                     shape.columns,
+                     tiles.rows_of_tile,
+                     tiles.down,
+                     tiles.across,
+                     row_means,
+                     column_means,
+                     scalars,
+                     numbers.values[0],
+                     numbers.values[1],
+                     target.seed,
+                     target.stochastic_parameter,
+                     cut};
+  const auto of_tiles = static_cast<unsigned>(div_up_blocks(tiles.down * tiles.across, kWarps, kMaxBlocks));
+  launch(adafactor_sums, of_tiles, kThreads, 0, stream, in);
+  launch(adafactor_rows, static_cast<unsigned>(div_up_blocks(shape.rows, kWarps, kMaxBlocks)), kThreads, 0, stream, in);
+  launch(adafactor_columns, static_cast<unsigned>(div_up_blocks(shape.columns, kThreads, kMaxBlocks)), kThreads, 0,
+         stream, in);
+  launch(adafactor_length, of_tiles, kThreads, 0, stream, in);
+  launch(adafactor_step, 1, kThreads, 0, stream, in, static_cast<int64_t>(of_tiles));
+  launch(adafactor_update, static_cast<unsigned>(div_up_blocks(target.count, 2048, 2048)), kThreads, 0, stream, in);
 }
 
 }  // namespace plimsoll::cuda

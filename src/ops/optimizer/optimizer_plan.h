@@ -2,7 +2,7 @@
 // the optimizers' CUDA kernels. No libtorch, no CUDA.
 #pragma once
 
-#include "ops/arithmetic/formats.h"
+#include "ops/formats.h"
 #include "ops/rows.h"
 
 namespace plimsoll::ops {

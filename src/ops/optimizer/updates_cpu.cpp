@@ -1,4 +1,4 @@
-#include "ops/optimizer/updates_cpu.h"
+#include "ops/optimizer/update_op.h"
 
 #include <cmath>
 

@@ -2,8 +2,8 @@
 // the last inputs in registers. Every input is read once, plus three more a block.
 #pragma once
 
-#include "ops/any_type.cuh"
-#include "ops/scan/causal_conv1d_launch.h"
+#include "ops/device_support.cuh"
+#include "ops/scan/scan_launch.h"
 
 namespace plimsoll::cuda {
 

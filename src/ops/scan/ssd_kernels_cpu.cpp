@@ -1,8 +1,8 @@
 #include "ops/scan/ssd_kernels_cpu.h"
 
-#include "ops/arithmetic/tile_product.h"
 #include "ops/kernel_dtypes.h"
 #include "ops/lanes.h"
+#include "ops/tile_product.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::ops {

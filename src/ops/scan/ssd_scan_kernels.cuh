@@ -3,8 +3,8 @@
 // constant, so these positions have no effect.
 #pragma once
 
-#include "ops/any_type.cuh"
-#include "ops/scan/ssd_scan_launch.h"
+#include "ops/device_support.cuh"
+#include "ops/scan/scan_launch.h"
 
 namespace plimsoll::cuda {
 

@@ -3,8 +3,8 @@
 #include <map>
 
 #include "cost/operators.h"
-#include "ops/arithmetic/matmul_throughput.h"
-#include "ops/arithmetic/products_cpu.h"
+#include "ops/matmul_throughput.h"
+#include "ops/products_cpu.h"
 #include "ops/workspace/scratch_row.h"
 
 namespace plimsoll::ops {

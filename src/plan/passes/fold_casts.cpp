@@ -1,4 +1,4 @@
-#include "plan/passes/fold_casts.h"
+#include "plan/passes/passes.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "plan/passes/fuse_pointwise.h"
+#include "plan/passes/passes.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "plan/passes/group_updates.h"
+#include "plan/passes/passes.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "plan/passes/overlap_exchanges.h"
+#include "plan/passes/passes.h"
 
 #include <algorithm>
 #include <deque>

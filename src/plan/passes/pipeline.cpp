@@ -4,16 +4,9 @@
 #include <string_view>
 #include <utility>
 
-#include "plan/passes/fold_casts.h"
-#include "plan/passes/fuse_norms.h"
-#include "plan/passes/fuse_pointwise.h"
-#include "plan/passes/gather_late.h"
-#include "plan/passes/group_updates.h"
 #include "plan/passes/offload.h"
-#include "plan/passes/overlap_exchanges.h"
-#include "plan/passes/recompute.h"
+#include "plan/passes/passes.h"
 #include "plan/passes/rewrite.h"
-#include "plan/passes/sink_initialization.h"
 #include "plan/passes/update_in_backward.h"
 #include "plan/placement/assign_offsets.h"
 #include "plan/placement/validator.h"

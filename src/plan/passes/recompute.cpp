@@ -1,4 +1,4 @@
-#include "plan/passes/recompute.h"
+#include "plan/passes/passes.h"
 
 #include <algorithm>
 #include <map>

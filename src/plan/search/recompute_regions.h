@@ -1,4 +1,4 @@
-// Declares the partition of a training graph into consecutive regions, and the efficient choices of each region.
+// Declares the regions of ops between saved values, what recomputing them costs, and the bytes that it frees.
 //
 // A choice costs time (recomputed ops) and holds bytes (kept values). For a given price of a byte, the best choice of
 // a region is a minimum cut:
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "plan/passes/training_graph.h"
+#include "plan/search/choice_bytes.h"
 #include "plimsoll/planner.h"
 
 namespace plimsoll {
@@ -73,5 +74,25 @@ inline std::string block_path(const std::string& module) {
   }
   return "";
 }
+
+/// A partition of the graph into regions of whole blocks, with the choices of each region and their bytes and time.
+struct RegionPartition {
+  struct EvaluatedChoice {
+    const RegionChoice* choice;
+    int64_t held = 0;  ///< bytes that the region's kept values take between its forward and its backward
+    /// Largest sum of live bytes while the region runs forward or backward. The values of other regions are not in it;
+    /// values that belong to no region are.
+    int64_t peak = 0;
+    int64_t cost = 0;  ///< picoseconds of the recomputed ops
+  };
+  std::vector<Region> regions;
+  std::vector<std::vector<RegionChoice>> choices;
+  std::vector<std::vector<EvaluatedChoice>> evaluated;  ///< by region
+};
+
+/// Sets `partition.evaluated`. With several graphs, `held` and `peak` are the largest over the graphs; `cost` is that
+/// of the first graph.
+void evaluate_regions(const std::vector<TrainingGraph>& graphs, const std::vector<ChoiceBytes>& bytes,
+                      RegionPartition& partition);
 
 }  // namespace plimsoll

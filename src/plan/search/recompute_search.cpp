@@ -4,7 +4,7 @@
 #include <set>
 
 #include "plan/search/choice_bytes.h"
-#include "plan/search/region_costs.h"
+#include "plan/search/recompute_regions.h"
 #include "plimsoll/error.h"
 #include "trace/trace_queries.h"
 

@@ -1,4 +1,4 @@
-#include "plan/search/region_costs.h"
+#include "plan/search/recompute_regions.h"
 
 #include <algorithm>
 

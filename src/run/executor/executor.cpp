@@ -1,14 +1,22 @@
 #include "run/executor/executor.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/hash.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/hash.h"
 #include "collectives/exchange.h"
+#include "device/backend.h"
 #include "ops/deterministic.h"
+#include "ops/libtorch_types.h"
+#include "plan/placement/assign_offsets.h"
 #include "plimsoll/error.h"
-#include "run/executor/bound_op.h"
+#include "plimsoll/trace.h"
+#include "record/plan_device.h"
 
 namespace plimsoll {
 namespace {
@@ -215,6 +223,199 @@ void Executor::settle_outputs(BoundOp& op) {
   // Outputs may overlap each other's addresses, or their own with other strides; storages do not show that.
   for (auto& [place, made] : moves) made = made.clone();
   for (auto& [place, made] : moves) place->copy_(made);
+}
+
+namespace {
+
+size_t hash_of(const View& view) {
+  size_t hash = c10::get_hash(view.buffer, static_cast<int>(view.dtype), view.offset);
+  for (int64_t size : view.sizes) hash = c10::hash_combine(hash, static_cast<size_t>(size));
+  for (int64_t stride : view.strides) hash = c10::hash_combine(hash, static_cast<size_t>(stride));
+  return hash;
+}
+
+// Returns a constant argument for the device.
+c10::IValue on_device(const c10::IValue& value, c10::Device device) {
+  if (value.isDevice() && value.toDevice().type() == kPlanDevice) return device;
+  if (value.isGenerator()) return {};
+  return value;
+}
+
+}  // namespace
+
+Executor::~Executor() = default;
+
+Arena* Executor::arena_of(Memory memory) const {
+  return memory == Memory::device ? &arena_ : memory == Memory::host ? host_ : nullptr;
+}
+
+std::byte* Executor::address_in(Memory memory, int64_t offset) const {
+  return (memory == Memory::disk ? disk_->data() : arena_of(memory)->data()) + offset;
+}
+
+std::byte* Executor::place_of(BufferId buffer) const {
+  return plan_.offsets[buffer] < 0 ? nullptr : address_in(plan_.trace.buffers[buffer].memory, plan_.offsets[buffer]);
+}
+
+// Buffers in host memory belong to the CPU's backend, and so do the ops that the plan runs on the host.
+Backend& Executor::backend_of(const Op& op) const {
+  return op.on_host ? cpu_backend() : backend_;
+}
+
+Executor::Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host, DiskArena* disk)
+    : plan_(plan),
+      backend_(backend),
+      arena_(arena),
+      host_(host),
+      disk_(disk),
+      copy_numbers_(plan.trace.buffers.size(), 0),
+      exchange_numbers_(plan.trace.buffers.size(), 0),
+      copies_(backend.copy_engine()),
+      exchanges_(backend.side_line(), backend.scratch_alignment()),
+      captures_(backend, plan.trace) {
+  check(arena.bytes() >= plan.arena_bytes, "the arena is smaller than the plan");
+  check(plan.host_bytes == 0 || (host && host->bytes() >= plan.host_bytes),
+        "the host's arena is smaller than the plan");
+  check(plan.disk_bytes == 0 || (disk && disk->bytes() >= plan.disk_bytes),
+        "the disk's arena is smaller than the plan");
+  const size_t count = plan.trace.buffers.size();
+  places_.reserve(count);
+  for (size_t b = 0; b < count; ++b) {
+    const Buffer& buffer = plan.trace.buffers[b];
+    const int64_t offset = plan.offsets[b];
+    if (offset < 0 || buffer.memory == Memory::disk)
+      places_.push_back({c10::Storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(buffer.bytes),
+                                      c10::DataPtr(offset < 0 ? nullptr : disk->data() + offset, c10::kCPU),
+                                      /*allocator=*/nullptr, /*resizable=*/false)});
+    else if (buffer.memory == Memory::host)
+      places_.push_back(cpu_backend().place(*host, offset, buffer.bytes));
+    else
+      places_.push_back(backend.place(arena, offset, buffer.bytes));
+  }
+  backend.prepare(plan);
+  ops_.reserve(plan.trace.ops.size());
+  const std::vector<FreeGap> gaps = largest_free_gaps(plan);
+  for (size_t i = 0; i < plan.trace.ops.size(); ++i) {
+    ops_.push_back(bind_op(static_cast<int32_t>(i)));
+    // Scratch that is not in the plan gets memory in which no buffer is live.
+    if (BoundOp& op = ops_.back(); op.workspace == nullptr && op.op->exchange == CopyStage::none && gaps[i].bytes > 0) {
+      op.workspace = arena.data() + gaps[i].offset;
+      op.workspace_bytes = gaps[i].bytes / kArenaAlignment * kArenaAlignment;
+    }
+  }
+  for (const ConstantData& constant : plan.trace.constants) {
+    check(plan.offsets[constant.buffer] >= 0, "a constant without a place");
+    if (plan.trace.buffers[constant.buffer].on_device())
+      backend.write(arena, plan.offsets[constant.buffer], constant.bytes.data(),
+                    static_cast<int64_t>(constant.bytes.size()));
+    else
+      std::copy(constant.bytes.begin(), constant.bytes.end(), place_of(constant.buffer));
+  }
+}
+
+const at::Tensor& Executor::bind(const View& view) {
+  auto& bucket = tensors_[hash_of(view)];
+  for (const auto& [key, tensor] : bucket)
+    if (key == view) return tensor;
+  const Backend::Place& place = places_[view.buffer];
+  const bool on_device = plan_.trace.buffers[view.buffer].on_device() && plan_.offsets[view.buffer] >= 0;
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(place.storage), on_device ? backend_.keys() : c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::scalarTypeToTypeMeta(scalar_type_of(view.dtype)));
+  tensor.unsafeGetTensorImpl()->set_storage_offset(place.offset / element_bytes(view.dtype) + view.offset);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(view.sizes, view.strides);
+  bucket.emplace_back(view, std::move(tensor));
+  return bucket.back().second;
+}
+
+at::Tensor Executor::tensor(const View& view) {
+  return bind(view);
+}
+
+void Executor::write(const View& view, const void* source, int64_t bytes) {
+  const int64_t begin = plan_.offsets[view.buffer] + view.offset * element_bytes(view.dtype);
+  if (plan_.trace.buffers[view.buffer].on_device())
+    backend_.write(arena_, begin, source, bytes);
+  else
+    std::memcpy(address_in(plan_.trace.buffers[view.buffer].memory, begin), source, static_cast<size_t>(bytes));
+}
+
+void Executor::read(const View& view, void* target, int64_t bytes) {
+  const int64_t begin = plan_.offsets[view.buffer] + view.offset * element_bytes(view.dtype);
+  if (plan_.trace.buffers[view.buffer].on_device())
+    backend_.read(arena_, begin, target, bytes);
+  else
+    std::memcpy(target, address_in(plan_.trace.buffers[view.buffer].memory, begin), static_cast<size_t>(bytes));
+}
+
+Executor::BoundOp Executor::bind_op(int32_t index) {
+  const Op& op = plan_.trace.ops[index];
+  BoundOp bound{index, &op, &backend_of(op), {}, {}, {}, {}, {}};
+  for_each_view(op, [&](const View& view, bool) {
+    const int64_t end = plan_.offsets[view.buffer] + placed_bytes(plan_.trace, plan_.trace.buffers[view.buffer].bytes);
+    int64_t& extent = bound.extents[static_cast<int>(plan_.trace.buffers[view.buffer].memory)];
+    if (plan_.offsets[view.buffer] >= 0) extent = std::max(extent, end);
+  });
+  if (op.copy != CopyStage::none || op.exchange == CopyStage::wait) return bound;
+  bound.handle = op.call->op;
+  const std::string& name = bound.handle->schema().name();
+  bound.sums_at_indices = (name == "aten::_index_put_impl_" || name == "aten::index_put_") &&
+                          op.call->constants.at(3).toBool() && bound.backend->device().is_cpu();
+  const auto& schema = bound.handle->schema();
+  const size_t arguments = schema.arguments().size();
+  if (op.exchange == CopyStage::start && op.arguments.size() > arguments) {  // receives parts of a sum
+    const BufferId landing = op.arguments[arguments].views[0].buffer;
+    bound.workspace = place_of(landing);
+    bound.workspace_bytes = plan_.trace.buffers[landing].bytes;
+  }
+  for (size_t i = 0; i < std::min(op.arguments.size(), arguments); ++i) {
+    const Argument& argument = op.arguments[i];
+    const auto tensor_of = [&](const View& view) { return view.buffer == kNoBuffer ? at::Tensor() : bind(view); };
+    switch (argument.kind) {
+      case Argument::Kind::constant:
+        bound.arguments.push_back(on_device(op.call->constants[i], bound.backend->device()));
+        break;
+      case Argument::Kind::tensor:
+        bound.arguments.emplace_back(tensor_of(argument.views[0]));
+        break;
+      case Argument::Kind::tensor_list: {
+        const bool optional = schema.arguments()[i].type()->isSubtypeOf(*c10::ListType::ofOptionalTensors()) &&
+                              !schema.arguments()[i].type()->isSubtypeOf(*c10::ListType::ofTensors());
+        c10::List<at::Tensor> tensors;
+        c10::List<std::optional<at::Tensor>> optional_tensors;
+        for (const View& view : argument.views) {
+          const at::Tensor tensor = tensor_of(view);
+          if (optional)
+            optional_tensors.push_back(tensor.defined() ? std::optional(tensor) : std::nullopt);
+          else
+            tensors.push_back(tensor);
+        }
+        bound.arguments.push_back(optional ? c10::IValue(optional_tensors) : c10::IValue(tensors));
+        break;
+      }
+    }
+  }
+  for (const View& view : op.results) {
+    if (view.buffer == kNoBuffer) {
+      bound.results.emplace_back();
+      continue;
+    }
+    bound.results.push_back(bind(view));
+    if (const int64_t bytes = plan_.trace.buffers[view.buffer].bytes; bytes > 0)
+      bound.outputs.push_back({static_cast<size_t>(bytes), place_of(view.buffer)});
+  }
+  // After the call, the stack has outputs written in place too, between the fresh ones.
+  for (size_t i = 0; i < schema.returns().size(); ++i)
+    if (schema.returns()[i].alias_info() == nullptr) bound.result_positions.push_back(static_cast<int>(i));
+  if (plan_.workspace_offsets[index] >= 0) {
+    const Memory runs_in = op.on_host ? Memory::host : Memory::device;
+    bound.workspace = address_in(runs_in, plan_.workspace_offsets[index]);
+    bound.workspace_bytes = op.workspace_bytes;
+    // Scratch by rule belongs to the op for its duration, like an operand, even if its kernel does not use all of it.
+    int64_t& extent = bound.extents[static_cast<int>(runs_in)];
+    extent = std::max(extent, plan_.workspace_offsets[index] + op.workspace_bytes);
+  }
+  return bound;
 }
 
 }  // namespace plimsoll

@@ -9,8 +9,8 @@
 #include <memory>
 #include <utility>
 
-#include "collectives/exchange_ops.h"
-#include "ops/arithmetic/formats.h"
+#include "collectives/exchange_support.h"
+#include "ops/formats.h"
 #include "ops/optimizer/ops.h"
 #include "ops/rows.h"
 #include "plimsoll/error.h"

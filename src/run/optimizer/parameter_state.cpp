@@ -7,7 +7,7 @@
 
 #include "base/names.h"
 #include "base/text.h"
-#include "ops/arithmetic/formats.h"
+#include "ops/formats.h"
 #include "ops/optimizer/gradient_norm.h"
 #include "ops/optimizer/optimizer_plan.h"
 #include "plimsoll/error.h"

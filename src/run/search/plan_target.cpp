@@ -1,6 +1,6 @@
 // Determines the target of a plan, this machine or a device of the catalogue, and warns about a 16-bit precision that
 // costs time on it.
-#include "run/search/plan_target.h"
+#include "run/search/open_choices.h"
 
 #include <fmt/format.h>
 
@@ -12,14 +12,14 @@
 #include "catalogue/catalogue.h"
 #include "device/available_memory.h"
 #include "device/backend.h"
-#include "ops/arithmetic/matmul_throughput.h"
+#include "ops/matmul_throughput.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
 #include "plimsoll/plan_training.h"
 #include "plimsoll/training.h"
 #include "run/machine_cost.h"
-#include "run/plan_options.h"
+#include "run/training_parts.h"
 
 namespace plimsoll {
 

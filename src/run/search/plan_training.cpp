@@ -13,9 +13,9 @@
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
 #include "plimsoll/training.h"
-#include "run/plan_options.h"
 #include "run/search/open_choices.h"
 #include "run/search/step_candidate.h"
+#include "run/training_parts.h"
 
 namespace plimsoll {
 namespace {

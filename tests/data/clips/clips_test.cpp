@@ -8,9 +8,8 @@
 
 #include "base/hash.h"
 #include "data/clips/clip_list.h"
-#include "data/clips/frame_cache.h"
 #include "files/encoded_video.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/media_files.h"
 
 namespace plimsoll {

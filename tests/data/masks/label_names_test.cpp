@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "test_files.h"
 
 namespace plimsoll {

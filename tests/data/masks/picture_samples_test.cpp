@@ -8,7 +8,7 @@
 
 #include "data/masks/picture_list.h"
 #include "data/masks/slice_samples.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/picture_files.h"
 
 namespace plimsoll {

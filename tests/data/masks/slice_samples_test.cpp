@@ -8,7 +8,7 @@
 #include <set>
 
 #include "data/masks/labeled_volume.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/nifti_files.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "data/masks/slice_split.h"
+#include "data/masks/slice_samples.h"
 
 #include <gmock/gmock.h>
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "data/series/series_samples.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/npy_files.h"
 #include "test_files.h"
 

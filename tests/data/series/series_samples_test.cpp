@@ -11,8 +11,7 @@
 #include <set>
 #include <vector>
 
-#include "data/series/hilbert.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "files/npy_files.h"
 #include "test_files.h"
 

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/hash.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "test_files.h"
 
 namespace plimsoll {

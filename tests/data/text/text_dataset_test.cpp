@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "data/loader.h"
 #include "data/text/token_file.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "test_files.h"
 
 namespace plimsoll {

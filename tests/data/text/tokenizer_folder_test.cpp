@@ -1,11 +1,11 @@
 // Tests what the files beside a tokenizer say of it: the end of a text, and contradictions.
-#include "data/text/tokenizer_folder.h"
+#include "data/text/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "data/text/huggingface_tokenizer.h"
-#include "files/file_facts.h"
+#include "files/file_kind.h"
 #include "test_files.h"
 
 namespace plimsoll {

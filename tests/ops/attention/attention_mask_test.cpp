@@ -7,8 +7,8 @@
 #include <limits>
 #include <random>
 
-#include "ops/arithmetic/kernel_choice.h"
 #include "ops/attention/attention.h"
+#include "ops/kernel_choice.h"
 #include "ops/ops_testing.h"
 #include "plimsoll/error.h"
 

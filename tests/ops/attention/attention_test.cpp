@@ -1,5 +1,5 @@
 #include "ops/attention/attention.h"
-#include "ops/arithmetic/kernel_choice.h"
+#include "ops/kernel_choice.h"
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // Tests the recognition of recorded ops that are pointwise, or a norm and its sum.
-#include "ops/fused/pointwise_ops.h"
+#include "ops/fused/fused_source.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
-#include "ops/layers/add_rows.h"
+#include "ops/kernels_cpu.h"
 #include "ops/ops_testing.h"
 #include "plimsoll/error.h"
 

@@ -1,4 +1,4 @@
-#include "ops/layers/rms_norm_launch.h"
+#include "ops/layers/layers_launch.h"
 
 #include "cuda_on_cpu/kernel_testing.h"
 #include "ops/rows.h"

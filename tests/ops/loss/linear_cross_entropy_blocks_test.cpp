@@ -7,9 +7,9 @@
 
 #include <limits>
 
-#include "ops/arithmetic/block_products_cpu.h"
-#include "ops/arithmetic/kernel_choice.h"
+#include "ops/block_products_cpu.h"
 #include "ops/cpu_capability.h"
+#include "ops/kernel_choice.h"
 #include "ops/loss/loss_kernel.h"
 #include "ops/loss/loss_tiles_cpu.h"
 #include "ops/op_support.h"

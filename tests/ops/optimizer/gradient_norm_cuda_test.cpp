@@ -1,4 +1,4 @@
-#include "ops/optimizer/gradient_norm_launch.h"
+#include "ops/optimizer/optimizer_launch.h"
 
 #include <cmath>
 #include <limits>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/arithmetic/formats.h"
+#include "ops/formats.h"
 #include "ops/optimizer/ops.h"
 #include "ops/optimizer/reference.h"
 

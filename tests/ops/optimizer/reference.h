@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/arithmetic/formats.h"
+#include "ops/formats.h"
 
 namespace plimsoll::ops::reference {
 

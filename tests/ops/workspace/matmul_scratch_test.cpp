@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/measurement.h"
-#include "ops/arithmetic/matmul_throughput.h"
 #include "ops/libtorch_types.h"
+#include "ops/matmul_throughput.h"
 #include "ops/ops_testing.h"
 #include "ops/workspace/matmul_estimate.h"
 #include "plimsoll/bytes.h"

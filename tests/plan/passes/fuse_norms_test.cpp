@@ -1,11 +1,10 @@
-#include "plan/passes/fuse_norms.h"
+#include "plan/passes/passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "plan/passes/fuse_pointwise.h"
 #include "plan/placement/validator.h"
 #include "plan/trace_text.h"
 #include "plimsoll/planner.h"

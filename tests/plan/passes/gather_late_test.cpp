@@ -1,4 +1,4 @@
-#include "plan/passes/gather_late.h"
+#include "plan/passes/passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

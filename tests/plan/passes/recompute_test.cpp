@@ -1,5 +1,5 @@
 // Tests the recompute pass, and the search for values to recompute.
-#include "plan/passes/recompute.h"
+#include "plan/passes/passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

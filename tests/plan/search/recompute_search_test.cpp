@@ -8,8 +8,8 @@
 #include "plan/passes/pipeline.h"
 #include "plan/random_trace.h"
 #include "plan/search/choice_bytes.h"
+#include "plan/search/recompute_regions.h"
 #include "plan/search/recompute_search.h"
-#include "plan/search/region_costs.h"
 
 namespace plimsoll {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
 
-#include "ops/arithmetic/formats.h"
+#include "ops/formats.h"
 #include "ops/optimizer/ops.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/models.h"

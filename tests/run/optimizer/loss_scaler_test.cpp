@@ -1,4 +1,4 @@
-#include "run/optimizer/loss_scaler.h"
+#include "run/optimizer/optimizer.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "collectives/ranks.h"
-#include "run/optimizer/update_step.h"
+#include "run/optimizer/optimizer.h"
 
 namespace plimsoll {
 namespace {
