@@ -42,10 +42,11 @@ class Facts(unittest.TestCase):
         for line in facts.page().splitlines():
             if line.startswith("### "):
                 name = line[4:]
-            elif line.lower()[:-1] in facts.TREATMENTS:
-                treatment = line.lower()[:-1]
+            elif line.partition(":")[0].lower() in facts.TREATMENTS:  # a single fact is in this line
+                treatment, _, fact = line.partition(":")
+                lines.setdefault((name, treatment.lower()), []).extend([f"-{fact}"] if fact else [])
             elif line.startswith("- **"):
-                lines.setdefault((name, treatment), []).append(line)
+                lines.setdefault((name, treatment.lower()), []).append(line)
         headers = [path for path in ROOT.glob("src/**/*.h") if "FileFact kFacts[]" in path.read_text(encoding="utf-8")]
         self.assertGreater(len(headers), 10)
         for header in headers:
