@@ -61,6 +61,11 @@ except KeyboardInterrupt:
 
 
 class TrainingTest(unittest.TestCase):
+    def test_a_tied_parameter_counts_once(self):
+        report = pl.plan(models.Tied, models.next_tokens, models.tokens_of()).to_json()
+        count = sum(p.numel() for p in models.Tied().parameters())
+        self.assertEqual((report["parameters"], report["model_parameters"]), (count, count))
+
     def test_each_kind_trains_as_eager_and_at_any_budget(self):
         for name, (make, loss, batch_of) in models.KINDS.items():
             with self.subTest(name):

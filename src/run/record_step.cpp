@@ -194,7 +194,9 @@ class StepRecorder {
       model_ = step_.model();
     }
     if (!model_) throw UserError("the step's model function gave no module");
-    for (const at::Tensor& parameter : model_->parameters()) model_parameters_ += parameter.numel();
+    std::set<const void*> counted;  // a tied parameter once
+    for (const at::Tensor& parameter : model_->parameters())
+      if (counted.insert(parameter.unsafeGetTensorImpl()).second) model_parameters_ += parameter.numel();
     model::fine_tune(*model_, options_.fine_tuning, fine_tune_types(options_));
     std::set<const void*> embeddings;
     for (const auto& module : model_->modules())
