@@ -134,6 +134,9 @@ struct SearchOptions {
   /// Called with a number of bytes that suffice, as soon as the training is known to fit its budget. The returned plan
   /// may be another, faster one. Called at most once, and never without a budget.
   std::function<void(int64_t)> on_fit = {};
+  /// Part of the fastest plan's step time that a plan may be longer to need less memory, from 0 to 1. The plan with the
+  /// fewest bytes among these is returned. 0: the fastest. For targets whose budget nobody stated.
+  double accepted_slowdown = 0;
 };
 
 /// Returns the micro batch sizes that the planner tries for a batch, ascending; the batch itself is the last. They are

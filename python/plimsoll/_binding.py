@@ -73,8 +73,8 @@ class Session:
     """One training of the library, and the Python functions that it calls.
 
     `make` returns a module; `compute` takes the module and a function from an input's name to its tensor, and returns
-    the loss. Both run while the step is recorded, on plan tensors. `options`: keys of the job file, and "replace", whether
-    each replacement is made.
+    the loss. Both run while the step is recorded, on plan tensors. `options`: keys of the job file, "replace", whether each
+    replacement is made, and "max_slowdown".
 
     Attributes:
         checkpoints: calls of torch.utils.checkpoint so far.
@@ -104,7 +104,7 @@ class Session:
         self.counters: dict[str, None] = {}
         self._autocast_device = {"cpu": "cpu", "mps": "mps"}.get(options["device"], "cuda")  # torch's name of ROCm too
         self._session: Any = None
-        keys = {key: value for key, value in options.items() if key != "replace"}
+        keys = {key: value for key, value in options.items() if key not in ("replace", "max_slowdown")}
         self._session = self._checked(
             self._torch.classes.plimsoll_python.Session, address, json.dumps(keys), inputs, device, evaluates,
             [name for name, on in options["replace"].items() if on],

@@ -40,6 +40,7 @@ def plan(
     seed: int = 0,
     threads: int = 0,
     replace: bool | dict[str, bool] = True,
+    max_slowdown: float = 0.02,
     on_schedule: Callable[[], None] | None = None,
     **options: Any,
 ) -> Plan:
@@ -52,7 +53,8 @@ def plan(
             object whose first entry, "loss" or .loss is that.
         example_batch: a micro batch as a DataLoader gives it: tensors in dicts, lists or tuples. Only names, sizes and
             dtypes count; the first size is the number of samples.
-        memory: budget, "8GiB" or bytes; None: what the device has free.
+        memory: budget, "8GiB" or bytes; None: as little as costs almost no time (`max_slowdown`), at most what the device
+            has free.
         device: "cpu" or "cuda" of this machine, or a device by name ("rtx4090", "h100"), which need not be here.
         precision: "32-true", "bf16-mixed", "16-mixed", "bf16-true" or "auto".
         optimizer: of plimsoll.optimizers; None: AdamW().
@@ -70,6 +72,8 @@ def plan(
         replace: whether operators of torch are recorded as operators of plimsoll with the same mathematics, and rounded
             differently; {"attention": False}: not scaled_dot_product_attention; {"cross_entropy": False}: not linear layers
             with cross entropy; False: none, which gives eager's bits.
+        max_slowdown: without `memory`, the plan takes the fewest bytes with which a step is predicted to take at most this
+            part longer than the fastest one; 0: the fastest.
         on_schedule: called before each candidate schedule is computed; an exception from it ends the planning.
         options: other keys of the job file: gradient_checkpointing="on", freeze=["*embed*"] (docs/job-file.md).
 
@@ -112,6 +116,7 @@ def plan(
         "seed": seed,
         "threads": threads,
         "replace": replace,
+        "max_slowdown": _slowdown_of(max_slowdown),
     }
     if host_memory is not None:
         keys["host_memory_budget"] = _bytes(host_memory)
@@ -143,6 +148,12 @@ def _replacements_of(replace: Any) -> dict[str, bool]:
         if name not in _REPLACEMENTS:
             raise errors.UserError(f"replace has {name!r}; allowed: {', '.join(_REPLACEMENTS)}")
     return {name: replace.get(name, True) for name in _REPLACEMENTS}
+
+
+def _slowdown_of(part: Any) -> float:
+    if isinstance(part, bool) or not isinstance(part, (int, float)) or not 0 <= part <= 1:
+        raise errors.UserError(f"max_slowdown is {part!r}; allowed: from 0 to 1, such as 0.02")
+    return float(part)
 
 
 def _device_of(name: str) -> str:
@@ -276,7 +287,7 @@ class Plan:
             make, compute, keys, shape.specification(_numbers(torch)),
             "" if device in _LOCAL else device, evaluates, on_schedule,
         )
-        self._session.call("plan")
+        self._session.call("plan", keys["max_slowdown"])
         self._report: dict[str, Any] = json.loads(self._session.call("report"))
         report = self._report
         self.fits: bool = report["fits"]

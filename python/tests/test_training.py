@@ -100,6 +100,21 @@ class TrainingTest(unittest.TestCase):
             with self.assertRaisesRegex(pl.UserError, "steps is 0"):
                 trainer.profile(file, 0)
 
+    def test_without_a_budget_a_plan_takes_what_costs_almost_no_time(self):
+        make, loss, batch_of = models.KINDS["normed"]
+        batch = batch_of(256)
+        fastest, lean = (pl.plan(make, loss, batch, max_slowdown=part) for part in (0, 0.5))
+        self.assertLess(lean.peak, fastest.peak)
+        self.assertLessEqual(lean.step_seconds, 1.5 * fastest.step_seconds)
+        self.assertIn("none is stated", str(lean.reasons))
+        stated = pl.plan(make, loss, batch, memory=fastest.peak, max_slowdown=0.5)
+        self.assertEqual(stated.peak, fastest.peak)
+        weights = make().state_dict()
+        self.assertEqual(trained(lean, [batch] * 2, weights)[0], trained(fastest, [batch] * 2, weights)[0])
+        for wrong in (-1, 1.5, True, "2 %", float("nan")):
+            with self.assertRaisesRegex(pl.UserError, "max_slowdown is .*; allowed: from 0 to 1"):
+                pl.plan(make, loss, batch, max_slowdown=wrong)
+
     def test_the_micro_batch_is_the_planners_choice(self):
         whole = pl.plan(models.Net, models.classified, models.batch_of(64), micro_batch="auto")
         self.assertEqual((whole.micro_batch, whole.accumulate, whole.batch_size), (64, 1, 64))

@@ -197,9 +197,10 @@ void Session::set_loss(const at::Tensor& loss) {
   tensors_.loss = loss;
 }
 
-void Session::plan() {
+void Session::plan(double accepted_slowdown) {
   guarded([&] {
-    const SearchOptions search{.on_schedule = [this] { call(callback_, Request::schedule); }};
+    const SearchOptions search{.on_schedule = [this] { call(callback_, Request::schedule); },
+                               .accepted_slowdown = job_.budget.device ? 0 : accepted_slowdown};
     planned_ = plan_training([this](int64_t samples) { return step_of(samples); }, job_, target_, search);
     for (const auto& reason : {attention_reason(planned_.recorded), cross_entropy_reason(planned_.recorded)})
       if (reason) planned_.plan.reasons.push_back(*reason);

@@ -42,8 +42,8 @@ class Session : public torch::CustomClassHolder {
   /// Passes the loss.
   void set_loss(const at::Tensor& loss);
 
-  /// Records and plans.
-  void plan();
+  /// Records and plans. `accepted_slowdown`: as in SearchOptions, if no budget is stated.
+  void plan(double accepted_slowdown);
   /// Returns the plan and the chosen settings as JSON.
   std::string report();
   /// Returns the page of the plan as HTML.

@@ -42,7 +42,10 @@ struct Training::Impl {
   void replan(const char* when, const std::string& whose) {
     const int64_t before = plan.peak_bytes;
     const Planner planner(recorded, with_measured(plan_options_of(options, backend), workspace));
-    plan = planner.plan();
+    // The plan may be for less than the budget (SearchOptions::accepted_slowdown).
+    const std::optional<int64_t> within = plan.budget.device;
+    plan = planner.plan(within);
+    if (!plan.fits && within != options.budget.device) plan = planner.plan();
     minimum_budget = planner.minimum_budget();
     plan_change_text = fmt::format("kernels take scratch that was not planned: {} instead of {}{}",
                                    format_bytes_up(plan.peak_bytes), format_bytes_up(before), whose);

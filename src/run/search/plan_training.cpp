@@ -70,6 +70,32 @@ class ChoiceSearch {
     return best;
   }
 
+  // Returns the plan with the fewest bytes whose step is predicted to take at most `slowdown` longer than that of `best`,
+  // which fits; with the same precision and formats. Predicted times fall with the budget, so a bisection finds it.
+  Found leanest(Found best, double slowdown) {
+    const double fastest = best.planned.step_seconds, accepted = fastest * (1 + slowdown);
+    const int64_t whole = best.planned.plan.peak_bytes;
+    const Precision precision = best.planned.settings.precision;
+    const std::string words = describe_formats(options_, best.planned.settings);
+    int64_t low = best.minimum_budget, high = whole;
+    for (int i = 0; i < kBisections && low < high - whole / kLeastGain; ++i) {
+      const int64_t middle = low + (high - low) / 2;
+      Found leaner = choose(middle);
+      const ResolvedSettings& settings = leaner.planned.settings;
+      if (leaner.fits() && leaner.planned.step_seconds <= accepted && settings.precision == precision &&
+          describe_formats(options_, settings) == words) {
+        high = leaner.planned.plan.peak_bytes;
+        const int64_t minimum = std::min(best.minimum_budget, leaner.minimum_budget);
+        best = std::move(leaner);
+        best.minimum_budget = minimum;
+      } else {
+        low = middle;
+      }
+    }
+    if (best.planned.plan.peak_bytes < whole) note_saved(best.planned, whole, fastest);
+    return best;
+  }
+
   std::vector<FrontierPoint> frontier(int points) {
     check(points >= 2, "a frontier has two points at least");
     const int64_t least = choose(1).minimum_budget,
@@ -96,6 +122,20 @@ class ChoiceSearch {
   }
 
  private:
+  static constexpr int kBisections = 6;
+  static constexpr int64_t kLeastGain = 64;  // a part of the fastest plan's bytes that is worth another search
+
+  // The budget of the plan is that of the bisection, which its reasons need not name.
+  static void note_saved(PlannedTraining& planned, int64_t whole, double fastest) {
+    for (Reason& reason : planned.plan.reasons)
+      if (const size_t budget = reason.why.find("; the budget is "); budget != std::string::npos)
+        reason.why.resize(budget);
+    planned.settings.reasons.push_back(
+        {fmt::format("memory_budget: none is stated, and {} are enough", format_bytes_up(planned.plan.peak_bytes)),
+         fmt::format("the fastest step takes {}; this one is predicted to be {:.1f} % longer", format_bytes_up(whole),
+                     100 * (planned.step_seconds / fastest - 1))});
+  }
+
   // Formats of state, weight updates and accumulators, in each precision.
   struct Formats {
     std::string words;  // the formats that were open, as text
@@ -227,7 +267,9 @@ PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& opt
     };
   StrategyChoice strategies(of_ranks(options, target), target.budget, search.minimize_step_time);
   while (const std::optional<TrainingOptions> one = strategies.next()) {
-    Found best = ChoiceSearch(step, *one, target, once).choose(target.budget.device);
+    ChoiceSearch choices(step, *one, target, once);
+    Found best = choices.choose(target.budget.device);
+    if (search.accepted_slowdown > 0 && best.fits()) best = choices.leanest(std::move(best), search.accepted_slowdown);
     const std::vector<Reason> more = reasons_of(best.planned, target);
     best.planned.settings.reasons.insert(best.planned.settings.reasons.end(), more.begin(), more.end());
     strategies.add(std::move(best));

@@ -97,6 +97,25 @@ TEST(PlanTraining, TheMinimumBudgetIsThatOfAllOpenChoicesAndSuffices) {
   EXPECT_NE(nothing.settings.accumulator_dtype, AccumulatorDtype::automatic);
 }
 
+TEST(PlanTraining, FewerBytesTakeAtMostTheAcceptedTimeAndTrainTheSame) {
+  TrainingOptions options = open_options();
+  options.micro_batch_size = kBatch;
+  const PlannedTraining fastest = plan_training(small_decoder, options, target_with(std::nullopt));
+  int64_t bytes = fastest.plan.peak_bytes;
+  for (const double slowdown : {0.03, 0.3}) {
+    const PlannedTraining lean =
+        plan_training(small_decoder, options, target_with(std::nullopt), {.accepted_slowdown = slowdown});
+    EXPECT_LT(lean.plan.peak_bytes, bytes) << slowdown;
+    EXPECT_GT(lean.step_seconds, fastest.step_seconds);
+    EXPECT_LE(lean.step_seconds, fastest.step_seconds * (1 + slowdown));
+    EXPECT_EQ(lean.minimum_budget_bytes, fastest.minimum_budget_bytes);
+    EXPECT_THAT(lean.plan.reasons,
+                ::testing::Contains(::testing::Field(&Reason::decision, HasSubstr("memory_budget: none is stated"))));
+    EXPECT_EQ(losses_of(lean), losses_of(fastest));
+    bytes = lean.plan.peak_bytes;
+  }
+}
+
 TEST(PlanTraining, AStatedMicroBatchHasThePlanOfPlanStep) {
   TrainingOptions options = open_options();
   options.micro_batch_size = 5;  // 5 + 5 + 2
