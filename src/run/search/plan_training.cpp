@@ -70,8 +70,9 @@ class ChoiceSearch {
     return best;
   }
 
-  // Returns the plan with the fewest bytes whose step is predicted to take at most `slowdown` longer than that of `best`,
-  // which fits; with the same precision and formats. Predicted times fall with the budget, so a bisection finds it.
+  // Returns the plan with the fewest bytes whose step is predicted to take at most `slowdown` longer than that of
+  // `best`, which fits; with the same precision and formats. Predicted times fall with the budget, so a bisection finds
+  // it.
   Found leanest(Found best, double slowdown) {
     const double fastest = best.planned.step_seconds, accepted = fastest * (1 + slowdown);
     const int64_t whole = best.planned.plan.peak_bytes;
