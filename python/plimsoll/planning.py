@@ -135,7 +135,7 @@ def fits(
     **options: Any,
 ) -> bool:
     """Returns whether the training fits; arguments as for plan()."""
-    return plan(model, loss, example_batch, memory, **options).fits
+    return plan(model, loss, example_batch, memory, **({"max_slowdown": 0} | options)).fits
 
 
 def _replacements_of(replace: Any) -> dict[str, bool]:

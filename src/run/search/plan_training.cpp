@@ -78,8 +78,9 @@ class ChoiceSearch {
     const int64_t whole = best.planned.plan.peak_bytes;
     const Precision precision = best.planned.settings.precision;
     const std::string words = describe_formats(options_, best.planned.settings);
+    const bool large = best.planned.recorded.ops.size() > best.planned.plan_options.solver.large_trace_ops;
     int64_t low = best.minimum_budget, high = whole;
-    for (int i = 0; i < kBisections && low < high - whole / kLeastGain; ++i) {
+    for (int i = large ? 2 : 0; i < kBisections && low < high - whole / kLeastGain; ++i) {
       const int64_t middle = low + (high - low) / 2;
       Found leaner = choose(middle);
       const ResolvedSettings& settings = leaner.planned.settings;
@@ -123,7 +124,7 @@ class ChoiceSearch {
   }
 
  private:
-  static constexpr int kBisections = 6;
+  static constexpr int kBisections = 6;      // two fewer for a large trace, where each takes a second
   static constexpr int64_t kLeastGain = 64;  // a part of the fastest plan's bytes that is worth another search
 
   // The budget of the plan is that of the bisection, which its reasons need not name.
