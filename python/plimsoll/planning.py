@@ -11,11 +11,11 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from plimsoll import _binding, errors, optimizers
+from plimsoll import _binding, _layout, errors, optimizers
 from plimsoll._batches import BatchShape
 
 _LOCAL = ("cpu", "cuda", "rocm", "mps", "xpu")
-_REPLACEMENTS = ("attention", "cross_entropy")
+_REPLACEMENTS = ("attention", "cross_entropy", "channels_last")
 
 
 def plan(
@@ -71,7 +71,7 @@ def plan(
         threads: CPU threads; 0: all cores.
         replace: whether operators of torch are recorded as operators of plimsoll with the same mathematics, and rounded
             differently; {"attention": False}: not scaled_dot_product_attention; {"cross_entropy": False}: not linear layers
-            with cross entropy; False: none, which gives eager's bits.
+            with cross entropy; {"channels_last": False}: torch's layout of convolutions; False: none, which gives eager's bits.
         max_slowdown: without `memory`, the plan takes the fewest bytes with which a step is predicted to take at most this
             part longer than the fastest one; 0: the fastest.
         on_schedule: called before each candidate schedule is computed; an exception from it ends the planning.
@@ -276,6 +276,8 @@ class Plan:
                 torch.set_default_dtype(recorders)
             if isinstance(made, torch.nn.Module):
                 names.update(_names_of(made))
+                if self._channels_last:
+                    self._weights_last = _layout.store_channels_last(torch, made)
             return made
 
         def compute(module: Any, tensor_of: Callable[[str], Any]) -> Any:
@@ -287,7 +289,14 @@ class Plan:
             make, compute, keys, shape.specification(_numbers(torch)),
             "" if device in _LOCAL else device, evaluates, on_schedule,
         )
-        self._session.call("plan", keys["max_slowdown"])
+        self._channels_last, self._weights_last = keys["replace"]["channels_last"] and device == "cpu" and _layout.is_free(keys), 0
+        try:
+            self._session.call("plan", keys["max_slowdown"])
+        except (errors.UserError, RuntimeError) as error:
+            if self._weights_last == 0 or not _layout.is_of_layout(error):
+                raise
+            self._channels_last, self._weights_last = False, 0
+            self._session.call("plan", keys["max_slowdown"])
         self._report: dict[str, Any] = json.loads(self._session.call("report"))
         report = self._report
         self.fits: bool = report["fits"]
@@ -297,6 +306,8 @@ class Plan:
         self.breakdown: dict[str, int] = dict(report["breakdown"])
         self.modules: dict[str, dict[str, int]] = dict(report["modules"])
         self.reasons: list[tuple[str, str]] = [(each["decision"], each["why"]) for each in report["reasons"]]
+        if self._weights_last > 0:
+            self.reasons.append(_layout.reason(self._weights_last))
         if self._session.checkpoints:
             self.reasons.append((
                 "torch.utils.checkpoint", "seen through: the budget decides what is recomputed "

@@ -243,7 +243,11 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """Returns copies of parameters and buffers on the CPU, in the model's own names and dtypes."""
         tensors = dict(self._session.call("state"))
-        return {name: tensors[first].detach().to("cpu", copy=True) for name, first in self._names.items()}
+
+        def copied(tensor: Any) -> Any:  # torch's layout of tensors: safetensors and numpy files hold no other
+            return tensor.to("cpu", copy=True) if tensor.is_contiguous() else tensor.to("cpu").contiguous()
+
+        return {name: copied(tensors[first].detach()) for name, first in self._names.items()}
 
     def load_state_dict(
         self, state: Mapping[str, Any] | str | pathlib.Path, strict: bool = True

@@ -1,0 +1,155 @@
+"""Weights of convolutions in networks with batch norms are stored with channels last: values and files of torch's layout."""
+import pathlib
+import tempfile
+import unittest
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import plimsoll as pl
+
+OFF = {"channels_last": False}
+
+
+class Block(nn.Module):
+    """A block of a residual network, with a strided and a depthwise convolution."""
+
+    def __init__(self, inner, outer):
+        super().__init__()
+        self.first, self.norm1 = nn.Conv2d(inner, outer, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(outer)
+        self.deep, self.norm2 = nn.Conv2d(outer, outer, 5, padding=2, groups=outer, bias=False), nn.BatchNorm2d(outer)
+        self.last, self.norm3 = nn.Conv2d(outer, outer, 1), nn.BatchNorm2d(outer)
+        self.short = nn.Conv2d(inner, outer, 1, stride=2)
+
+    def forward(self, x):
+        y = F.relu(self.norm1(self.first(x)), inplace=True)
+        y = self.norm3(self.last(F.silu(self.norm2(self.deep(y)))))
+        return F.relu(y + self.short(x))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 16, 7, stride=2, padding=3, bias=False), nn.BatchNorm2d(16)
+        self.blocks, self.head = nn.Sequential(Block(16, 32), Block(32, 48)), nn.Linear(48, 5)
+
+    def features(self, x):
+        return self.blocks(F.max_pool2d(F.relu(self.norm(self.stem(x))), 3, 2, 1))
+
+    def forward(self, x):
+        return self.head(self.features(x).mean((2, 3)))
+
+
+class Viewing(Net):
+    """Code that needs torch's layout."""
+
+    def forward(self, x):
+        y = self.features(x)
+        return self.head(y.view(len(y), -1).view(len(y), 48, -1).mean(2))
+
+
+class Grouped(Net):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.GroupNorm(4, 16)
+
+
+def loss_of(model, batch):
+    return F.cross_entropy(model(batch["x"]), batch["y"])
+
+
+def batch_of(step, dtype=torch.float32):
+    g = torch.Generator().manual_seed(step)
+    return {"x": torch.randn(4, 3, 64, 64, generator=g).to(dtype), "y": torch.randint(0, 5, (4,), generator=g)}
+
+
+def weights_of(make=Net):
+    torch.manual_seed(3)
+    return make().state_dict()
+
+
+def plan_of(make=Net, **keys):
+    return pl.plan(make, loss_of, batch_of(0), **({"optimizer": pl.SGD(1.0)} | keys))
+
+
+def is_last(plan):
+    return any(decision == "replace: channels_last" for decision, _ in plan.reasons)
+
+
+def gradients(plan, weights):
+    """Returns the loss, and the gradients by a step of rate 1."""
+    with pl.Trainer(plan) as trainer:
+        trainer.load_state_dict(weights)
+        loss, after = trainer.step(batch_of(0)), trainer.state_dict()
+    return loss, {name: weights[name].double() - value.double() for name, value in after.items() if "running" not in name
+                  and "tracked" not in name}
+
+
+def eager(weights, dtype):
+    model = Net().to(dtype).train()
+    model.load_state_dict(weights)
+    loss = loss_of(model, batch_of(0, dtype))
+    loss.backward()
+    return loss.item(), {name: parameter.grad.double() for name, parameter in model.named_parameters()}
+
+
+class Layout(unittest.TestCase):
+    def test_gradients_are_as_exact_as_those_of_torchs_layout(self):
+        weights = weights_of()
+        plan, plain = plan_of(), plan_of(replace=OFF)
+        self.assertTrue(is_last(plan))
+        self.assertFalse(is_last(plain))
+        (loss, last), (own_loss, own) = gradients(plan, weights), gradients(plain, weights)
+        true_loss, true = eager(weights, torch.float64)
+        eager_loss, _ = eager(weights, torch.float32)
+        self.assertEqual(own_loss, eager_loss)
+        self.assertAlmostEqual(loss, true_loss, delta=max(1e-6, 2 * abs(own_loss - true_loss)))
+        for name, gradient in true.items():
+            off = (last[name] - gradient).norm().item()
+            self.assertLessEqual(off, 2 * (own[name] - gradient).norm().item() + 1e-5 * gradient.norm().item() + 1e-6, name)
+
+    def test_plans_are_exact_and_bits_do_not_depend_on_the_budget(self):
+        plan, losses = plan_of(optimizer=pl.AdamW(1e-3)), []
+        for each in (plan, plan_of(optimizer=pl.AdamW(1e-3), memory=int(plan.minimum * 1.05))):
+            self.assertTrue(is_last(each))
+            with pl.Trainer(each) as trainer:
+                losses.append([trainer.step(batch_of(step)) for step in range(3)])
+                self.assertEqual(trainer.used, each.peak)
+        self.assertEqual(*losses)
+
+    def test_initial_weights_are_those_of_torchs_layout(self):
+        with pl.Trainer(plan_of()) as last, pl.Trainer(plan_of(replace=OFF)) as plain:
+            mine, own = last.state_dict(), plain.state_dict()
+        for name, value in own.items():
+            self.assertTrue(mine[name].is_contiguous(), name)
+            self.assertTrue(torch.equal(mine[name], value), name)
+
+    def test_files_hold_torchs_layout_and_a_training_goes_on_in_either(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file, other = pathlib.Path(folder) / "last", pathlib.Path(folder) / "plain"
+            with pl.Trainer(plan_of(optimizer=pl.AdamW(1e-3))) as trainer:
+                trainer.load_state_dict(weights_of())
+                trainer.step(batch_of(0))
+                trainer.save(file)
+                saved, ahead = trainer.state_dict(), trainer.step(batch_of(1))
+            with pl.Trainer(plan_of(optimizer=pl.AdamW(1e-3), replace=OFF)) as trainer:
+                trainer.load(file)
+                trainer.save(other)
+                for name, value in trainer.state_dict().items():
+                    self.assertTrue(torch.equal(value, saved[name]), name)
+                self.assertAlmostEqual(trainer.step(batch_of(1)), ahead, delta=1e-4)
+            with pl.Trainer(plan_of(optimizer=pl.AdamW(1e-3))) as trainer:
+                trainer.load(other)
+                self.assertEqual(trainer.step(batch_of(1)), ahead)
+
+    def test_models_and_optimizers_that_need_torchs_layout_keep_it(self):
+        self.assertFalse(is_last(plan_of(Viewing)))
+        self.assertFalse(is_last(plan_of(Grouped)))
+        for optimizer in (pl.Adafactor(), pl.Muon(), pl.AdamW(state="8bit"), pl.AdamW(state="auto")):
+            self.assertFalse(is_last(plan_of(optimizer=optimizer)), optimizer)
+        self.assertFalse(is_last(plan_of(device="rtx4090")))
+
+
+if __name__ == "__main__":
+    unittest.main()
