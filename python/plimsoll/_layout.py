@@ -14,38 +14,45 @@ def is_free(keys: dict[str, Any]) -> bool:
             and optimizer["state_dtype"] in ("parameters", "float32", "bfloat16"))
 
 
-def store_channels_last(torch: Any, model: Any) -> int:
-    """Changes the layout of the convolutions' weights in a network with batch norms; returns how many have changed.
+class Layout:
+    """The layout of the weights of a plan's model: channels last in networks with batch norms, if `wanted`.
 
     Results of convolutions, norms, pooling and pointwise operators follow the weights. On 2 cores with AVX-512, forward
     and backward of 10 networks of timm took 0.62 to 0.9 times as long with batch norms, and as long without. torch's
     backward of a group norm takes 20 times as long with channels last, and an instance norm copies its input: models with
     these keep their layout."""
-    layers = torch.nn
-    if not any(isinstance(part, layers.BatchNorm2d) for part in model.modules()):
-        return 0
-    if any(isinstance(part, (layers.GroupNorm, layers.InstanceNorm2d)) for part in model.modules()):
-        return 0
-    changed = 0
-    for part in model.modules():
-        weight = part._parameters.get("weight") if isinstance(part, layers.Conv2d) else None
-        if weight is None or weight.dim() != 4 or weight.is_contiguous(memory_format=torch.channels_last):
-            continue
-        weight.data = weight.data.contiguous(memory_format=torch.channels_last)
-        changed += 1
-    return changed
 
+    def __init__(self, wanted: bool) -> None:
+        self.wanted, self.weights = wanted, 0
 
-def is_of_layout(error: Exception) -> bool:
-    """Returns whether code of the model needs the layout that torch gives it, such as x.view(len(x), -1)."""
-    text = str(error)
-    return "view size is not compatible" in text or "contiguous" in text or "stride" in text
+    def apply(self, torch: Any, model: Any) -> None:
+        layers, parts = torch.nn, list(model.modules())
+        self.weights = 0
+        if not self.wanted or not any(isinstance(part, layers.BatchNorm2d) for part in parts):
+            return
+        if any(isinstance(part, (layers.GroupNorm, layers.InstanceNorm2d)) for part in parts):
+            return
+        for part in parts:
+            weight = part._parameters.get("weight") if isinstance(part, layers.Conv2d) else None
+            if weight is None or weight.dim() != 4 or weight.is_contiguous(memory_format=torch.channels_last):
+                continue
+            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+            self.weights += 1
 
+    def gives_way(self, error: Exception) -> bool:
+        """Returns whether an error is of code that needs torch's layout, such as x.view(len(x), -1); the next model has it."""
+        text = str(error)
+        if self.weights == 0 or not any(word in text for word in ("view size is not compatible", "contiguous", "stride")):
+            return False
+        self.wanted, self.weights = False, 0
+        return True
 
-def reason(weights: int) -> tuple[str, str]:
-    which = f"{weights} convolutions are" if weights > 1 else "1 convolution is"
-    return (
-        "replace: channels_last",
-        f"the weight{'s' if weights > 1 else ''} of {which} stored with channels last, in which convolutions, batch norms and "
-        'pooling are faster; results are rounded differently, and replace={"channels_last": False} keeps PyTorch\'s layout',
-    )
+    def reasons(self) -> list[tuple[str, str]]:
+        if self.weights == 0:
+            return []
+        which = f"s of {self.weights} convolutions are" if self.weights > 1 else " of 1 convolution is"
+        return [(
+            "replace: channels_last",
+            f"the weight{which} stored with channels last, in which convolutions, batch norms and pooling are faster; "
+            'results are rounded differently, and replace={"channels_last": False} keeps PyTorch\'s layout',
+        )]

@@ -265,6 +265,7 @@ class Plan:
         names: dict[str, str] = {}
 
         wanted = torch.get_default_dtype()
+        layout = _layout.Layout(keys["replace"]["channels_last"] and device == "cpu" and _layout.is_free(keys))
 
         def make() -> Any:
             recorders = torch.get_default_dtype()
@@ -276,8 +277,7 @@ class Plan:
                 torch.set_default_dtype(recorders)
             if isinstance(made, torch.nn.Module):
                 names.update(_names_of(made))
-                if self._channels_last:
-                    self._weights_last = _layout.store_channels_last(torch, made)
+                layout.apply(torch, made)
             return made
 
         def compute(module: Any, tensor_of: Callable[[str], Any]) -> Any:
@@ -289,13 +289,11 @@ class Plan:
             make, compute, keys, shape.specification(_numbers(torch)),
             "" if device in _LOCAL else device, evaluates, on_schedule,
         )
-        self._channels_last, self._weights_last = keys["replace"]["channels_last"] and device == "cpu" and _layout.is_free(keys), 0
         try:
             self._session.call("plan", keys["max_slowdown"])
         except (errors.UserError, RuntimeError) as error:
-            if self._weights_last == 0 or not _layout.is_of_layout(error):
+            if not layout.gives_way(error):
                 raise
-            self._channels_last, self._weights_last = False, 0
             self._session.call("plan", keys["max_slowdown"])
         self._report: dict[str, Any] = json.loads(self._session.call("report"))
         report = self._report
@@ -306,8 +304,7 @@ class Plan:
         self.breakdown: dict[str, int] = dict(report["breakdown"])
         self.modules: dict[str, dict[str, int]] = dict(report["modules"])
         self.reasons: list[tuple[str, str]] = [(each["decision"], each["why"]) for each in report["reasons"]]
-        if self._weights_last > 0:
-            self.reasons.append(_layout.reason(self._weights_last))
+        self.reasons += layout.reasons()
         if self._session.checkpoints:
             self.reasons.append((
                 "torch.utils.checkpoint", "seen through: the budget decides what is recomputed "
