@@ -5,6 +5,13 @@ set(PLIMSOLL_CUDA "AUTO" CACHE STRING "Build the backend for NVIDIA devices: AUT
 set(PLIMSOLL_CUDA_ARCHITECTURES "75-virtual;80;90" CACHE STRING
     "Compute capabilities that kernels are compiled for; -virtual: as PTX, which the driver compiles for any later one")
 set(PLIMSOLL_HAS_CUDA OFF)
+# What was found beside one torch is looked for again beside another.
+if(DEFINED PLIMSOLL_CUDA_TORCH AND NOT PLIMSOLL_CUDA_TORCH STREQUAL PLIMSOLL_TORCH_DIR)
+  foreach(_found PLIMSOLL_NVCC PLIMSOLL_CUDART PLIMSOLL_CUDA_INCLUDE PLIMSOLL_NCCL_INCLUDE PLIMSOLL_CUDA_MATH_INCLUDE)
+    unset(${_found} CACHE)
+  endforeach()
+endif()
+set(PLIMSOLL_CUDA_TORCH "${PLIMSOLL_TORCH_DIR}" CACHE INTERNAL "The torch that CUDA was looked for beside")
 get_filename_component(_site "${PLIMSOLL_TORCH_DIR}" DIRECTORY)
 set(_wheels "${_site}/nvidia/cu13")
 find_program(PLIMSOLL_NVCC nvcc HINTS "${_wheels}/bin" ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
@@ -55,7 +62,7 @@ target_link_libraries(cuda_runtime INTERFACE "${PLIMSOLL_CUDART}")
 
 # Exchanges between devices: libtorch's header of its group on NCCL needs those of NCCL, cuBLAS, cuSPARSE and cuSOLVER. They
 # come with torch's CUDA wheels or a toolkit, and are not needed otherwise. The layout of NCCL's options depends on its
-# version: libtorch 2.11 has 2.28.
+# version, PLIMSOLL_TORCH_NCCL.
 find_path(PLIMSOLL_NCCL_INCLUDE nccl.h HINTS "${PLIMSOLL_TORCH_DIR}/../nvidia/nccl/include" "${_wheels}/include"
           "${_toolkit}/include" PATHS /usr/local/cuda-13.0/include /usr/local/cuda/include)
 find_path(PLIMSOLL_CUDA_MATH_INCLUDE NAMES cusolverDn.h HINTS "${PLIMSOLL_CUDA_INCLUDE}" "${_wheels}/include"
@@ -63,12 +70,13 @@ find_path(PLIMSOLL_CUDA_MATH_INCLUDE NAMES cusolverDn.h HINTS "${PLIMSOLL_CUDA_I
 set(PLIMSOLL_HAS_NCCL OFF)
 if(PLIMSOLL_NCCL_INCLUDE AND PLIMSOLL_CUDA_MATH_INCLUDE)
   file(STRINGS "${PLIMSOLL_NCCL_INCLUDE}/nccl.h" _nccl REGEX "^#define NCCL_(MAJOR|MINOR) ")
-  if(_nccl MATCHES "MAJOR 2;.*MINOR 28$")
+  string(REGEX REPLACE "^2\\." "" _minor "${PLIMSOLL_TORCH_NCCL}")
+  if(_nccl MATCHES "MAJOR 2;.*MINOR ${_minor}$")
     set(PLIMSOLL_HAS_NCCL ON)
   endif()
 endif()
 if(NOT PLIMSOLL_HAS_NCCL)
-  message(STATUS "No headers of NCCL 2.28 (nccl.h, cusolverDn.h): NVIDIA devices are used one at a time")
+  message(STATUS "No headers of NCCL ${PLIMSOLL_TORCH_NCCL} (nccl.h, cusolverDn.h): NVIDIA devices are used one at a time")
 endif()
 
 set(_codes "")

@@ -10,7 +10,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <cstring>
@@ -24,6 +23,7 @@
 #include "device/cpu_allocator.h"
 #include "device/kernel_scratch.h"
 #include "device/relocation.h"
+#include "ops/torch_version.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 

@@ -2,7 +2,6 @@
 
 #include <ATen/Version.h>
 #include <fmt/format.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "ops/torch_version.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -1,11 +1,13 @@
 // Implements autocast on the plan device.
 //
 // libtorch registers no autocast kernels for a private device. Its policies depend only on an operator's name, so one
-// boxed kernel serves them all. The names are those that libtorch 2.11 registers for AutocastCPU and AutocastCUDA (a
-// test compares them with the dispatcher).
+// boxed kernel serves them all. The names are those that libtorch 2.11 to 2.15 register for AutocastCPU and
+// AutocastCUDA; a name that the libtorch at hand does not register has no policy. A test compares the lists with the
+// dispatcher.
 #include "record/autocast.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <sstream>
@@ -46,7 +48,7 @@ constexpr PolicyNames kCpuPolicies[] = {
      "linalg_eigvals linalg_eigvalsh linalg_inv linalg_householder_product linalg_tensorinv linalg_tensorsolve "
      "fake_quantize_per_tensor_affine geqrf _lu_with_info qr svd triangular_solve fractional_max_pool2d "
      "fractional_max_pool3d adaptive_max_pool3d multilabel_margin_loss_forward linalg_qr linalg_cholesky_ex linalg_svd "
-     "linalg_eig linalg_eigh linalg_lstsq linalg_inv_ex"},
+     "linalg_eig linalg_eigh linalg_lstsq linalg_inv_ex linalg_matrix_sqrth"},
     {AutocastPolicy::promote, "stack cat index_copy index_copy.dimname"},
 };
 
@@ -61,7 +63,8 @@ constexpr PolicyNames kCudaPolicies[] = {
     {AutocastPolicy::float32,
      "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar "
      "pow.Tensor_Tensor "
-     "pow.Scalar softplus layer_norm native_layer_norm group_norm frobenius_norm.dim nuclear_norm nuclear_norm.dim "
+     "pow.Scalar softplus layer_norm native_layer_norm rms_norm group_norm frobenius_norm.dim nuclear_norm "
+     "nuclear_norm.dim "
      "cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss "
      "smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss "
      "triplet_margin_loss "
@@ -69,7 +72,7 @@ constexpr PolicyNames kCudaPolicies[] = {
      "_upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d "
      "_upsample_nearest_exact3d "
      "upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d "
-     "_upsample_bicubic2d_aa"},
+     "_upsample_bicubic2d_aa linalg_matrix_sqrth"},
     {AutocastPolicy::set_dtype,
      "prod prod.dim_int prod.dim_Dimname softmax.int softmax.Dimname log_softmax.int log_softmax.Dimname cumprod "
      "cumprod.dimname cumsum cumsum.dimname linalg_vector_norm linalg_matrix_norm linalg_matrix_norm.str_ord sum "
@@ -81,19 +84,29 @@ constexpr PolicyNames kCudaPolicies[] = {
 
 using Table = std::unordered_map<std::string, AutocastPolicy>;
 
+// Returns whether libtorch has an autocast kernel of the device for the operator. Versions differ in their operators
+// and in the operators that they cast.
+bool is_cast(const std::string& name, c10::DispatchKey key) {
+  const size_t dot = name.find('.');
+  const auto op = c10::Dispatcher::singleton().findSchema(
+      {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+  return op && op->hasKernelForDispatchKey(key);
+}
+
 template <size_t N>
-Table make_table(const PolicyNames (&policies)[N]) {
+Table make_table(const PolicyNames (&policies)[N], c10::DispatchKey key) {
   Table table;
   for (const auto& [policy, names] : policies) {
     std::istringstream stream(names);
-    for (std::string name; stream >> name;) table[name] = policy;
+    for (std::string name; stream >> name;)
+      if (is_cast(name, key)) table[name] = policy;
   }
   return table;
 }
 
 const Table& table_of(AutocastTarget target) {
-  static const Table cpu = make_table(kCpuPolicies);
-  static const Table cuda = make_table(kCudaPolicies);
+  static const Table cpu = make_table(kCpuPolicies, c10::DispatchKey::AutocastCPU);
+  static const Table cuda = make_table(kCudaPolicies, c10::DispatchKey::AutocastCUDA);
   return target == AutocastTarget::cpu ? cpu : cuda;
 }
 

@@ -1,6 +1,7 @@
 // Implements operators that are recorded otherwise than libtorch computes them: it reads values on the host, notes bits
 // in a tensor, or splits them into ops that need more memory.
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cov_native.h>
 #include <ATen/ops/isfinite_native.h>

@@ -64,12 +64,12 @@ bool is_watched(Node& node) {
 
 // Returns the nodes through which the gradient of `from` becomes that of `to`, both among them, by views, copies and
 // casts alone. Empty if there are others, or if a hook sees the gradient.
-std::vector<std::shared_ptr<Node>> plain_path(std::shared_ptr<Node> from, const Node* to) {
+std::vector<NodePointer> plain_path(NodePointer from, const Node* to) {
   static constexpr std::array<std::string_view, 12> kPlain = {
       "ViewBackward0",    "UnsafeViewBackward0", "ReshapeAliasBackward0", "ToCopyBackward0",
       "CloneBackward0",   "SliceBackward0",      "AliasBackward0",        "TransposeBackward0",
       "PermuteBackward0", "UnsqueezeBackward0",  "SqueezeBackward1",      "LogSoftmaxBackward0"};
-  std::vector<std::shared_ptr<Node>> path;
+  std::vector<NodePointer> path;
   while (from && path.size() < 64 && !is_watched(*from)) {
     path.push_back(from);
     if (from.get() == to) return path;
@@ -184,7 +184,7 @@ void LossHeads::begin_segment() {
 void LossHeads::begin_backward(int64_t number) {
   // Not empty: the gradients of some tensors are asked for, and nothing else is computed.
   const auto* const tasks = torch::autograd::get_current_graph_task_exec_info();
-  for (const std::shared_ptr<Node>& node : found_.at(number).path) {
+  for (const NodePointer& node : found_.at(number).path) {
     const auto task = tasks ? tasks->find(node.get()) : decltype(tasks->end()){};
     const bool asked_for = tasks && task != tasks->end() && task->second.captures_;
     if (asked_for || is_watched(*node)) differentiated_whole_.insert(number);

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -12,11 +12,10 @@
 
 #include "plimsoll/trace.h"
 
-namespace torch::autograd {
-struct Node;
-}
-
 namespace plimsoll {
+
+/// A node of the autograd graph, shared with it: std::shared_ptr in libtorch 2.11, c10::intrusive_ptr in 2.15.
+using NodePointer = decltype(torch::autograd::Edge::function);
 
 /// The large linear layers of a recording, and the cross entropies that were recorded as
 /// plimsoll::linear_cross_entropy of such a layer's input. The logits are recorded too. If no other op reads them, the
@@ -51,10 +50,10 @@ class LossHeads {
  private:
   struct Layer {
     at::Tensor x, weight;
-    std::shared_ptr<torch::autograd::Node> node;
+    NodePointer node;
     size_t first = 0;  // the op behind it
   };
-  using Path = std::vector<std::shared_ptr<torch::autograd::Node>>;
+  using Path = std::vector<NodePointer>;
   struct Found {
     std::vector<BufferId> logits;  // the layer's result and its copies
     std::set<size_t> copies;       // ops that make the copies

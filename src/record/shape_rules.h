@@ -1,4 +1,4 @@
-// Declares output shapes of operators whose Meta kernel is missing or wrong in libtorch 2.11 or exists in Python
+// Declares output shapes of operators whose Meta kernel is missing or wrong in libtorch or exists in Python
 // alone, and operators that cannot be recorded.
 #pragma once
 

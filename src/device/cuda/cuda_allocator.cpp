@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <unordered_map>
 
@@ -99,6 +100,8 @@ class PlannedAllocator final : public CUDAAllocator {
                      const std::vector<std::string>& skipped) override {}
   void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override {}
   void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override {}
+  // Not marked `override`: libtorch 2.11 has no such function.
+  void attachOomRejectionObserver(std::function<void(int64_t, size_t, size_t, size_t)> observer) {}
   void enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex other) override { not_here("peer access"); }
   cudaError_t memcpyAsync(void* target, int target_device, const void* source, int source_device, size_t bytes,
                           cudaStream_t stream, bool peer) override {

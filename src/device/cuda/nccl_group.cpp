@@ -16,9 +16,11 @@
 
 #include "collectives/device_exchange.h"
 #include "collectives/nccl_memory.h"
+#include "ops/torch_version.h"
 
 // The group's NCCL options must have the layout that libtorch was compiled with (cmake/Cuda.cmake).
-static_assert(NCCL_MAJOR == 2 && NCCL_MINOR == 28, "libtorch 2.11 is compiled with NCCL 2.28");
+static_assert(NCCL_MAJOR == 2 && NCCL_MINOR == plimsoll::kNcclMinor,
+              "libtorch is compiled with another version of NCCL");
 
 namespace plimsoll {
 namespace {
