@@ -35,6 +35,7 @@ PARTS = ["rounds", "profile", "replace", "gradients"]
 PROGRAMS = ["eager", "compiled", "Plimsoll", "Plimsoll in half"]
 # Parts of the names of libtorch's ops that no program does without: products, convolutions and attention.
 FLOOR = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "convolution", "mkldnn", "attention", "linear", "mkl::")
+KINDS = ("parameters", "gradients", "optimizer_state", "activations", "inputs", "workspace", "context", "fragmentation")
 
 
 class Worker:
@@ -331,13 +332,12 @@ def table_of_profiles(results, most=8):
         lines.append(cells(CASES[name].title, CASES[name].precision, short(mine["step_seconds"]), f"{calls:.0f}",
                            f"{1e6 * outside / calls:.1f}", *floors, listed))
     lines += ["", "What the plan's peak consists of, in GiB, and what is resident beyond it:", "",
-              cells("model", "precision", "parameters", "gradients", "optimizer state", "activations", "inputs", "workspace",
-                    "context", "fragmentation", "beyond"), "|---" * 11 + "|"]
+              cells("model", "precision", *(kind.replace("_", " ") for kind in KINDS), "beyond"), "|---" * 11 + "|"]
     for name in results.models("rounds"):
         plan, peak = results.start(name, "rounds", "Plimsoll"), results.peak(name, "Plimsoll")
         if "breakdown" in plan:
             outside = peak - plan["planned_bytes"] if peak else None
-            lines.append(cells(CASES[name].title, CASES[name].precision, *map(gib, plan["breakdown"].values()), gib(outside)))
+            lines.append(cells(CASES[name].title, CASES[name].precision, *(gib(plan["breakdown"][kind]) for kind in KINDS), gib(outside)))
     return lines
 
 

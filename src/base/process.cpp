@@ -4,6 +4,10 @@
 #include <sstream>
 #include <string>
 
+#ifdef __GLIBC__  // which <fstream> has defined
+#include <malloc.h>
+#endif
+
 namespace plimsoll {
 
 std::optional<int64_t> process_start_of(int64_t pid) {
@@ -20,6 +24,12 @@ std::optional<int64_t> process_start_of(int64_t pid) {
   int64_t start = 0;
   if (!(rest >> start) || state == "Z" || state == "X") return std::nullopt;
   return start;
+}
+
+void release_free_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 }  // namespace plimsoll

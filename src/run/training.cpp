@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "base/process.h"
 #include "base/text.h"
 #include "collectives/exchange.h"
 #include "device/backend.h"
@@ -77,6 +78,7 @@ struct Training::Impl {
       memory->require(plan);
     }
     if (exchange()) require_same_exchanges(*exchange(), plan.trace);
+    release_free_memory();  // of planning and of the ops that were tried: the arena is in addition to it
     memory->allocate(plan);
     executor = memory->make_executor(plan);
     memory->start_counting();
