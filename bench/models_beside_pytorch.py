@@ -244,8 +244,9 @@ def table_of_rounds(results):
              "Resident memory above the imports, in GiB: the peak of the steps after the warm-up (in brackets the peak with the warm-up,",
              "which compiles or plans). Seconds of a step: median over rounds of each round's median. Ratios of time: median over the",
              "rounds. In brackets the targets.", "",
-             cells("model", "precision", "eager GiB", "compiled GiB", "Plimsoll GiB", "planned", "minimum", "memory to eager",
-                   "to compiled", "eager s", "compiled s", "Plimsoll s", "time to eager", "to compiled"), "|---" * 14 + "|"]
+             cells("model", "precision", "commit", "eager GiB", "compiled GiB", "Plimsoll GiB", "planned", "minimum",
+                   "memory to eager", "to compiled", "eager s", "compiled s", "Plimsoll s", "time to eager", "to compiled"),
+             "|---" * 15 + "|"]
     for name in results.models("rounds"):
         case, plan = CASES[name], results.start(name, "rounds", "Plimsoll")
         programs = ("eager", "compiled", "Plimsoll")
@@ -254,7 +255,8 @@ def table_of_rounds(results):
         seconds = [results.seconds(name, "rounds", each) for each in programs]
         to_eager = results.ratio(name, "rounds", "Plimsoll", "eager")
         lines.append(cells(
-            case.title, case.precision, *(f"{gib(peak)} ({gib(whole)})" for peak, whole in zip(peaks, wholes)),
+            case.title, case.precision, plan.get("commit", ""),
+            *(f"{gib(peak)} ({gib(whole)})" for peak, whole in zip(peaks, wholes)),
             gib(plan.get("planned_bytes")), gib(plan.get("minimum_bytes")), judged(divided(peaks[2], peaks[0]), case.targets[0]),
             judged(divided(peaks[2], peaks[1]), case.targets[1]), *map(short, seconds), short(to_eager),
             judged(results.ratio(name, "rounds", "Plimsoll", "compiled"), case.targets[2])))

@@ -1,4 +1,5 @@
-// Reads when a process began, returns free memory to the system, and loads libraries at run time that may not be installed.
+// Reads when a process began, returns free memory to the system, and loads libraries at run time that may not be
+// installed.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,8 +13,8 @@ namespace plimsoll {
 /// /proc/PID/stat, see proc(5)). Returns nullopt if there is no such process, or if it has ended.
 std::optional<int64_t> process_start_of(int64_t pid);
 
-/// Returns freed memory of malloc() to the system. With glibc a heap of 300 MiB of which little is in use stays resident
-/// otherwise. Has no effect with another C library.
+/// Returns freed memory of malloc() to the system. Otherwise glibc keeps freed blocks below the end of the heap
+/// resident. Has no effect with another C library.
 void release_free_memory();
 
 /// A library that stays loaded: drivers do not support unloading.
