@@ -205,6 +205,10 @@ class Results:
     def rounds(self, model, part, program):
         return [line for line in self.of(model, part, program) if "seconds" in line]
 
+    def counts(self, model, part, program):
+        found = self.rounds(model, part, program)
+        return f"{len(found)} of {len(found[0]['seconds'])}" if found else ""
+
     def seconds(self, model, part, program):
         found = [statistics.median(line["seconds"]) for line in self.rounds(model, part, program)]
         return statistics.median(found) if found else None
@@ -244,9 +248,9 @@ def table_of_rounds(results):
              "Resident memory above the imports, in GiB: the peak of the steps after the warm-up (in brackets the peak with the warm-up,",
              "which compiles or plans). Seconds of a step: median over rounds of each round's median. Ratios of time: median over the",
              "rounds. In brackets the targets.", "",
-             cells("model", "precision", "commit", "eager GiB", "compiled GiB", "Plimsoll GiB", "planned", "minimum",
+             cells("model", "precision", "commit", "rounds of steps", "eager GiB", "compiled GiB", "Plimsoll GiB", "planned", "minimum",
                    "memory to eager", "to compiled", "eager s", "compiled s", "Plimsoll s", "time to eager", "to compiled"),
-             "|---" * 15 + "|"]
+             "|---" * 16 + "|"]
     for name in results.models("rounds"):
         case, plan = CASES[name], results.start(name, "rounds", "Plimsoll")
         programs = ("eager", "compiled", "Plimsoll")
@@ -255,7 +259,7 @@ def table_of_rounds(results):
         seconds = [results.seconds(name, "rounds", each) for each in programs]
         to_eager = results.ratio(name, "rounds", "Plimsoll", "eager")
         lines.append(cells(
-            case.title, case.precision, plan.get("commit", ""),
+            case.title, case.precision, plan.get("commit", ""), results.counts(name, "rounds", "Plimsoll"),
             *(f"{gib(peak)} ({gib(whole)})" for peak, whole in zip(peaks, wholes)),
             gib(plan.get("planned_bytes")), gib(plan.get("minimum_bytes")), judged(divided(peaks[2], peaks[0]), case.targets[0]),
             judged(divided(peaks[2], peaks[1]), case.targets[1]), *map(short, seconds), short(to_eager),
@@ -307,7 +311,7 @@ def table_of_replacements(results):
                 off = [f"{gradient['largest']:.1e} ({gradient['parameter']})", f"{gradient['median']:.1e}"]
             lines.append(cells(CASES[name].title, CASES[name].precision, label, gib(plan.get("planned_bytes")),
                                gib(plan.get("minimum_bytes")), short(step), "" if loss is None else f"{loss:.7f}", *off))
-    return lines
+    return lines if results.models("replace") or results.models("gradients") else []
 
 
 def floor_of(ops):
@@ -351,7 +355,8 @@ def page(results):
              "measurement is a line of [models-beside-pytorch.jsonl](models-beside-pytorch.jsonl). Other programs ran on the machine:",
              "ratios of alternating rounds hold, and seconds less.", ""]
     for part in (table_of_rounds, table_of_halves, table_of_replacements, table_of_profiles):
-        lines += [*part(results), ""]
+        found = part(results)
+        lines += [*found, ""] if found else []
     return "\n".join(lines).rstrip() + "\n"
 
 
