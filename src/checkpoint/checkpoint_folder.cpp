@@ -1,4 +1,4 @@
-// Lists the checkpoints of a folder: names, the newest, and the number to keep. Saves a training in a file of its own.
+// Lists the checkpoints of a folder: names, the newest, and the number to keep.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -8,7 +8,6 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_state.h"
 #include "plimsoll/error.h"
-#include "plimsoll/training.h"
 
 namespace plimsoll {
 namespace {
@@ -97,29 +96,6 @@ std::filesystem::path save_checkpoint(const CheckpointConfig& config, const Chec
     }
   }
   return file;
-}
-
-namespace {
-
-void require_one_rank(const Training& training) {
-  if (training.slices().empty()) return;
-  throw UserError("a rank's training has slices of its state: checkpoints of several ranks are written by train_job()");
-}
-
-}  // namespace
-
-void save_training(Training& training, const std::filesystem::path& file) {
-  require_one_rank(training);
-  CheckpointInfo info;
-  info.step = training.steps_done();
-  info.counters = training.counters();
-  write_checkpoint(file, info, training.state(), {{}, nullptr, [&] { training.require_state(); }});
-}
-
-void load_training(Training& training, const std::filesystem::path& file) {
-  require_one_rank(training);
-  read_checkpoint(file, /*origin=*/{}, training.state(),
-                  [&](const CheckpointInfo& described) { training.restore_counters(described.counters); });
 }
 
 }  // namespace plimsoll

@@ -288,10 +288,6 @@ void split_add_rows(const SplitAdd& args, int64_t begin, int64_t end) {
   pick_split_add(args.high.dtype, args, begin, end);
 }
 
-using c10::BFloat16;
-using c10::Half;
-using namespace lanes;
-
 namespace {
 
 template <typename A, typename B>

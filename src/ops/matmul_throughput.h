@@ -13,8 +13,8 @@ namespace plimsoll::ops {
 
 /// The multiplications and additions per second of one thread.
 struct MatmulThroughput {
-  double libtorch = 0;  ///< libtorch's own matmul
-  double blocks = 0;    ///< the matmul in float32 blocks (ops/arithmetic/products_cpu.h); for float32, libtorch's own
+  double libtorch = 0;     ///< libtorch's own matmul
+  double blocks = 0;       ///< the matmul in float32 blocks (ops/products_cpu.h); for float32, libtorch's own
   double convolution = 0;  ///< libtorch's convolution
 };
 /// The speeds by type: float32, bfloat16, float16.

@@ -1,4 +1,4 @@
-// Implements loads and stores of values in an optimizer's formats (ops/arithmetic/formats.h), eight a thread at a time.
+// Implements loads and stores of values in an optimizer's formats (ops/formats.h), eight a thread at a time.
 //
 // A block of 128 values belongs to half a warp. Lane l has the values 16 v + l for v = 0 .. 7. One counter yields their
 // random bits, and their 8-bit codes are the bytes of two words. The values that half a warp reads in one access are

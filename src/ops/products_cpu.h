@@ -1,7 +1,7 @@
 // Declares matmuls of 16-bit matrices in float32 blocks, for processors that have no instructions for 16-bit matmuls.
 //
 // On such processors libtorch's own kernels for these matmuls are 5 to 40 times as slow as float32's. Their speed is
-// measured (ops/arithmetic/matmul_throughput.h). If it is slow, aten::mm, addmm, bmm and baddbmm of bfloat16 or float16
+// measured (ops/matmul_throughput.h). If it is slow, aten::mm, addmm, bmm and baddbmm of bfloat16 or float16
 // widen blocks of their operands into bounded scratch. The float32 matmul sums these blocks, and each result is
 // rounded once. Everything else about these operators stays libtorch's.
 //

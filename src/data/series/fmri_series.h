@@ -63,7 +63,7 @@ std::string sidecar_question(const std::filesystem::path& series, double seconds
 ///     100.4,98.1
 ///
 /// Numbers may lie between blanks. Names in the first line, and an index that is left out because its column has no
-/// name and counts, are noted (files/file_facts.h). Throws UserError (failure) that names the file, line and cell:
+/// name and counts, are noted (files/file_kind.h). Throws UserError (failure) that names the file, line and cell:
 /// unreadable, ragged, no number, a first line that counts as names do, a first column that counts as an index does,
 /// and a column without a name that does not count.
 FmriSeries read_fmri_table(const std::filesystem::path& path);

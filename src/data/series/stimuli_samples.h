@@ -40,7 +40,7 @@ struct StimuliShape {
   int64_t text_tokens = 0, text_features = 0;  ///< vectors of the window's volumes: "words" [tokens, features]
 };
 
-/// Reads the series and decodes the media. hold_out_last_runs() and cover_labels() (data/stimuli/run_split.h) hold out
+/// Reads the series and decodes the media. hold_out_last_runs() and cover_labels() (data/series/run_split.h) hold out
 /// whole runs by config.test_fraction and config.validation_fraction. Notes name the labels that a part lacks. The seed
 /// matters only if the last runs lack a label that has room there. Split::validation is the part that
 /// config.evaluate_on names. Voxels are standardized by the training volumes. `progress` is called during long work.

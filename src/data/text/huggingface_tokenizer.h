@@ -19,7 +19,7 @@ namespace plimsoll {
 /// add_special_tokens=False. Tokens that a post-processor adds before and after a text are left out. Special tokens in
 /// the text are found. (Here text is data: remove such marks from untrusted text, or use another tokenizer.) Bytes that
 /// are no UTF-8 count as U+FFFD. The end of text is the one that the files next to a tokenizer.json name
-/// (tokenizer_folder.h), or else the first of <|endoftext|>, <|end_of_text|>, </s>, <eos> or [SEP] that exists, or else
+/// (tokenizer.h), or else the first of <|endoftext|>, <|end_of_text|>, </s>, <eos> or [SEP] that exists, or else
 /// an additional token, with a note. decode() concatenates the texts of tokens, without the clean-up that a decoder may
 /// specify.
 ///

@@ -31,7 +31,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::vector<int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const int32_t> tokens) const override;
   /// Returns the number of the model's pieces, plus one if no piece ends a text: neither the model nor a
-  /// tokenizer_config.json next to a tokenizer.model (tokenizer_folder.h) names one.
+  /// tokenizer_config.json next to a tokenizer.model (tokenizer.h) names one.
   int64_t vocab_size() const override;
   int32_t end_of_text() const override;
   std::string name() const override { return "sentencepiece"; }

@@ -1,5 +1,5 @@
 // Implements attention on a CUDA device: libtorch's flash kernels (T. Dao, "FlashAttention-2") if they accept the
-// operands, with windows and grouped heads; else in blocks (attention_blocks_cuda.h).
+// operands, with windows and grouped heads; else in blocks of queries.
 #include "ops/attention/attention_cuda.h"
 
 #include <ATen/ATen.h>
@@ -95,8 +95,6 @@ TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("attention", attention_cuda);
   m.impl("attention_backward", attention_backward_cuda);
 }
-
-using at::Tensor;
 
 /// The key heads [head, head + heads) of sequence `batch`. Each head is a matrix of rows.
 struct Part {

@@ -52,8 +52,6 @@ TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("rms_norm_backward_add", rms_norm_backward_add_cuda);
 }
 
-using at::Tensor;
-
 Tensor rope_cuda(const Tensor& x, int64_t position, double theta, bool inverse, at::ArrayRef<double> scaling) {
   Tensor result = rope_result(x, position, theta, inverse, scaling);
   const cuda::OnDevice on(x);
@@ -90,8 +88,6 @@ TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("geglu", gated_cuda<cuda::Gate::gelu>);
   m.impl("geglu_backward", gated_backward_cuda<cuda::Gate::gelu>);
 }
-
-using at::Tensor;
 
 std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& x, const Tensor& weight, double eps,
                                          std::optional<at::ScalarType> out_dtype) {

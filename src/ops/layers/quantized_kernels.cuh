@@ -1,4 +1,4 @@
-// Implements the quantization and dequantization of weights (ops/quantized/quantized_plan.h), with the CPU's bits.
+// Implements the quantization and dequantization of weights (ops/layers/quantized_plan.h), with the CPU's bits.
 #pragma once
 
 #include "ops/device_support.cuh"

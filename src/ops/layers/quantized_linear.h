@@ -1,5 +1,5 @@
 // Declares linear layers over a frozen weight of 8 or 4 bits, which is dequantized in pieces as it is used. The layout
-// is described in ops/quantized/quantized_plan.h.
+// is described in ops/layers/quantized_plan.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

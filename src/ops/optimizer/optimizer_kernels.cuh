@@ -1,5 +1,5 @@
 // Implements the element-wise optimizers, gradient accumulators and the unpacking of values, one pass each. Arithmetic
-// and rounding are the CPU's (element_arithmetic.h, small_float.h), rounded operation by operation: the bits are the
+// and rounding are the CPU's (element_arithmetic.h, formats.h), rounded operation by operation: the bits are the
 // same.
 #pragma once
 

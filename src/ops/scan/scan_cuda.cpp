@@ -57,8 +57,6 @@ TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
 
 namespace {
 
-using at::Tensor;
-
 /// The part of a scan that both directions share: the current panel and its tiles, and the first matmuls.
 class Scan {
  public:

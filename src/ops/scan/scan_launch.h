@@ -47,7 +47,7 @@ void launch_causal_conv_backward(const CausalConv& in, const void* grad_y, int64
 }  // namespace plimsoll::cuda
 
 // The launchers of the state-space scan's CUDA kernels, on raw device memory: no tensors, no allocation, no
-// waiting. Between them the operator multiplies tiles (ssd_scan_cuda.cpp). The tiles are those of
+// waiting. Between them the operator multiplies tiles (scan_cuda.cpp). The tiles are those of
 // ops/scan/ssd_scan_chunks.h; "S" is float32, or float64 for operands of float64.
 
 typedef struct CUstream_st* cudaStream_t;

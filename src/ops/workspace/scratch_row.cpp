@@ -76,8 +76,9 @@ int64_t matrices_copy(const View& heads, const ScratchDevice& on) {
   return heads.strides[3] == 1 && heads.strides[2] >= heads.sizes[3] ? 0 : on.bytes_of(heads);
 }
 
-/// Returns the scratch of attention_blocks_cuda.cpp. It has `queries` buffers of a block's queries, `scores` buffers of
-/// its scores, and `sums` buffers of keys in float32. With 16-bit operands it has as many buffers of scores in 16 bits.
+/// Returns the scratch of attention_cuda.cpp in blocks. It has `queries` buffers of a block's queries, `scores` buffers
+/// of its scores, and `sums` buffers of keys in float32. With 16-bit operands it has as many buffers of scores in 16
+/// bits.
 int64_t attention_blocks(const AttentionShape& shape, const View& k, const View& v, int64_t queries, int64_t scores,
                          int64_t sums, const ScratchDevice& on) {
   const ScoreBlocks cut = score_blocks(shape);

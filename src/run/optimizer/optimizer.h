@@ -42,7 +42,7 @@ class Optimizer {
   /// parameters, which start from the parameters. Throws UserError if the configuration does not suit a parameter.
   std::vector<NamedState> make_state(const std::vector<OptimizedParameter>& parameters);
 
-  /// Updates one parameter; UpdateStep orders these calls (update_step.h). The update of a parameter does not depend on
+  /// Updates one parameter; UpdateStep orders these calls. The update of a parameter does not depend on
   /// other parameters, and does not change its gradient.
   void update_one(const OptimizedParameter& parameter, size_t index, const UpdateScalars& scalars);
   void count_step(const at::Tensor& skipped);  ///< counts the step; called after the updates
