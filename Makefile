@@ -9,7 +9,11 @@ SHELL := /bin/bash
 TEST_JOBS ?= 2
 # More arguments for ctest, for example CTEST_ARGS='-L plan' or CTEST_ARGS='-R liveness'.
 CTEST_ARGS ?=
-PYTHON := $(if $(PLIMSOLL_TORCH_DIR),python3,$(CURDIR)/.venv/bin/python)
+PYTHON := $(if $(PLIMSOLL_TORCH_DIR)$(TORCH),python3,$(CURDIR)/.venv/bin/python)
+# Another version of libtorch than that of .venv, for any target: make test TORCH=2.15. It has build/ to itself until TORCH changes.
+ifdef TORCH
+export PLIMSOLL_TORCH := $(TORCH)
+endif
 BENCHES := $(basename $(notdir $(wildcard bench/*_bench.cpp)))
 
 .PHONY: help

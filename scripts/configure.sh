@@ -17,9 +17,11 @@ case "$preset" in
 esac
 
 # The torch folder to use. It differs from the one in the cache when PLIMSOLL_TORCH_DIR was set or unset since, or when
-# .venv was made anew by another Python.
+# .venv was made anew by another Python. PLIMSOLL_TORCH names another version that scripts/setup.sh has installed.
 if [[ -n "${PLIMSOLL_TORCH_DIR:-}" ]]; then
   torch=$(realpath -ms "$PLIMSOLL_TORCH_DIR")
+elif [[ -n "${PLIMSOLL_TORCH:-}" && -d ".venv-torch-$PLIMSOLL_TORCH" ]]; then
+  torch=$(compgen -G "$PWD/.venv-torch-$PLIMSOLL_TORCH/lib/python3*/site-packages/torch" || true)
 else
   torch=$(compgen -G "$PWD/.venv/lib/python3*/site-packages/torch" || true)
 fi

@@ -9,7 +9,8 @@
 #   scripts/setup.sh doxygen    only doxygen, which writes the reference of the public headers
 #   scripts/setup.sh lists      the lists that apt-get downloads by, where a slim image left them out
 #
-# PLIMSOLL_TORCH_DIR=/path/to/site-packages/torch takes libtorch from there: no .venv is made.
+# PLIMSOLL_TORCH_DIR=/path/to/site-packages/torch takes libtorch from there: no .venv is made. PLIMSOLL_TORCH=2.15 (make TORCH=2.15)
+# installs that version beside .venv, into .venv-torch-2.15, without what a GPU needs and without the CUDA compiler.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,7 +18,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # torch wheel asks for: that is of use to a GPU or to Python only, and is several times the size. PLIMSOLL_CUDA=off leaves out the
 # compiler for NVIDIA devices, and with it the backend for these devices.
 readonly requirements=scripts/requirements
-torch_version=$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$requirements/torch.txt")
+version_in() { sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$requirements/$1"; } # file of scripts/requirements
+series=${PLIMSOLL_TORCH:-}
+[[ "$(version_in torch.txt)" != "$series".* ]] || series=""
+readonly series torch_file=torch${series:+-$series}.txt
+if [[ ! -f "$requirements/$torch_file" ]]; then
+  allowed=$(for file in "$requirements"/torch.txt "$requirements"/torch-*[0-9].txt; do
+    version_in "${file##*/}" | cut -d. -f1,2
+  done | paste -sd,)
+  echo "setup: PLIMSOLL_TORCH is '$series'; allowed: ${allowed//,/, }; set one of them, or set PLIMSOLL_TORCH_DIR to the torch folder" \
+    "of an installed wheel" >&2
+  exit 1
+fi
+torch_version=$(version_in "$torch_file")
 readonly torch_version
 readonly packages=(
   g++ cmake ninja-build ccache pkg-config python3 python3-venv git ca-certificates
@@ -27,7 +40,7 @@ readonly packages=(
 )
 # clang with libFuzzer.
 readonly fuzz_packages=(clang libclang-rt-dev)
-readonly venv=.venv
+readonly venv=.venv${series:+-torch-$series}
 readonly stamp=$venv/.plimsoll-torch
 
 say() { echo "==> $*"; }
@@ -151,6 +164,8 @@ pip_install() { # files of scripts/requirements
 
 # What is there must load: a wheel for another machine, or a CUDA library missing, is better found now than by a linker.
 check_loads() {
+  [[ -n "$(torch_dir)" ]] || die "torch $torch_version has no wheel for the Python of $venv ($("$venv/bin/python" -V)); install a newer Python," \
+    "remove $venv and run this again."
   "$venv/bin/python" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$(torch_dir)/lib/libtorch_cpu.so" ||
     die "libtorch_cpu.so is in $venv and does not load (the reason is above). Remove $venv and run this again."
 }
@@ -164,16 +179,16 @@ install_torch() {
     return
   fi
   local flavor=cpu had=""
-  ! has_nvidia_gpu || flavor=gpu
+  [[ -n "$series" ]] || ! has_nvidia_gpu || flavor=gpu
   local compiler=()
-  [[ "${PLIMSOLL_CUDA:-}" == off ]] || compiler=(cuda-compiler.txt)
+  [[ -n "$series" || "${PLIMSOLL_CUDA:-}" == off ]] || compiler=(cuda-compiler.txt)
   [[ ! -f "$stamp" ]] || had=$(<"$stamp")
   # The GPU's set holds all that the CPU's does: it stays good when the GPU goes away.
   if [[ "$had" == "$torch_version $flavor" || "$had" == "$torch_version gpu" ]] &&
     [[ -f "$(torch_dir)/lib/libtorch_cpu.so" ]]; then
     # A .venv that was made before all of torch.txt was wanted. pip leaves alone what is there.
     if ! has_cuda_headers || ! compgen -G "$venv/lib/python3*/site-packages/typing_extensions.py" >/dev/null; then
-      pip_install torch.txt
+      pip_install "$torch_file"
     fi
     say "torch: $torch_version already there"
     if ((${#compiler[@]} > 0)) && ! compgen -G "$venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc" >/dev/null; then
@@ -192,7 +207,7 @@ install_torch() {
     die "'$python -m venv $venv' failed (its output is above)."
   local gpu=()
   [[ "$flavor" != gpu ]] || gpu=(torch-gpu.txt)
-  pip_install torch.txt "${gpu[@]}" "${compiler[@]}"
+  pip_install "$torch_file" "${gpu[@]}" "${compiler[@]}"
   check_loads
   echo "$torch_version $flavor" >"$stamp"
 }
