@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import math
 import sys
 import types
@@ -26,6 +27,8 @@ def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None
         on_checkpoint: called for each call of torch.utils.checkpoint, whose function is recorded as if called itself.
         computes: a step is computed, and not the model made.
     """
+    # torch imports it when it first calls a shape rule in Python. In 2.15 the import reads Tensor.__new__, which is replaced below.
+    importlib.import_module("torch._dynamo")
     name = f"torch.{DEVICE}"
     nested = hasattr(torch, DEVICE)
     compiling = torch.compiler._is_compiling_flag

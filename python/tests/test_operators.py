@@ -8,14 +8,19 @@ import unittest
 import warnings
 
 import survey
+import torch
 
 
 class OperatorsTest(unittest.TestCase):
     def test_outcomes_are_the_committed_ones(self):
         rows = [json.loads(line) for line in (survey.RESULTS / "operators.jsonl").read_text(encoding="utf-8").splitlines()]
         expected = {row["operator"]: row["outcome"] for row in rows}
-        self.assertEqual(sorted(expected), sorted(survey.operators()), "torch's list has changed: run python/tests/survey.py")
+        series = ".".join(torch.__version__.split(".")[:2])
+        names = survey.operators()
+        if f"torch {series}." in (survey.RESULTS / "operators.md").read_text(encoding="utf-8"):
+            self.assertEqual(sorted(expected), sorted(names), "torch's list has changed: run python/tests/survey.py")
         self.assertNotIn(survey.FAULT, expected.values())
+        expected = {name: outcome for name, outcome in expected.items() if name in names}  # the file is that of one version
         seed = int(os.environ.get("PLIMSOLL_TEST_SEED", datetime.date.today().toordinal()))
         names = sorted(random.Random(seed).sample(sorted(expected), 60))
         print(f"{', '.join(names)} (seed {seed})")
