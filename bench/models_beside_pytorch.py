@@ -161,7 +161,7 @@ class Bench:
 
 
 def full(choice):
-    return {"attention": True, "cross_entropy": True} | choice
+    return {"attention": True, "cross_entropy": True, "channels_last": True, "norms": True} | choice
 
 
 def label_of(choice):

@@ -90,10 +90,11 @@ class Session:
         device: str,
         evaluates: bool,
         on_schedule: Callable[[], None] | None = None,
+        norms: Callable[[], bool] = lambda: False,
     ) -> None:
         self._torch = load()
         self.checkpoints = 0
-        self._make, self._compute, self._on_schedule = make, compute, on_schedule
+        self._make, self._compute, self._on_schedule, self._norms = make, compute, on_schedule, norms
         self._model: Any = None
         self._error: BaseException | None = None
         me = weakref.ref(self)  # a cycle would keep the memory of a dropped trainer
@@ -149,7 +150,7 @@ class Session:
             return 1
 
     def _recording(self, computes: bool) -> contextlib.AbstractContextManager[None]:
-        return recording(self._torch, self._autocast_device, self._note_checkpoint, computes)
+        return recording(self._torch, self._autocast_device, self._note_checkpoint, computes, self._norms())
 
     def _note_checkpoint(self) -> None:
         self.checkpoints += 1

@@ -19,13 +19,16 @@ _MODE = "TESTING_ONLY_GenericMode"  # dispatch key that is included on a thread 
 
 
 @contextlib.contextmanager
-def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None], computes: bool) -> Iterator[None]:
+def recording(
+    torch: Any, autocast_device: str, on_checkpoint: Callable[[], None], computes: bool, norms: bool = False
+) -> Iterator[None]:
     """Makes tensors of factory functions plan tensors, and lets libraries see that the model is being traced.
 
     Args:
         autocast_device: torch's type of the device that the step is planned for, whose autocast blocks have an effect.
         on_checkpoint: called for each call of torch.utils.checkpoint, whose function is recorded as if called itself.
         computes: a step is computed, and not the model made.
+        norms: group norms, and batch norms with channels last, are recorded as the library's own operator.
     """
     # torch imports it when it first calls a shape rule in Python. In 2.15 the import reads Tensor.__new__, which is replaced below.
     importlib.import_module("torch._dynamo")
@@ -45,6 +48,8 @@ def recording(torch: Any, autocast_device: str, on_checkpoint: Callable[[], None
                 blocks.enter_context(block)
             if computes:
                 blocks.enter_context(_draws(torch))
+            if computes and norms:
+                blocks.enter_context(_norms(torch))
             yield
     finally:
         torch.compiler._is_compiling_flag = compiling
@@ -340,4 +345,40 @@ def _averages(torch: Any) -> Iterator[None]:
         return torch.nn.functional.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
 
     with _replaced(owner, forward=forward):
+        yield
+
+
+@contextlib.contextmanager
+def _norms(torch: Any) -> Iterator[None]:
+    """Records group norms, and batch norms with channels last, as plimsoll::group_norm, which computes an activation
+    behind it too."""
+    records, functional, ops = _records(torch), torch.nn.functional, torch.ops.plimsoll
+    group_norm, batch_norm = functional.group_norm, functional.batch_norm
+
+    def takes(input: Any, weight: Any, bias: Any) -> bool:
+        return (records() and weight is not None and bias is not None and input.device.type == DEVICE and input.numel() > 0
+                and input.is_floating_point() and (input.dtype == torch.float64) == (weight.dtype == torch.float64)
+                and not torch._C._are_functorch_transforms_active() and torch.autograd.forward_ad._current_level < 0)
+
+    @functools.wraps(group_norm)
+    def of_groups(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+        if not takes(input, weight, bias) or input.dim() < 3 or input.shape[1] % num_groups != 0:
+            return group_norm(input, num_groups, weight, bias, eps)
+        return ops.group_norm(input, weight, bias, num_groups, eps)[0]
+
+    @functools.wraps(batch_norm)
+    def of_batch(input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
+                 momentum: float = 0.1, eps: float = 1e-5) -> Any:
+        if (not training or not takes(input, weight, bias) or input.dim() != 4 or input.is_contiguous()
+                or not input.is_contiguous(memory_format=torch.channels_last) or (running_mean is None) != (running_var is None)):
+            return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+        channels, count = input.shape[1], input.numel() // input.shape[1]
+        out, mean, variance = ops.group_norm(input, weight, bias, channels, eps, True)
+        if running_mean is not None:
+            with torch.no_grad():
+                running_mean.mul_(1 - momentum).add_(mean[0], alpha=momentum)
+                running_var.mul_(1 - momentum).add_(variance[0], alpha=momentum * count / (count - 1))
+        return out
+
+    with _replaced(functional, group_norm=of_groups, batch_norm=of_batch):
         yield

@@ -15,7 +15,7 @@ from plimsoll import _binding, _layout, errors, optimizers
 from plimsoll._batches import BatchShape
 
 _LOCAL = ("cpu", "cuda", "rocm", "mps", "xpu")
-_REPLACEMENTS = ("attention", "cross_entropy", "channels_last")
+_REPLACEMENTS = ("attention", "cross_entropy", "channels_last", "norms")
 
 
 def plan(
@@ -71,7 +71,8 @@ def plan(
         threads: CPU threads; 0: all cores.
         replace: whether operators of torch are recorded as operators of plimsoll with the same mathematics, and rounded
             differently; {"attention": False}: not scaled_dot_product_attention; {"cross_entropy": False}: not linear layers
-            with cross entropy; {"channels_last": False}: torch's layout of convolutions; False: none, which gives eager's bits.
+            with cross entropy; {"channels_last": False}: torch's layout of convolutions; {"norms": False}: torch's group
+            norms; False: none, which gives eager's bits.
         max_slowdown: without `memory`, the plan takes the fewest bytes with which a step is predicted to take at most this
             part longer than the fastest one; 0: the fastest.
         on_schedule: called before each candidate schedule is computed; an exception from it ends the planning.
@@ -265,7 +266,8 @@ class Plan:
         names: dict[str, str] = {}
 
         wanted = torch.get_default_dtype()
-        layout = _layout.Layout(keys["replace"]["channels_last"] and device == "cpu" and _layout.is_free(keys))
+        replaced, here = keys["replace"], device == "cpu"
+        layout = _layout.Layout(replaced["channels_last"] and here and _layout.is_free(keys), replaced["norms"] and here)
 
         def make() -> Any:
             recorders = torch.get_default_dtype()
@@ -287,7 +289,7 @@ class Plan:
         self._trainer: weakref.ref[Any] | None = None  # that uses the session
         self._session = _binding.Session(
             make, compute, keys, shape.specification(_numbers(torch)),
-            "" if device in _LOCAL else device, evaluates, on_schedule,
+            "" if device in _LOCAL else device, evaluates, on_schedule, lambda: layout.norms,
         )
         try:
             self._session.call("plan", keys["max_slowdown"])

@@ -8,7 +8,8 @@ first loss   difference from eager's, relative.
 gradients    of each parameter, norm of the difference from float64, in units of eager's or of FLOOR times the gradient's
              norm, whichever is larger; the parameter with the most. Eager's is the largest of one thread, two threads,
              attention by matrix products and channels last, which differ in rounding. Ours are read from a step of SGD.
-losses       of 20 steps, the largest relative difference from eager's, with one or two threads, or channels last.
+losses       of 20 steps, the largest relative difference from eager's, with one or two threads, or channels last; losses
+             below a tenth of the first one count as a tenth.
 eager's      the largest of the same between eager PyTorch with two threads and these.
 
 The losses have the same bits at 1.05 times the minimum budget, and each training takes the planned bytes."""
@@ -165,8 +166,8 @@ def eager_step(model, optimizer, loss_of, batch):
 
 
 def difference(losses, others):
-    """Returns the largest relative difference."""
-    return max(abs(mine - theirs) / abs(theirs) for mine, theirs in zip(losses, others, strict=True))
+    """Returns the largest difference, relative to the loss or to a tenth of the first one: rounding does not shrink with it."""
+    return max(abs(mine - theirs) / max(abs(theirs), abs(others[0]) / 10) for mine, theirs in zip(losses, others, strict=True))
 
 
 def row_of(name, losses, again, eager, plans, used):

@@ -1,4 +1,4 @@
-"""Weights of convolutions in networks with batch norms are stored with channels last: values and files of torch's layout."""
+"""Convolutions with channels last, and norms recorded as plimsoll::group_norm: values and files of torch's layout and norms."""
 import pathlib
 import tempfile
 import unittest
@@ -9,7 +9,7 @@ from torch import nn
 
 import plimsoll as pl
 
-OFF = {"channels_last": False}
+OFF = {"channels_last": False, "norms": False}
 
 
 class Block(nn.Module):
@@ -49,10 +49,53 @@ class Viewing(Net):
         return self.head(y.view(len(y), -1).view(len(y), 48, -1).mean(2))
 
 
-class Grouped(Net):
+class Instances(Net):
     def __init__(self):
         super().__init__()
-        self.norm = nn.GroupNorm(4, 16)
+        self.norm = nn.InstanceNorm2d(16, affine=True)
+
+
+class Resnet(nn.Module):
+    """A block of a U-Net: group norms, SiLU, time."""
+
+    def __init__(self, inner, outer, inplace=False):
+        super().__init__()
+        self.norm1, self.conv1 = nn.GroupNorm(4, inner), nn.Conv2d(inner, outer, 3, padding=1)
+        self.norm2, self.conv2 = nn.GroupNorm(8, outer), nn.Conv2d(outer, outer, 3, padding=1)
+        self.time, self.short, self.act = nn.Linear(12, outer), nn.Conv2d(inner, outer, 1), nn.SiLU(inplace)
+
+    def forward(self, x, t):
+        y = self.conv1(self.act(self.norm1(x))) + self.time(t)[:, :, None, None]
+        return self.conv2(self.act(self.norm2(y))) + self.short(x)
+
+
+class UNet(nn.Module):
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.first, self.down = nn.Conv2d(3, 16, 3, padding=1), Resnet(16, 32, inplace)
+        self.middle, self.up = Resnet(32, 32, inplace), Resnet(48, 16, inplace)
+        self.norm, self.last = nn.GroupNorm(4, 16), nn.Conv2d(16, 5, 3, padding=1)
+
+    def forward(self, x):
+        t = x.mean((2, 3)).repeat(1, 4)
+        first = self.first(x)
+        y = self.middle(self.down(F.avg_pool2d(first, 2), t), t)
+        y = self.up(torch.cat([F.interpolate(y, scale_factor=2.0), first], 1), t)
+        return self.last(F.silu(self.norm(y))).mean((2, 3))
+
+
+class Penalized(UNet):
+    """A second derivative of norms, which only torch's operators have."""
+
+    def forward(self, x):
+        out = super().forward(x)
+        (slope,) = torch.autograd.grad(out.square().sum(), self.first.weight, create_graph=True)
+        return out + slope.square().mean()
+
+
+class InPlace(UNet):
+    def __init__(self):
+        super().__init__(inplace=True)
 
 
 def loss_of(model, batch):
@@ -77,6 +120,10 @@ def is_last(plan):
     return any(decision == "replace: channels_last" for decision, _ in plan.reasons)
 
 
+def has(plan, name):
+    return any(decision == f"replace: {name}" for decision, _ in plan.reasons)
+
+
 def gradients(plan, weights):
     """Returns the loss, and the gradients by a step of rate 1."""
     with pl.Trainer(plan) as trainer:
@@ -86,8 +133,8 @@ def gradients(plan, weights):
                   and "tracked" not in name}
 
 
-def eager(weights, dtype):
-    model = Net().to(dtype).train()
+def eager(weights, dtype, make=Net):
+    model = make().to(dtype).train()
     model.load_state_dict(weights)
     loss = loss_of(model, batch_of(0, dtype))
     loss.backward()
@@ -95,19 +142,44 @@ def eager(weights, dtype):
 
 
 class Layout(unittest.TestCase):
-    def test_gradients_are_as_exact_as_those_of_torchs_layout(self):
+    def test_gradients_are_as_exact_as_those_of_torchs_operators(self):
+        choices = (True, {"channels_last": False}, {"norms": False})
+        for make, replace in [(Net, each) for each in choices] + [(UNet, each) for each in choices] + [(InPlace, True)]:
+            with self.subTest(make=make.__name__, replace=replace):
+                weights = weights_of(make)
+                plan, plain = plan_of(make, replace=replace), plan_of(make, replace=OFF)
+                self.assertEqual(is_last(plan), make is Net and replace != {"channels_last": False})
+                self.assertEqual(has(plan, "norms"), replace != {"norms": False} and (make is not Net or replace is True))
+                self.assertFalse(is_last(plain) or has(plain, "norms"))
+                (loss, mine), (own_loss, own) = gradients(plan, weights), gradients(plain, weights)
+                true_loss, true = eager(weights, torch.float64, make)
+                self.assertEqual(own_loss, eager(weights, torch.float32, make)[0])
+                self.assertAlmostEqual(loss, true_loss, delta=max(1e-6, 2 * abs(own_loss - true_loss)))
+                for name, gradient in true.items():
+                    off = (mine[name] - gradient).norm().item()
+                    self.assertLessEqual(off, 2 * (own[name] - gradient).norm().item() + 1e-5 * gradient.norm().item() + 1e-6, name)
+
+    def test_running_statistics_are_torchs(self):
         weights = weights_of()
-        plan, plain = plan_of(), plan_of(replace=OFF)
-        self.assertTrue(is_last(plan))
-        self.assertFalse(is_last(plain))
-        (loss, last), (own_loss, own) = gradients(plan, weights), gradients(plain, weights)
-        true_loss, true = eager(weights, torch.float64)
-        eager_loss, _ = eager(weights, torch.float32)
-        self.assertEqual(own_loss, eager_loss)
-        self.assertAlmostEqual(loss, true_loss, delta=max(1e-6, 2 * abs(own_loss - true_loss)))
-        for name, gradient in true.items():
-            off = (last[name] - gradient).norm().item()
-            self.assertLessEqual(off, 2 * (own[name] - gradient).norm().item() + 1e-5 * gradient.norm().item() + 1e-6, name)
+        with pl.Trainer(plan_of(optimizer=pl.SGD(1e-3))) as mine, pl.Trainer(plan_of(optimizer=pl.SGD(1e-3), replace=OFF)) as own:
+            for trainer in (mine, own):
+                trainer.load_state_dict(weights)
+                for step in range(3):
+                    trainer.step(batch_of(step))
+            mine, own = mine.state_dict(), own.state_dict()
+        for name, value in own.items():
+            if "running" in name or "tracked" in name:
+                torch.testing.assert_close(mine[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+    def test_norms_keep_only_their_input(self):
+        def loss(model, batch):
+            return model(batch["x"]).square().mean()
+
+        batch = {"x": torch.randn(4, 16, 64, 64)}
+        parts = {"silu": lambda: nn.Sequential(nn.Conv2d(16, 16, 1), nn.GroupNorm(4, 16), nn.SiLU(), nn.Conv2d(16, 16, 1))}
+        for name, make in parts.items():
+            plan, plain = (pl.plan(make, loss, batch, max_slowdown=0, replace=replace) for replace in (True, {"norms": False}))
+            self.assertLess(plan.peak, plain.peak - 4 * 16 * 64 * 64 * 4 * 0.9, name)
 
     def test_plans_are_exact_and_bits_do_not_depend_on_the_budget(self):
         plan, losses = plan_of(optimizer=pl.AdamW(1e-3)), []
@@ -145,10 +217,16 @@ class Layout(unittest.TestCase):
 
     def test_models_and_optimizers_that_need_torchs_layout_keep_it(self):
         self.assertFalse(is_last(plan_of(Viewing)))
-        self.assertFalse(is_last(plan_of(Grouped)))
+        self.assertFalse(is_last(plan_of(Instances)))
+        self.assertFalse(is_last(plan_of(UNet)))
         for optimizer in (pl.Adafactor(), pl.Muon(), pl.AdamW(state="8bit"), pl.AdamW(state="auto")):
             self.assertFalse(is_last(plan_of(optimizer=optimizer)), optimizer)
-        self.assertFalse(is_last(plan_of(device="rtx4090")))
+        self.assertFalse(is_last(plan_of(device="rtx4090")) or has(plan_of(device="rtx4090"), "norms"))
+
+    def test_second_derivatives_have_torchs_norms(self):
+        plan, weights = plan_of(Penalized), weights_of(Penalized)
+        self.assertFalse(has(plan, "norms"))
+        self.assertAlmostEqual(gradients(plan, weights)[0], eager(weights, torch.float64, Penalized)[0], delta=1e-4)
 
 
 if __name__ == "__main__":

@@ -136,6 +136,10 @@ constexpr OperatorRow kRows[] = {
     {"plimsoll::swiglu_backward"},
     {"plimsoll::geglu", Kind::streaming, nullptr, "plimsoll::geglu_backward"},
     {"plimsoll::geglu_backward"},
+    {"plimsoll::group_norm", Kind::reduction, nullptr, "plimsoll::group_norm_backward"},  // recorded as the next two
+    {"plimsoll::group_moments", Kind::reduction},
+    {"plimsoll::group_normalize"},
+    {"plimsoll::group_norm_backward", Kind::reduction},
     {.name = "plimsoll::rms_norm",
      .kind = Kind::reduction,
      .gradient = "plimsoll::rms_norm_backward",

@@ -131,6 +131,20 @@ std::optional<Reason> cross_entropy_reason(const Trace& trace) {
           format_bytes(bytes))};
 }
 
+// Returns how many norms are recorded as plimsoll::group_norm.
+std::optional<Reason> norms_reason(const Trace& trace) {
+  const Segment* const micro = trace.segment(SegmentKind::micro);
+  if (!micro) return std::nullopt;
+  int64_t calls = 0;
+  for (int32_t i = micro->begin; i < micro->end; ++i) calls += trace.ops[i].name == "plimsoll::group_moments";
+  if (calls == 0) return std::nullopt;
+  return Reason{"replace: norms",
+                fmt::format("{} recorded as plimsoll::group_norm, which computes SiLU and ReLU behind {} too and keeps "
+                            "only the input; results are rounded differently, and replace={{\"norms\": False}} records "
+                            "PyTorch's own operators",
+                            calls == 1 ? "1 norm is" : fmt::format("{} norms are", calls), calls == 1 ? "it" : "them")};
+}
+
 }  // namespace
 
 std::string last_error() {
@@ -202,7 +216,8 @@ void Session::plan(double accepted_slowdown) {
     const SearchOptions search{.on_schedule = [this] { call(callback_, Request::schedule); },
                                .accepted_slowdown = job_.budget.device ? 0 : accepted_slowdown};
     planned_ = plan_training([this](int64_t samples) { return step_of(samples); }, job_, target_, search);
-    for (const auto& reason : {attention_reason(planned_.recorded), cross_entropy_reason(planned_.recorded)})
+    for (const auto& reason : {attention_reason(planned_.recorded), cross_entropy_reason(planned_.recorded),
+                               norms_reason(planned_.recorded)})
       if (reason) planned_.plan.reasons.push_back(*reason);
   });
 }

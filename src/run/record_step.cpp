@@ -23,6 +23,7 @@
 #include "plimsoll/error.h"
 #include "plimsoll/training.h"
 #include "record/autocast.h"
+#include "record/fuse_activations.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
 #include "run/optimizer/accumulators.h"
@@ -103,7 +104,7 @@ class StepRecorder {
     }
     update();
     if (options_.evaluate) evaluate();
-    Trace trace = recorder_.finish();
+    Trace trace = fuse_activations(recorder_.finish());
     trace.alignment = place_alignment(options_.device);
     trace.model_parameters = model_parameters_;
     trace.trained_parameters = trained_parameters_;

@@ -4,6 +4,7 @@
 
 #include "ops/attention/attention_plan.h"
 #include "ops/kernels_cpu.h"
+#include "ops/layers/group_norm.h"
 #include "ops/layers/quantized_plan.h"
 #include "ops/libtorch_types.h"
 #include "ops/loss/linear_cross_entropy_blocks.h"
@@ -166,7 +167,39 @@ std::optional<int64_t> rope(const Op& op, const ScratchDevice& on) {
   return gpu ? copy : copy + on.rounded(x.sizes[3] / 2 * 8);  // frequencies; a GPU has them in the launch
 }
 
+/// Returns the bytes of the copy of an operand of a group norm whose layout is not that of the result for x.
+int64_t group_norm_copy(const View& operand, const View& x, const ScratchDevice& on) {
+  const bool last = is_channels_last(x.sizes, x.strides);
+  const bool agrees =
+      last ? same_order(x.sizes, operand.strides, x.strides) : is_contiguous(operand.sizes, operand.strides);
+  return agrees ? 0 : on.bytes_of(operand);
+}
+
+std::optional<int64_t> group_moments(const Op& op, const ScratchDevice& on) {
+  const View& x = tensor(op, 0);
+  return group_norm_copy(x, x, on) +
+         on.rounded(group_moments_scratch(x.sizes, is_channels_last(x.sizes, x.strides)) * accumulator_bytes(x.dtype));
+}
+
+std::optional<int64_t> group_normalize(const Op& op, const ScratchDevice& on) {
+  const View& x = tensor(op, 0);
+  return group_norm_copy(x, x, on) + weight_copy<false>(tensor(op, 3), on) + weight_copy<false>(tensor(op, 4), on) +
+         on.rounded(group_normalize_scratch(x.sizes) * accumulator_bytes(x.dtype));
+}
+
+std::optional<int64_t> group_norm_backward(const Op& op, const ScratchDevice& on) {
+  const View &grad = tensor(op, 0), &x = tensor(op, 1);
+  const bool last = is_channels_last(x.sizes, x.strides);
+  return group_norm_copy(x, x, on) + group_norm_copy(grad, x, on) + weight_copy<false>(tensor(op, 4), on) +
+         weight_copy<false>(tensor(op, 5), on) +
+         on.rounded(group_norm_backward_scratch(x.sizes, last) * accumulator_bytes(x.dtype));
+}
+
 constexpr ScratchRow kLayerScratch[] = {
+    {"plimsoll::group_norm", no_scratch, no_scratch},
+    {"plimsoll::group_moments", group_moments, no_scratch},  // no kernels for GPUs
+    {"plimsoll::group_normalize", group_normalize, no_scratch},
+    {"plimsoll::group_norm_backward", group_norm_backward, no_scratch},
     {"plimsoll::rms_norm", rms_norm<false>, rms_norm<true>},
     {"plimsoll::rms_norm_backward", rms_norm_backward<false, 0>, rms_norm_backward<true, 0>},
     {"plimsoll::add_rms_norm", add_rms_norm<false>, add_rms_norm<true>},
