@@ -44,7 +44,7 @@ def recording(
         with contextlib.ExitStack() as blocks:
             blocks.enter_context(torch.device(DEVICE))
             for block in (_autocast(torch, autocast_device), _checkpoint(torch, on_checkpoint), _experts(torch), _bags(torch),
-                          _variances(torch), _distributions(torch), _averages(torch), _sizes(torch)):
+                          _variances(torch), _distributions(torch), _averages(torch), _sizes(torch), _truncated_normals(torch)):
                 blocks.enter_context(block)
             if computes:
                 blocks.enter_context(_draws(torch))
@@ -381,4 +381,27 @@ def _norms(torch: Any) -> Iterator[None]:
         return out
 
     with _replaced(functional, group_norm=of_groups, batch_norm=of_batch):
+        yield
+
+
+@contextlib.contextmanager
+def _truncated_normals(torch: Any) -> Iterator[None]:
+    """Draws truncated normal numbers by the inverse of their distribution, as torch 2.11 does.
+
+    torch 2.15 draws again while a number is out of range, which reads values."""
+    records, owner = _records(torch), torch.nn.init
+    original = owner._no_grad_trunc_normal_
+
+    def below(bound: float) -> float:
+        return (1.0 + math.erf(bound / math.sqrt(2.0))) / 2.0
+
+    @functools.wraps(original)
+    def draw(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any = None) -> Any:
+        if not records():
+            return original(tensor, mean, std, a, b, generator=generator)
+        with torch.no_grad():
+            tensor.uniform_(2 * below((a - mean) / std) - 1, 2 * below((b - mean) / std) - 1, generator=generator)
+            return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
+
+    with _replaced(owner, _no_grad_trunc_normal_=draw):
         yield

@@ -108,12 +108,16 @@ class AttentionTest(unittest.TestCase):
         def doubled(q, k, v):
             return F.scaled_dot_product_attention(q[0], k[0], v[0]).mul_(2)
 
+        # torch 2.15 keeps the result of this attention for its backward pass: eager refuses to write into it.
+        def twice(q, k, v):
+            return F.scaled_dot_product_attention(q[0], k[0], v[0]).mul(2)
+
         generator = torch.Generator().manual_seed(4)
         values = {name: torch.randn(2, 2, 9, 8, generator=generator) for name in ("q", "k", "v")}
-        for call in (grown, doubled):
+        for call, eager in ((grown, grown), (doubled, twice)):
             got, _ = planned(values, {}, False, call)
             model = Operands({name: value.shape for name, value in values.items()})
-            loss = loss_of({}, False, call)(model, values)
+            loss = loss_of({}, False, eager)(model, values)
             loss.backward()
             self.assertAlmostEqual(got["loss"].item(), loss.item(), delta=1e-5)
             for name, parameter in model.named_parameters():

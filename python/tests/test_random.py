@@ -350,5 +350,21 @@ class RandomTest(unittest.TestCase):
         self.assertTrue(torch.equal(torch.random.get_rng_state(), before))
 
 
+class InitialWeights(unittest.TestCase):
+    def test_truncated_normals(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.wide = nn.Parameter(nn.init.trunc_normal_(torch.empty(COUNT), std=0.02))
+                self.narrow = nn.Parameter(nn.init.trunc_normal_(torch.empty(COUNT), mean=0.5, std=1.0, a=0.0, b=0.5))
+
+        plan = pl.plan(Model, lambda model, batch: (model.wide * model.narrow * batch["x"]).sum(), {"x": torch.ones(1, 1)})
+        with pl.Trainer(plan) as trainer:
+            weights = trainer.state_dict()
+        self.assertAlmostEqual(weights["wide"].std().item(), 0.02, delta=0.001)
+        self.assertTrue(0 <= weights["narrow"].min() < 0.01 and 0.49 < weights["narrow"].max() <= 0.5)
+        self.assertAlmostEqual(weights["narrow"].mean().item(), 0.5 - 0.2448, delta=0.02)  # nearly uniform: a half deviation wide
+
+
 if __name__ == "__main__":
     unittest.main()
