@@ -271,6 +271,11 @@ struct Replacements {
   /// plimsoll::linear_cross_entropy, which never holds all logits. Not replaced: layers whose result has less than 4
   /// MiB in float32 or is read elsewhere, weights of classes, label smoothing, a loss for each token.
   bool cross_entropy = true;
+  /// The planner may compute other losses of a large linear layer in chunks of rows, so that the layer's result is
+  /// never whole, if the step does not fit or is slower otherwise. Cross entropies of such layers that
+  /// plimsoll::linear_cross_entropy does not cover are recorded as losses of each row and a sum. The results are
+  /// rounded differently.
+  bool loss_rows = true;
 };
 
 }  // namespace plimsoll

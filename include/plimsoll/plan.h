@@ -82,6 +82,7 @@ struct Reason {
 
 /// A set of choices that the passes apply (src/plan/passes/pipeline.cpp).
 struct PlanChoices {
+  bool loss_rows = false;           ///< losses of large linear layers are computed in chunks of rows
   bool update_in_backward = false;  ///< parameters are updated during backward
   bool recompute = false;           ///< values of forward that are not kept are recomputed in backward
   std::vector<Memory> memory;       ///< memory of each buffer of the recorded trace; empty: all on the device

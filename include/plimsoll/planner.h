@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plimsoll/cost_model.h"
 #include "plimsoll/options.h"
@@ -85,6 +86,8 @@ struct SolverParameters {
 
 /// Opaque: the fusions that the device supports (trace/merged_ops.h).
 struct FusionRules;
+/// Opaque: the operators that may run in chunks of rows (trace/row_slicing.h).
+struct RowSlicing;
 
 /// Returns the scratch of an op's kernel on the device planned for, in bytes: by a rule for the operator, or as
 /// measured in a run. nullopt: not known; planned as 0 and measured in the first step.
@@ -101,10 +104,13 @@ struct PlanOptions {
   /// it.
   Choice update_in_backward = Choice::off;
   std::shared_ptr<const FusionRules> fusion_rules;  ///< fusions that the device supports; null: none
-  WorkspaceModel workspace;                         ///< empty: no kernel uses scratch
-  CostModel cost = generic_cost_model();            ///< rates by which times are predicted
-  SolverParameters solver;                          ///< limits of the searches
-  std::function<void()> on_schedule;                ///< called before each candidate schedule is computed; may throw
+  /// Operators by which losses of large linear layers are computed in chunks of rows, if the step does not fit, or is
+  /// slower, without it. null: no loss is.
+  std::shared_ptr<const RowSlicing> row_slicing;
+  WorkspaceModel workspace;               ///< empty: no kernel uses scratch
+  CostModel cost = generic_cost_model();  ///< rates by which times are predicted
+  SolverParameters solver;                ///< limits of the searches
+  std::function<void()> on_schedule;      ///< called before each candidate schedule is computed; may throw
 };
 
 /// Returns a plan for `trace`. If nothing fits, `fits` is false and Planner::minimum_budget() is the budget that would
@@ -137,7 +143,8 @@ class Planner {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
-  std::unique_ptr<Impl> impl_in_backward_;  // alternative with updates in backward; null: there is none
+  // Alternatives with updates in backward, with losses in chunks of rows, and with both.
+  std::vector<std::unique_ptr<Impl>> others_;
 };
 
 /// A report on one pass of the planner.

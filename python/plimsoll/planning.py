@@ -15,7 +15,7 @@ from plimsoll import _binding, _layout, errors, optimizers
 from plimsoll._batches import BatchShape
 
 _LOCAL = ("cpu", "cuda", "rocm", "mps", "xpu")
-_REPLACEMENTS = ("attention", "cross_entropy", "channels_last", "norms")
+_REPLACEMENTS = ("attention", "cross_entropy", "channels_last", "norms", "loss_rows")
 
 
 def plan(
@@ -72,7 +72,8 @@ def plan(
         replace: whether operators of torch are recorded as operators of plimsoll with the same mathematics, and rounded
             differently; {"attention": False}: not scaled_dot_product_attention; {"cross_entropy": False}: not linear layers
             with cross entropy; {"channels_last": False}: torch's layout of convolutions; {"norms": False}: torch's group
-            norms; False: none, which gives eager's bits.
+            norms; {"loss_rows": False}: not other losses of large linear layers, which may run in chunks of tokens; False: none,
+            which gives eager's bits.
         max_slowdown: without `memory`, the plan takes the fewest bytes with which a step is predicted to take at most this
             part longer than the fastest one; 0: the fastest.
         on_schedule: called before each candidate schedule is computed; an exception from it ends the planning.

@@ -79,8 +79,16 @@ std::atomic<int64_t> searches = 0;  // see searches_made()
 struct Planner::Impl {
   const PlanOptions options;
 
-  Impl(const Trace& trace, const PlanOptions& plan_options, bool in_backward)
-      : options(plan_options), updates_in_backward(in_backward), builder(trace, options, in_backward) {
+  /// A choice of all plans. `heads`: those that the pass slice_rows cuts. `whole_peak`: lower bound of the peak, in
+  /// bytes, of the keep-all plan without that pass.
+  struct Base {
+    PlanChoices choices;
+    std::vector<SlicedHead> heads = {};
+    int64_t whole_peak = 0;
+  };
+
+  Impl(const Trace& trace, const PlanOptions& plan_options, Base base_choice)
+      : options(plan_options), base(std::move(base_choice)), builder(trace, options, base.choices) {
     search = builder.search();
     if (!search) return;
     const bool disk = options.budget.disk > 0 && options.cost.disk_link > 0;
@@ -151,6 +159,7 @@ struct Planner::Impl {
   }
 
   double step_seconds(const Plan& plan) const { return builder.step_seconds(plan); }
+  int64_t keep_all_peak_lower_bound() const { return builder.keep_all_peak_lower_bound(); }
 
   /// Returns an approximate lower bound of the step time in seconds under `budget` bytes: the time of keep-all, plus a
   /// lower bound of the recomputation that the budget requires. Returns 0 (no bound) in these cases:
@@ -179,9 +188,11 @@ struct Planner::Impl {
     plan.fits = builder.fits(plan, budget);
     plan.budget = options.budget;
     plan.budget.device = budget;
-    plan.update_in_backward = updates_in_backward;
+    plan.update_in_backward = base.choices.update_in_backward;
     if (plan.fits) plan = builder.with_overlap(std::move(plan), budget);
-    if (updates_in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
+    if (plan.update_in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
+    if (base.choices.loss_rows)
+      plan.reasons.push_back(loss_rows_reason(base.heads, base.whole_peak - builder.keep_all_peak_lower_bound()));
     if (plan.fused_ops > 0) plan.reasons.push_back(fusion_reason(options, plan));
     if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups > 0)
       plan.reasons.push_back(grouping_reason(options, grouped));
@@ -318,7 +329,7 @@ struct Planner::Impl {
     return best;
   }
 
-  const bool updates_in_backward;
+  const Base base;
   const ScheduleBuilder builder;
   const RecomputeSearch* search = nullptr;  // null: there is no training segment, and nothing to choose
   std::optional<OffloadVariants> variants;  // only if there is host memory or a disk
@@ -343,8 +354,16 @@ Planner::Planner(const Trace& trace, const PlanOptions& options) {
   const bool possible = wanted && obstacle.empty();
   const bool fixed = options.update_in_backward == Choice::on;
   // If the job sets `on`, impl_ itself updates in backward, and there is no alternative.
-  impl_ = std::make_unique<Impl>(trace, options, fixed);
-  if (possible && !fixed) impl_in_backward_ = std::make_unique<Impl>(trace, options, true);
+  const auto add = [&](Impl::Base base) { others_.push_back(std::make_unique<Impl>(trace, options, std::move(base))); };
+  impl_ = std::make_unique<Impl>(trace, options, Impl::Base{{.update_in_backward = fixed}});
+  if (possible && !fixed) add({{.update_in_backward = true}});
+  if (!options.row_slicing) return;
+  std::vector<SlicedHead> heads;
+  slice_rows(trace, *options.row_slicing, &heads);
+  if (heads.empty()) return;
+  const int64_t whole_peak = impl_->keep_all_peak_lower_bound();
+  add({{.loss_rows = true, .update_in_backward = fixed}, heads, whole_peak});
+  if (possible && !fixed) add({{.loss_rows = true, .update_in_backward = true}, heads, whole_peak});
 }
 Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;
@@ -356,31 +375,41 @@ Plan Planner::plan() const {
 Plan Planner::plan(std::optional<int64_t> bytes) const {
   const double start = seconds_now();
   Plan plan = impl_->plan(bytes);
-  if (impl_in_backward_ &&
-      (!plan.fits || (impl_->options.minimize_step_time &&
-                      impl_in_backward_->step_seconds_lower_bound() < impl_->step_seconds(plan)))) {
-    Plan other = impl_in_backward_->plan(bytes);
+  const Impl* chosen = impl_.get();
+  for (const auto& each : others_) {
+    if (plan.fits &&
+        (!impl_->options.minimize_step_time || each->step_seconds_lower_bound() >= chosen->step_seconds(plan)))
+      continue;
+    Plan other = each->plan(bytes);
     const bool better = plan.fits != other.fits ? other.fits
-                        : plan.fits             ? impl_in_backward_->step_seconds(other) < impl_->step_seconds(plan)
-                                                : impl_in_backward_->minimum_budget() < impl_->minimum_budget();
-    if (better) plan = std::move(other);
+                        : plan.fits             ? each->step_seconds(other) < chosen->step_seconds(plan)
+                                                : each->minimum_budget() < chosen->minimum_budget();
+    if (!better) continue;
+    plan = std::move(other);
+    chosen = each.get();
   }
   plan.plan_seconds = seconds_now() - start;
   return plan;
 }
 
 double Planner::step_seconds_lower_bound(int64_t budget) const {
-  const double seconds = impl_->step_seconds_lower_bound_under(budget);
-  if (!impl_in_backward_) return seconds;
-  // If only one of the two has a plan under `budget`, its bound is the answer.
-  const bool first = impl_->minimum_budget() <= budget, second = impl_in_backward_->minimum_budget() <= budget;
-  if (!first || !second) return first ? seconds : impl_in_backward_->step_seconds_lower_bound_under(budget);
-  return seconds > 0 ? std::min(seconds, impl_in_backward_->step_seconds_lower_bound_under(budget)) : 0;
+  if (others_.empty()) return impl_->step_seconds_lower_bound_under(budget);
+  // Alternatives without a plan under `budget` do not count. If one that has a plan has no bound, there is none.
+  std::optional<double> least;
+  const auto add = [&](const Impl& impl) {
+    if (impl.minimum_budget() > budget) return;
+    const double seconds = impl.step_seconds_lower_bound_under(budget);
+    least = std::min(least.value_or(seconds), seconds);
+  };
+  add(*impl_);
+  for (const auto& each : others_) add(*each);
+  return least.value_or(0);
 }
 
 int64_t Planner::minimum_budget() const {
-  const int64_t minimum = impl_->minimum_budget();
-  return impl_in_backward_ ? std::min(minimum, impl_in_backward_->minimum_budget()) : minimum;
+  int64_t minimum = impl_->minimum_budget();
+  for (const auto& each : others_) minimum = std::min(minimum, each->minimum_budget());
+  return minimum;
 }
 
 Plan make_plan(const Trace& trace, const PlanOptions& options) {

@@ -54,6 +54,16 @@ Reason update_reason(const PlanOptions& options, const Plan& plan) {
   return {"update_in_backward: on", std::move(why)};
 }
 
+Reason loss_rows_reason(const std::vector<SlicedHead>& heads, int64_t less) {
+  std::string text;
+  for (const SlicedHead& head : heads)
+    text +=
+        fmt::format("{}logits{} in {} chunks of rows, {} of {} at a time{}", text.empty() ? "" : "; ",
+                    head.module.empty() ? "" : fmt::format(" of '{}'", head.module), head.chunks,
+                    format_bytes(head.chunk_bytes), format_bytes(head.whole_bytes), head.recomputed ? ", twice" : "");
+  return {"loss_rows: on", fmt::format("{}: {} less", text, format_bytes(std::max<int64_t>(less, 0)))};
+}
+
 Reason fusion_reason(const PlanOptions& options, const Plan& plan) {
   const auto fused = std::ranges::count_if(plan.trace.ops, is_fused);
   return {compile_decision(options),

@@ -23,6 +23,9 @@ Reason recompute_reason(const Plan& plan, bool fits, int64_t keep_all_peak, std:
 /// Returns the reason for updates among backward ops. The plan has them.
 Reason update_reason(const PlanOptions& options, const Plan& plan);
 
+/// Returns the reason for losses in chunks of rows. `less`: bytes by which the peak of the keep-all plan is lower.
+Reason loss_rows_reason(const std::vector<SlicedHead>& heads, int64_t less);
+
 /// Returns the reason for fused ops. The plan has some.
 Reason fusion_reason(const PlanOptions& options, const Plan& plan);
 

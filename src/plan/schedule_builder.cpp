@@ -52,10 +52,8 @@ StepTime time_of(const Trace& trace, const CostModel& cost) {
 
 }  // namespace
 
-ScheduleBuilder::ScheduleBuilder(const Trace& recorded, const PlanOptions& options, bool updates_in_backward)
-    : options_(options),
-      base_choices_{.update_in_backward = updates_in_backward},
-      trace_(prepare_trace(recorded, updates_in_backward, options_)) {
+ScheduleBuilder::ScheduleBuilder(const Trace& recorded, const PlanOptions& options, PlanChoices base)
+    : options_(options), base_choices_(std::move(base)), trace_(prepare_trace(recorded, base_choices_, options_)) {
   if (!trace_.segment(SegmentKind::micro)) return;
   search_.emplace(trace_, options_.cost, options_.solver.recompute);
   const Trace keep_all_trace =

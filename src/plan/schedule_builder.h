@@ -15,7 +15,8 @@ namespace plimsoll {
 /// A builder of plans for one recorded step: each set of choices gives one plan.
 class ScheduleBuilder {
  public:
-  ScheduleBuilder(const Trace& recorded, const PlanOptions& options, bool updates_in_backward);
+  /// `base`: choices of the stage that prepares the trace, which all plans have.
+  ScheduleBuilder(const Trace& recorded, const PlanOptions& options, PlanChoices base);
 
   const PlanOptions& options() const { return options_; }
   /// Returns the recorded trace after Stage::prepare. Choices refer to its ops and buffers.

@@ -171,7 +171,8 @@ Session::Session(int64_t callback, const std::string& options,
                  const std::string& device, bool evaluates, const std::vector<std::string>& replaced)
     : callback_(reinterpret_cast<Callback>(callback)),  // NOLINT: an address that ctypes made
       replacements_{.attention = std::ranges::count(replaced, "attention") > 0,
-                    .cross_entropy = std::ranges::count(replaced, "cross_entropy") > 0} {
+                    .cross_entropy = std::ranges::count(replaced, "cross_entropy") > 0,
+                    .loss_rows = std::ranges::count(replaced, "loss_rows") > 0} {
   guarded([&] {
     for (const auto& [name, sizes, dtype] : inputs)
       inputs_.push_back({name, sizes, static_cast<c10::ScalarType>(dtype)});

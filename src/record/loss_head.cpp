@@ -18,9 +18,6 @@ namespace {
 using at::Tensor;
 using torch::autograd::Node;
 
-// Logits of fewer bytes save nothing worth the gradients that are kept from forward to backward.
-constexpr int64_t kMinLogitsBytes = 4 << 20;
-
 // Returns, for each row of a view of logits in the order of the other dimensions, its row in the buffer. Empty if the
 // view has parts of rows.
 std::optional<std::vector<int64_t>> rows_in_buffer(const View& view, int64_t classes) {

@@ -14,6 +14,9 @@
 
 namespace plimsoll {
 
+/// Logits of fewer bytes, in float32, save nothing worth another record of their loss.
+constexpr int64_t kMinLogitsBytes = 4 << 20;
+
 /// A node of the autograd graph, shared with it: std::shared_ptr in libtorch 2.11, c10::intrusive_ptr in 2.15.
 using NodePointer = decltype(torch::autograd::Edge::function);
 

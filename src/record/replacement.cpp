@@ -24,6 +24,7 @@
 #include "record/autocast.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
+#include "record/row_loss.h"
 
 namespace plimsoll {
 namespace {
@@ -168,12 +169,23 @@ Tensor loss_of_head(const Tensor& logits, const Tensor& targets, const std::opti
                                                               : result;
 }
 
-// A scope of libtorch's cross entropy, which calls nll_loss_nd.
+// A scope of a cross entropy, libtorch's or row_loss(), which calls nll_loss_nd.
 thread_local bool inside = false;
 struct Inside {
   Inside() { inside = true; }
   ~Inside() { inside = false; }
 };
+
+// Returns the loss as one for each row and a sum; an undefined tensor if it is recorded as it is.
+Tensor loss_of_rows(const Tensor& logits, const Tensor& targets, const RowLossOptions& options) {
+  Recorder* const recorder = Recorder::active();
+  if (!recorder || !recorder->replacements().loss_rows || !is_plan(logits) || !is_plan(targets) ||
+      !has_row_loss(recorder->trace(), logits, options) || targets.scalar_type() != at::kLong ||
+      !are_labels_of(targets, logits, 1) || !is_plainly_differentiated({&logits}))
+    return {};
+  const Inside scope;
+  return row_loss(logits, targets, options);
+}
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& weight,
                      int64_t reduction, c10::SymInt ignore_index, double label_smoothing) {
@@ -181,6 +193,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const std::opt
     if (Tensor loss = loss_of_head(logits, targets, weight, reduction, ignore_index.expect_int(), false);
         loss.defined())
       return loss;
+  const RowLossOptions options{weight, reduction, ignore_index.expect_int(), label_smoothing, false};
+  if (Tensor loss = loss_of_rows(logits, targets, options); loss.defined()) return loss;
   const Inside scope;
   return at::native::cross_entropy_loss_symint(logits, targets, weight, reduction, std::move(ignore_index),
                                                label_smoothing);
@@ -188,10 +202,13 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const std::opt
 
 Tensor negative_log_likelihood(const Tensor& logarithms, const Tensor& targets, const std::optional<Tensor>& weight,
                                int64_t reduction, c10::SymInt ignore_index) {
-  if (!inside)
+  if (!inside) {
     if (Tensor loss = loss_of_head(logarithms, targets, weight, reduction, ignore_index.expect_int(), true);
         loss.defined())
       return loss;
+    const RowLossOptions options{weight, reduction, ignore_index.expect_int(), 0, true};
+    if (Tensor loss = loss_of_rows(logarithms, targets, options); loss.defined()) return loss;
+  }
   return at::native::nll_loss_nd_symint(logarithms, targets, weight, reduction, std::move(ignore_index));
 }
 

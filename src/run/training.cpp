@@ -33,6 +33,7 @@ struct Training::Impl {
         workspace(planned.workspace ? *planned.workspace
                                     : MeasuredWorkspace(plan_options_of(options, backend).workspace)),
         minimum_budget(planned.minimum_budget_bytes),
+        loss_rows(step.replace.loss_rows),
         scaler(options.precision == Precision::fp16_mixed),
         plan(std::move(planned.plan)) {
     at::set_num_threads(threads_of(options));
@@ -42,7 +43,9 @@ struct Training::Impl {
   // Plans again with the measured scratch of kernels. `whose` names these kernels. Throws as require_fit() does.
   void replan(const char* when, const std::string& whose) {
     const int64_t before = plan.peak_bytes;
-    const Planner planner(recorded, with_measured(plan_options_of(options, backend), workspace));
+    PlanOptions plan_options = with_measured(plan_options_of(options, backend), workspace);
+    if (!loss_rows) plan_options.row_slicing = nullptr;
+    const Planner planner(recorded, plan_options);
     // The plan may be for less than the budget (SearchOptions::accepted_slowdown).
     const std::optional<int64_t> within = plan.budget.device;
     plan = planner.plan(within);
@@ -207,6 +210,7 @@ struct Training::Impl {
   MicroBatchInputs inputs;
   MeasuredWorkspace workspace;
   int64_t minimum_budget;  // bytes
+  const bool loss_rows;    // Replacements::loss_rows
   LossScaler scaler;
   Plan plan;
   std::string plan_change_text;

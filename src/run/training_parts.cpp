@@ -26,6 +26,7 @@
 #include "device/nvrtc.h"
 #include "ops/fused/fused_source.h"
 #include "ops/libtorch_types.h"
+#include "ops/loss/row_rules.h"
 #include "ops/optimizer/update_group.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
@@ -293,6 +294,7 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options), std::move(allowance));
   if (options.device == "cuda")
     result.workspace = here ? here->workspace_model(threads_of(options)) : cuda_workspace_model();
+  result.row_slicing = std::make_shared<const RowSlicing>(row_slicing());
   if (options.compile != Choice::off) result.fusion_rules = fusion_rules_of(options, here);
   if (options.compile == Choice::on && !result.fusion_rules)
     throw UserError(fmt::format("compile: true is for the devices cpu and cuda; the device is {}: set compile: auto",

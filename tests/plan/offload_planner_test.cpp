@@ -33,7 +33,7 @@ class RandomStep {
     options_.cost.host_bytes = 0;  // no update runs on the host
     options_.budget.host = size.host_bytes;
     options_.on_schedule = [this] { ++schedules_; };
-    builder_.emplace(trace_, options_, /*updates_in_backward=*/false);
+    builder_.emplace(trace_, options_, PlanChoices{});
     variants_.emplace(builder_->trace(), *builder_->search(), options_);
     schedules_ = 0;
     planner_.emplace(*builder_, *variants_, nullptr);

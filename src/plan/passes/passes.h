@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "plan/passes/training_graph.h"
@@ -10,13 +11,41 @@
 #include "plimsoll/planner.h"
 #include "plimsoll/trace.h"
 #include "trace/merged_ops.h"
+#include "trace/row_slicing.h"
 
 namespace plimsoll {
 
+// The pass that computes the loss of a large linear layer in chunks of rows, so that its results (logits) are
+// never whole.
+//
+//     forward    logits = x W^T   p = log_softmax(logits)   l = gather(p)      for each chunk of rows: logits, p, a
+//     slice of l backward   g = f(p, d)   dx = g W   dW = g^T x                           for each chunk: logits and p
+//     again, g, a slice
+//                                                                              of dx, dW += g^T x
+//
+// The ops between the layer and values with few elements for each row must each depend on one row (RowSlicing::rule);
+// otherwise the head stays as it is. Two heads whose logits one op reads, such as those of a teacher, are cut together.
+// Results differ by rounding, because the gradient of the weight is a sum over chunks.
+//
+// The pass runs first, on the recorded trace: recorded backward ops show which values the loss needs. The recomputed
+// matmul costs time, so that the planner takes the pass only if the step does not fit or is slower without it.
+
+/// A head that the pass cuts.
+struct SlicedHead {
+  std::string module;  ///< module of the layer
+  int64_t chunks = 0;
+  int64_t whole_bytes = 0;  ///< bytes of all logits
+  int64_t chunk_bytes = 0;  ///< bytes of the logits of a chunk, on average
+  bool recomputed = false;  ///< backward computes the logits again
+};
+
+/// Returns the trace with all heads cut. `heads`: set to those of the first training segment; null: not wanted.
+Trace slice_rows(Trace trace, const RowSlicing& slicing, std::vector<SlicedHead>* heads = nullptr);
+
 // The pass that folds casts of gradients into norms and updates.
 //
-// It runs first: updates in backward depend on the remaining gradients. remove_dead_ops removes the casts afterwards.
-// Only exact casts are folded, from 16 bits to float32, so every result is bit-equal.
+// It runs before update_in_backward: updates in backward depend on the remaining gradients. remove_dead_ops removes the
+// casts afterwards. Only exact casts are folded, from 16 bits to float32, so every result is bit-equal.
 
 /// Returns the trace with casts of gradients folded into norms and updates. In mixed precision the backward matmuls
 /// return 16-bit gradients, which autograd casts to float32 for the optimizer. Norms and updates read gradients of any

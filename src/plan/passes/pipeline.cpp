@@ -76,6 +76,9 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   PassRunner run(plan, first, last, in.observer);
 
   run.begin(Stage::prepare);
+  // On the trace as recorded, and before the scratch of each op is known.
+  run.pass("slice_rows", choices.loss_rows,
+           [&](Trace trace) { return slice_rows(std::move(trace), *options.row_slicing); });
   run.pass("apply_workspace_model", bool(options.workspace),
            [&](Trace trace) { return apply_workspace_model(std::move(trace), options.workspace); });
   // Before update_in_backward, which places updates by the remaining gradients.
@@ -153,9 +156,7 @@ PassReport report_of(std::string_view pass, const Trace& after) {
   return report;
 }
 
-Trace prepare_trace(Trace trace, bool update_in_backward, const PlanOptions& options) {
-  PlanChoices choices;
-  choices.update_in_backward = update_in_backward;
+Trace prepare_trace(Trace trace, const PlanChoices& choices, const PlanOptions& options) {
   return run_passes({.trace = std::move(trace)}, Stage::prepare, Stage::prepare, {options, choices, options.cost})
       .trace;
 }

@@ -40,8 +40,8 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& inputs);
 /// Returns the report of a pass that changed the trace to `after`.
 PassReport report_of(std::string_view pass, const Trace& after);
 
-/// Returns the recorded trace after Stage::prepare.
-Trace prepare_trace(Trace trace, bool update_in_backward = false, const PlanOptions& options = {});
+/// Returns the recorded trace after Stage::prepare, by the choices that this stage applies.
+Trace prepare_trace(Trace trace, const PlanChoices& choices = {}, const PlanOptions& options = {});
 
 /// Returns a prepared trace with `choices` applied and without merged ops: the trace after Stage::choices. `graphs` are
 /// the training graphs of the prepared trace; choices by value refer to them. `cost` predicts the seconds of ops and

@@ -106,6 +106,7 @@ StepCandidate::StepCandidate(const StepOfSize& step_of_size, const TrainingOptio
   settings_.model_parameters = recorded_.model_parameters;
   settings_.rank_parameters = numbers_learned(recorded_);
   plan_options_ = plan_options_of(connected, backend_, target.measuring);
+  if (!step.replace.loss_rows) plan_options_.row_slicing = nullptr;
   plan_options_.on_schedule = search.on_schedule;
   plan_options_.minimize_step_time = search.minimize_step_time;
   to_be_probed_ = backend_ != nullptr;

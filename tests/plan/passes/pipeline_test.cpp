@@ -134,10 +134,10 @@ TEST(Pipeline, RunsEveryPassInOrder) {
   const PlanOptions options = options_for_test();
   const Plan plan = make_plan(text.trace, options);
   const Observed seen = observe(text.trace, plan, options);
-  EXPECT_THAT(seen.all, ElementsAre("recorded", "apply_workspace_model", "fold_casts", "update_in_backward",
-                                    "gather_late", "remove_dead_ops", "sink_initialization", "assign_memories",
-                                    "recompute", "sink_updates", "offload", "fuse_norms", "fuse_pointwise",
-                                    "group_updates", "overlap_exchanges", "placement", "validation"));
+  EXPECT_THAT(seen.all, ElementsAre("recorded", "slice_rows", "apply_workspace_model", "fold_casts",
+                                    "update_in_backward", "gather_late", "remove_dead_ops", "sink_initialization",
+                                    "assign_memories", "recompute", "sink_updates", "offload", "fuse_norms",
+                                    "fuse_pointwise", "group_updates", "overlap_exchanges", "placement", "validation"));
   EXPECT_THAT(seen.applied, ElementsAre("recorded", "fold_casts", "remove_dead_ops", "sink_initialization", "recompute",
                                         "sink_updates", "placement", "validation"));
   EXPECT_THAT(seen.changed, ElementsAre("recorded", "remove_dead_ops"));
