@@ -3,7 +3,7 @@
 
     PYTHON scripts/survey-torch.py            prints what differs from the survey; exits with 1 if something does
     PYTHON scripts/survey-torch.py --write    writes the survey of the installed torch into bench/results/torch
-    PYTHON scripts/survey-torch.py --page     writes docs/torch-versions.md from the committed surveys
+    PYTHON scripts/survey-torch.py --page     writes bench/results/torch/versions.md from the committed surveys
 
 PYTHON is a Python whose environment has torch with its dependencies and numpy; --page needs none. The survey of the first version
 is a file of lines, 2.11.txt. The survey of each later version is a file of the lines that go and come, 2.15.diff. A line is one of
@@ -28,7 +28,7 @@ import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "bench" / "results" / "torch"
-PAGE = ROOT / "docs" / "torch-versions.md"
+PAGE = ROOT / "bench" / "results" / "torch" / "versions.md"
 # What tests have found that a survey does not see, by the later version.
 FOUND = {"2.15": [
     "`torch.nn.init.trunc_normal_` draws again while a number is out of range, which reads values. A recording draws by the inverse of",
@@ -234,7 +234,7 @@ def page(surveys):
             f"Plimsoll has been tested with libtorch {' and '.join(versions)}. `scripts/survey-torch.py` compares what plans rest on: operators and",
             "their signatures, the operators that autocast casts, results and Meta kernels (dtype, sizes, strides), and the bytes that kernels allocate",
             f"on the CPU beside their results. Each survey calls {MAX_CASES} samples of each operator, forward and backward. The surveys are in",
-            "[bench/results/torch](../bench/results/torch). `src/ops/torch_version.h` lists what the sources do about the differences.", "",
+            "this folder. `src/ops/torch_version.h` lists what the sources do about the differences.", "",
             "For another version: `PYTHON scripts/survey-torch.py --write`, with a Python that has this torch, then `scripts/survey-torch.py --page`."]
     for before, after in zip(versions, versions[1:]):
         calls = [by_subject(surveys[version])["result"].keys() for version in (before, after)]

@@ -20,6 +20,7 @@ from typing import Any
 
 from plimsoll import errors
 from plimsoll._draws import no_draws
+from plimsoll._layout import Layout
 from plimsoll._recording import DEVICE, recording
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
@@ -90,11 +91,12 @@ class Session:
         device: str,
         evaluates: bool,
         on_schedule: Callable[[], None] | None = None,
-        norms: Callable[[], bool] = lambda: False,
+        layout: Layout | None = None,
     ) -> None:
         self._torch = load()
         self.checkpoints = 0
-        self._make, self._compute, self._on_schedule, self._norms = make, compute, on_schedule, norms
+        self._make, self._compute, self._on_schedule = make, compute, on_schedule
+        self._layout = layout or Layout(wanted=False, norms=False)
         self._model: Any = None
         self._error: BaseException | None = None
         me = weakref.ref(self)  # a cycle would keep the memory of a dropped trainer
@@ -150,7 +152,7 @@ class Session:
             return 1
 
     def _recording(self, computes: bool) -> contextlib.AbstractContextManager[None]:
-        return recording(self._torch, self._autocast_device, self._note_checkpoint, computes, self._norms())
+        return recording(self._torch, self._autocast_device, self._note_checkpoint, computes, self._layout)
 
     def _note_checkpoint(self) -> None:
         self.checkpoints += 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
+
+from plimsoll import errors
 
 
 def is_free(keys: dict[str, Any]) -> bool:
@@ -32,21 +35,27 @@ class Layout:
             return
         if any(isinstance(part, (layers.GroupNorm, layers.InstanceNorm2d)) for part in parts):
             return
+        # `.data = ...` would end the sharing of memory with another parameter.
+        parameters = collections.Counter(each.untyped_storage()._cdata for each in model.parameters())
         for part in parts:
-            weight = part._parameters.get("weight") if isinstance(part, layers.Conv2d) else None
+            of_convolution = isinstance(part, (layers.Conv2d, layers.ConvTranspose2d))
+            weight = part._parameters.get("weight") if of_convolution else None
             if weight is None or weight.dim() != 4 or weight.is_contiguous(memory_format=torch.channels_last):
+                continue
+            if parameters[weight.untyped_storage()._cdata] > 1:
                 continue
             weight.data = weight.data.contiguous(memory_format=torch.channels_last)
             self.weights += 1
 
     def gives_way(self, error: Exception) -> bool:
-        """Returns whether an error is of code that needs torch's layout, such as x.view(len(x), -1), or a second derivative of
-        a norm; the next model has torch's layout or norms."""
+        """Returns whether an error may be of code that needs torch's layout, such as x.view(len(x), -1) or an assertion of the
+        model, or is of a second derivative of a norm; the next model has torch's layout or norms."""
         text = str(error)
         if self.norms and "group_norm_backward" in text:
             self.norms = False
             return True
-        if self.weights == 0 or not any(word in text for word in ("view size is not compatible", "contiguous", "stride")):
+        ours = isinstance(error, (errors.UserError, errors.RunError, errors.InternalError))
+        if self.weights == 0 or (ours and not any(word in text for word in ("view size is not compatible", "contiguous", "stride"))):
             return False
         self.wanted, self.weights = False, 0
         return True

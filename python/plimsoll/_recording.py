@@ -13,6 +13,7 @@ from typing import Any
 
 from plimsoll import errors
 from plimsoll._draws import DRAW_WITH_TORCH
+from plimsoll._layout import Layout
 
 DEVICE = "ipu"  # torch's name of the slot that plan tensors are in
 _MODE = "TESTING_ONLY_GenericMode"  # dispatch key that is included on a thread while it records
@@ -20,7 +21,7 @@ _MODE = "TESTING_ONLY_GenericMode"  # dispatch key that is included on a thread 
 
 @contextlib.contextmanager
 def recording(
-    torch: Any, autocast_device: str, on_checkpoint: Callable[[], None], computes: bool, norms: bool = False
+    torch: Any, autocast_device: str, on_checkpoint: Callable[[], None], computes: bool, layout: Layout
 ) -> Iterator[None]:
     """Makes tensors of factory functions plan tensors, and lets libraries see that the model is being traced.
 
@@ -28,7 +29,8 @@ def recording(
         autocast_device: torch's type of the device that the step is planned for, whose autocast blocks have an effect.
         on_checkpoint: called for each call of torch.utils.checkpoint, whose function is recorded as if called itself.
         computes: a step is computed, and not the model made.
-        norms: group norms, and batch norms with channels last, are recorded as the library's own operator.
+        layout: that of the model. With `norms`, group norms, and batch norms with channels last, are recorded as the library's
+            own operator.
     """
     # torch imports it when it first calls a shape rule in Python. In 2.15 the import reads Tensor.__new__, which is replaced below.
     importlib.import_module("torch._dynamo")
@@ -48,8 +50,10 @@ def recording(
                 blocks.enter_context(block)
             if computes:
                 blocks.enter_context(_draws(torch))
-            if computes and norms:
+            if computes and layout.norms:
                 blocks.enter_context(_norms(torch))
+            if computes and layout.weights > 0:
+                blocks.enter_context(_strides(torch))
             yield
     finally:
         torch.compiler._is_compiling_flag = compiling
@@ -364,7 +368,10 @@ def _norms(torch: Any) -> Iterator[None]:
     def of_groups(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
         if not takes(input, weight, bias) or input.dim() < 3 or input.shape[1] % num_groups != 0:
             return group_norm(input, num_groups, weight, bias, eps)
-        return ops.group_norm(input, weight, bias, num_groups, eps)[0]
+        if input.numel() == input.shape[0] * num_groups:  # one value a group: torch's error
+            return group_norm(input, num_groups, weight, bias, eps)
+        result = ops.group_norm(input, weight, bias, num_groups, eps)[0]
+        return result if input.dim() in (4, 5) else result.contiguous()  # torch knows channels last of pictures and volumes only
 
     @functools.wraps(batch_norm)
     def of_batch(input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
@@ -381,6 +388,25 @@ def _norms(torch: Any) -> Iterator[None]:
         return out
 
     with _replaced(functional, group_norm=of_groups, batch_norm=of_batch):
+        yield
+
+
+@contextlib.contextmanager
+def _strides(torch: Any) -> Iterator[None]:
+    """Refuses as_strided() of tensors that have channels last because their weights have: it would read another order."""
+    records = _records(torch)
+
+    def checked(original: Any) -> Any:
+        @functools.wraps(original)
+        def as_strided(input: Any, *args: Any, **kwargs: Any) -> Any:
+            if records() and input.device.type == DEVICE and not input.is_contiguous():
+                raise errors.UserError("as_strided() of a tensor that is not contiguous")
+            return original(input, *args, **kwargs)
+
+        return as_strided
+
+    with _replaced(torch, as_strided=checked(torch.as_strided)), \
+            _replaced(torch.Tensor, as_strided=checked(torch.Tensor.as_strided)):
         yield
 
 

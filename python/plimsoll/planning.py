@@ -118,7 +118,7 @@ def plan(
         "seed": seed,
         "threads": threads,
         "replace": replace,
-        "max_slowdown": _slowdown_of(max_slowdown),
+        "max_slowdown": max_slowdown,
     }
     if host_memory is not None:
         keys["host_memory_budget"] = _bytes(host_memory)
@@ -261,7 +261,7 @@ class Plan:
         on_schedule: Callable[[], None] | None = None,
     ) -> None:
         self._parts = (model, loss, shape, device, evaluates, on_schedule)
-        keys = keys | {"replace": _replacements_of(keys["replace"])}
+        keys = keys | {"replace": _replacements_of(keys["replace"]), "max_slowdown": _slowdown_of(keys["max_slowdown"])}
         self._keys, self.optimizer = keys, optimizer
         torch = _binding.load()
         names: dict[str, str] = {}
@@ -286,18 +286,29 @@ class Plan:
         def compute(module: Any, tensor_of: Callable[[str], Any]) -> Any:
             return _loss_of(loss(module, shape.rebuilt(tensor_of)), torch)
 
+        stopped: list[BaseException] = []
+
+        def scheduled() -> None:
+            try:
+                if on_schedule:
+                    on_schedule()
+            except BaseException as error:
+                stopped.append(error)
+                raise
+
         self._shape, self._names = shape, names
         self._trainer: weakref.ref[Any] | None = None  # that uses the session
         self._session = _binding.Session(
             make, compute, keys, shape.specification(_numbers(torch)),
-            "" if device in _LOCAL else device, evaluates, on_schedule, lambda: layout.norms,
+            "" if device in _LOCAL else device, evaluates, scheduled, layout,
         )
-        try:
-            self._session.call("plan", keys["max_slowdown"])
-        except (errors.UserError, RuntimeError) as error:
-            if not layout.gives_way(error):
-                raise
-            self._session.call("plan", keys["max_slowdown"])
+        while True:
+            try:
+                self._session.call("plan", keys["max_slowdown"])
+                break
+            except Exception as error:
+                if stopped or not layout.gives_way(error):
+                    raise
         self._report: dict[str, Any] = json.loads(self._session.call("report"))
         report = self._report
         self.fits: bool = report["fits"]

@@ -269,7 +269,13 @@ class Trainer:
             if name not in self._names:
                 unexpected.append(name)
                 continue
-            target = tensors[self._names[name]]
+            target = tensors.get(self._names[name])
+            if target is None:  # recorded by the other parameter's name
+                if strict:
+                    raise errors.UserError(
+                        f"{name} lies in the memory of another parameter and has its values; strict=False leaves it out"
+                    )
+                continue
             if shape != list(target.shape):
                 raise errors.UserError(f"{name} has sizes {shape}; the model's has {list(target.shape)}")
             found.add(self._names[name])
@@ -285,7 +291,7 @@ class Trainer:
             )
         with torch.no_grad():
             for name, value in _items(state):
-                if name in self._names:
+                if self._names.get(name) in tensors:
                     tensors[self._names[name]].copy_(value)
         return missing, unexpected
 

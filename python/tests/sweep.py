@@ -295,7 +295,7 @@ def page(rows):
         "- first loss: relative difference from eager's.",
         "- gradients: of the worst parameter, error against float64 in units of eager's own (the largest of one thread, two",
         f"  threads and attention by matrix products), or of {FLOOR:.0e} of the gradient's norm if that is larger. At most 2.",
-        f"- losses: largest relative difference from eager's in {STEPS} steps of AdamW. At most {NARROW:.0e}, or {WIDE:.0e}",
+        f"- losses: largest difference from eager's in {STEPS} steps of AdamW, relative to the loss or to a tenth of the first one. At most {NARROW:.0e}, or {WIDE:.0e}",
         "  if eager's own losses differ as much with one and with two threads.",
         "",
         "| model | parameters | first loss | gradients | losses | eager's own | smallest budget, MiB | outcome |",

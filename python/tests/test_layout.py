@@ -93,6 +93,57 @@ class Penalized(UNet):
         return out + slope.square().mean()
 
 
+class Strided(Net):
+    """Code that reads elements in the order of torch's layout, without an error where they have another."""
+
+    def forward(self, x):
+        y = self.features(x)
+        return self.head(y.as_strided((len(y), 48, y.shape[2] * y.shape[3]), (48 * y.shape[2] * y.shape[3], y.shape[2] * y.shape[3], 1)).mean(2))
+
+
+class Asserting(Net):
+    def forward(self, x):
+        y = self.features(x)
+        assert y.is_contiguous(), "in my layout, please"
+        return self.head(y.mean((2, 3)))
+
+
+class Sharing(Net):
+    """A linear layer with the memory of a convolution's weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.reader = nn.Linear(147, 16, bias=False)
+        self.reader.weight = nn.Parameter(self.stem.weight.data.view(16, 147))
+
+    def forward(self, x):
+        return super().forward(x) + self.reader(x[:, :, :7, :7].flatten(1)).mean()
+
+
+class ViewingAndPenalized(Viewing):
+    def __init__(self):
+        super().__init__()
+        self.gain, self.shift = nn.Parameter(torch.ones(5)), nn.Parameter(torch.zeros(5))
+
+    def forward(self, x):
+        out = super().forward(x)
+        normed = F.group_norm(out[:, :, None] * torch.arange(1.0, 4.0, device=out.device), 5, self.gain, self.shift)
+        (slope,) = torch.autograd.grad(normed.square().sum(), self.gain, create_graph=True)
+        return out + slope.square().mean() + normed.mean(2)
+
+
+class Transposed(nn.Module):
+    """A group norm over three dimensions, viewed."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.head = nn.Linear(64, 8), nn.GroupNorm(2, 8), nn.Linear(8 * 192, 5)
+
+    def forward(self, x):
+        y = self.norm(self.first(x.flatten(1, 2)).transpose(1, 2))
+        return self.head(y.view(len(y), -1))
+
+
 class InPlace(UNet):
     def __init__(self):
         super().__init__(inplace=True)
@@ -158,6 +209,40 @@ class Layout(unittest.TestCase):
                 for name, gradient in true.items():
                     off = (mine[name] - gradient).norm().item()
                     self.assertLessEqual(off, 2 * (own[name] - gradient).norm().item() + 1e-5 * gradient.norm().item() + 1e-6, name)
+
+    def test_code_that_needs_torchs_layout_has_it(self):
+        for make in (Strided, Asserting, ViewingAndPenalized, Transposed):
+            with self.subTest(make.__name__):
+                weights = weights_of(make)
+                plan = plan_of(make)
+                self.assertFalse(is_last(plan))
+                loss, mine = gradients(plan, weights)
+                true_loss, true = eager(weights, torch.float64, make)
+                self.assertAlmostEqual(loss, true_loss, delta=1e-4)
+                for name in mine:
+                    off = (mine[name] - true[name]).norm().item()
+                    self.assertLessEqual(off, 1e-2 * true[name].norm().item() + 1e-3, name)
+
+    def test_parameters_that_share_memory_share_it_still(self):
+        losses = []
+        for replace in (True, OFF):
+            plan = plan_of(Sharing, optimizer=pl.SGD(0.1), replace=replace)
+            self.assertEqual(is_last(plan), replace is True)
+            with pl.Trainer(plan) as trainer:
+                with self.assertRaisesRegex(pl.UserError, "lies in the memory of another parameter"):
+                    trainer.load_state_dict(weights_of(Sharing))
+                losses.append([trainer.step(batch_of(step)) for step in range(3)])
+        for mine, own in zip(*losses, strict=True):
+            self.assertAlmostEqual(mine, own, delta=1e-4)
+
+    def test_a_group_of_one_value_is_torchs_error(self):
+        with self.assertRaisesRegex(Exception, "Expected more than 1 value per channel"):
+            pl.plan(lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.GroupNorm(8, 8)),
+                    lambda model, batch: model(batch["x"]).square().mean(), {"x": torch.randn(1, 3, 8, 8)})
+
+    def test_the_micro_batch_is_that_of_the_fastest_plan(self):
+        fastest, lean = (pl.plan(Net, loss_of, batch_of(0), micro_batch="auto", max_slowdown=part) for part in (0, 0.5))
+        self.assertEqual(lean.micro_batch, fastest.micro_batch)
 
     def test_running_statistics_are_torchs(self):
         weights = weights_of()

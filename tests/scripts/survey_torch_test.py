@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The surveys of torch are compared as their lines say, and docs/torch-versions.md is the page of the committed ones."""
+"""The surveys of torch are compared as their lines say, and bench/results/torch/versions.md is the page of the committed ones."""
 import importlib.util
 import pathlib
 import tempfile
@@ -59,7 +59,7 @@ class SurveyTest(unittest.TestCase):
 
     def test_the_page_is_that_of_the_surveys(self):
         self.assertEqual(survey.PAGE.read_text(encoding="utf-8"), survey.page(survey.committed()),
-                         "docs/torch-versions.md is stale: run scripts/survey-torch.py --page")
+                         "bench/results/torch/versions.md is stale: run scripts/survey-torch.py --page")
 
 
 if __name__ == "__main__":

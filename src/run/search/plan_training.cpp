@@ -71,12 +71,13 @@ class ChoiceSearch {
   }
 
   // Returns the plan with the fewest bytes whose step is predicted to take at most `slowdown` longer than that of
-  // `best`, which fits; with the same precision and formats. Predicted times fall with the budget, so a bisection finds
-  // it.
+  // `best`, which fits; with the same precision, micro batch and formats. Predicted times fall with the budget, so a
+  // bisection finds it.
   Found leanest(Found best, double slowdown) {
     const double fastest = best.planned.step_seconds, accepted = fastest * (1 + slowdown);
     const int64_t whole = best.planned.plan.peak_bytes;
     const Precision precision = best.planned.settings.precision;
+    const int64_t micro_batch = best.planned.settings.micro_batch();  // batch norms depend on it
     const std::string words = describe_formats(options_, best.planned.settings);
     const bool large = best.planned.recorded.ops.size() > best.planned.plan_options.solver.large_trace_ops;
     int64_t low = best.minimum_budget, high = whole;
@@ -85,7 +86,7 @@ class ChoiceSearch {
       Found leaner = choose(middle);
       const ResolvedSettings& settings = leaner.planned.settings;
       if (leaner.fits() && leaner.planned.step_seconds <= accepted && settings.precision == precision &&
-          describe_formats(options_, settings) == words) {
+          settings.micro_batch() == micro_batch && describe_formats(options_, settings) == words) {
         high = leaner.planned.plan.peak_bytes;
         const int64_t minimum = std::min(best.minimum_budget, leaner.minimum_budget);
         best = std::move(leaner);
