@@ -51,7 +51,7 @@ class RegionWriter {
     for (int32_t i = 0; i < static_cast<int32_t>(old_.size()); ++i)
       for_each_buffer(old_[i], [&](BufferId buffer) { uses[buffer].push_back(i); });
     for (const auto& [index, op] : region_.ops) {
-      if (!op.rule.sums || op.rule.means) continue;
+      if (!op.rule.sums || op.rule.means || !is_sum(index)) continue;
       const View* sum = nullptr;
       for_each_view(old_[index], [&](const View& view, bool written) { sum = written ? &view : sum; });
       if (!is_narrow(sum->dtype) || uses[sum->buffer].size() != 2 || uses[sum->buffer][0] != index) continue;
