@@ -119,15 +119,15 @@ mutate: setup text ## Small bugs put into the sources: which of them no test not
 	@scripts/build.sh release
 	@scripts/mutate.py $(ARGS)
 
-# The parts that count bytes and offsets, compiled once more under sanitizers and linked with the others as they are.
+# Programs of their own: the engine, the decoder and these tests, compiled once more, with no object without sanitizers.
 # detect_leaks=0 (in CMakePresets.json: the tests' discovery, while building, wants it too): libtorch is not instrumented
 # and keeps registries and thread pools until the process ends, so a report would be about its version more than about
 # us; and LeakSanitizer needs ptrace, which many containers deny, and then fails every process.
 # EXTRA_ASAN_OPTIONS=detect_leaks=1 make asan turns it on.
 .PHONY: asan
-asan: setup ## Tests of base, record, plan and run under the address and undefined-behavior sanitizers
-	@scripts/build.sh release checked_tests plimsoll_cli
-	@echo "==> test: build/ under sanitizers (base record plan run)"
+asan: setup ## Tests of base, trace, plan, record and run under the address and undefined-behavior sanitizers
+	@scripts/build.sh release checked_tests
+	@echo "==> test: build/ under sanitizers (base trace plan record run)"
 	@ctest --preset checked -j$(TEST_JOBS) $(CTEST_ARGS)
 
 # What reads files from outside, in a build of its own with clang. TARGET names some targets: TARGET='job csv'.
