@@ -98,8 +98,7 @@ class StateMaker {
       };
       // Not the function itself, which is always inlined, and cannot be called through a pointer.
       const auto code_bytes = [](int64_t elements) { return ops::bytes_of_bits4(elements); };
-      const at::Tensor codes =
-          eight ? named(kind, zeros_as(value(), at::kByte)) : flat(kind, code_bytes, at::kChar);
+      const at::Tensor codes = eight ? named(kind, zeros_as(value(), at::kByte)) : flat(kind, code_bytes, at::kChar);
       return {codes, flat(kind + "_scales", scales, at::kByte)};
     }
     const at::ScalarType type = dtype == StateDtype::float32    ? at::kFloat
