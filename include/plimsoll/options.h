@@ -265,7 +265,7 @@ TrainingOptions with_batch(TrainingOptions options);
 struct Replacements {
   /// aten::scaled_dot_product_attention is recorded as plimsoll::attention, which stores no attention matrix. Calls
   /// that plimsoll::attention does not cover are recorded as composed: masks that get a gradient, values of another
-  /// width than keys, and on other devices than the CPU all masks that are tensors, and dropout.
+  /// width than keys, and on ROCm and MPS devices all masks that are tensors, and dropout.
   bool attention = true;
   /// A linear layer without bias and the mean or the sum of the cross entropy of its result are recorded as
   /// plimsoll::linear_cross_entropy, which never holds all logits. Not replaced: layers whose result has less than 4

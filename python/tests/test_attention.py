@@ -363,19 +363,41 @@ class AttentionTest(unittest.TestCase):
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(-got[name], parameter.grad, rtol=1e-4, atol=1e-5)
 
-    def test_masks_on_other_devices_are_as_they_were(self):
+    def test_masks_and_dropout_for_gpus(self):
         values = {name: torch.zeros(1, 2, 64, 16) for name in "qkv"} | {"mask": torch.ones(64, 64, dtype=torch.bool)}
         shapes = {name: values[name].shape for name in "qkv"}
 
-        def plan(**options):
+        def plan(device, **options):
             def loss(model, batch):
                 given = {name: batch[each] if each == "mask" else each for name, each in options.items()}
                 return F.scaled_dot_product_attention(*(getattr(model, n) + batch[n] for n in "qkv"), **given).sum()
-            return pl.plan(lambda: Operands(shapes), loss, values, micro_batch=1, static=list(values), device="h100-sxm")
+            return pl.plan(lambda: Operands(shapes), loss, values, micro_batch=1, static=list(values), device=device)
 
-        self.assertTrue(is_replaced(plan(is_causal=True)))
-        self.assertFalse(is_replaced(plan(attn_mask="mask")))
-        self.assertFalse(is_replaced(plan(is_causal=True, dropout_p=0.1)))
+        # There are kernels for the CPU and for CUDA.
+        for device, has_kernels in (("h100-sxm", True), ("mi300x", False)):
+            with self.subTest(device=device):
+                self.assertTrue(is_replaced(plan(device, is_causal=True)))
+                self.assertEqual(is_replaced(plan(device, attn_mask="mask")), has_kernels)
+                self.assertEqual(is_replaced(plan(device, is_causal=True, dropout_p=0.1)), has_kernels)
+                self.assertEqual(is_replaced(plan(device, attn_mask="mask", dropout_p=0.1)), has_kernels)
+
+    def test_matrices_of_dropout_and_masks_are_not_planned_for_gpus(self):
+        """Keeps one of the 64 MiB matrices that a plan of torch's operators holds a layer, as scratch."""
+        values = {name: torch.zeros(1, 16, 1024, 16) for name in "qkv"} | {"mask": torch.ones(1, 1, 1, 1024, dtype=torch.bool)}
+        shapes = {name: values[name].shape for name in "qkv"}
+
+        def peak(options, **keys):
+            def loss(model, batch):
+                q, k, v = (getattr(model, name) + batch[name] for name in "qkv")
+                given = {name: batch[each] if each == "mask" else each for name, each in options.items()}
+                for _ in range(4):
+                    q = F.scaled_dot_product_attention(q, k, v, **given)
+                return q.sum()
+            return pl.plan(lambda: Operands(shapes), loss, values, micro_batch=1, static=list(values), device="h100-sxm",
+                           max_slowdown=0, **keys).peak
+
+        for options in ({"attn_mask": "mask"}, {"is_causal": True, "dropout_p": 0.1}):
+            self.assertLess(peak(options) + 4 * 2**26, peak(options, replace=OFF), options)
 
     def test_dropout_has_the_gradient_of_its_result(self):
         torch.manual_seed(9)

@@ -232,10 +232,6 @@ std::vector<std::string> autocast_operators(AutocastTarget target) {
   return names;
 }
 
-bool records_for_cpu() {
-  return followed_device.value_or(c10::DeviceType::CPU) == c10::DeviceType::CPU;
-}
-
 AutocastState::AutocastState(c10::DeviceType device)
     : device_(device),
       enabled_(at::autocast::is_autocast_enabled(device)),

@@ -28,9 +28,6 @@ AutocastPolicy autocast_policy(AutocastTarget target, const std::string& name);
 /// Returns every operator with a policy on the target. A test compares the list with libtorch's own registrations.
 std::vector<std::string> autocast_operators(AutocastTarget target);
 
-/// Returns whether the step is recorded for the CPU: FollowedAutocast follows the CPU, or no device.
-bool records_for_cpu();
-
 /// The autocast state of a device on this thread, restored when the object is destroyed.
 class AutocastState {
  public:

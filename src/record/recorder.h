@@ -54,6 +54,10 @@ class Recorder {
   /// Sets the operators of libtorch that are recorded as operators of Plimsoll from now on; all at first.
   void set_replacements(const Replacements& replacements) { replacements_ = replacements; }
   const Replacements& replacements() const { return replacements_; }
+  /// States the device that the step will run on: cpu, cuda, rocm or mps; cpu at first.
+  void set_device(const std::string& device) { device_ = device; }
+  /// Returns whether plimsoll::attention has kernels for masks that are tensors and for dropout on the device.
+  bool has_masked_attention() const { return device_ == "cpu" || device_ == "cuda"; }
 
   /// Returns the ops so far.
   const Trace& trace() const { return trace_; }
@@ -135,6 +139,7 @@ class Recorder {
   Trace trace_;
   Phase phase_ = Phase::initialize;
   Replacements replacements_;
+  std::string device_ = "cpu";
   LossHeads loss_heads_;
   int64_t next_random_id_ = 0;
   int32_t module_ = 0;

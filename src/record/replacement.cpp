@@ -21,7 +21,6 @@
 
 #include "ops/attention/attention.h"
 #include "ops/loss/linear_cross_entropy.h"
-#include "record/autocast.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
 #include "record/row_loss.h"
@@ -97,8 +96,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::o
     replaceable = !is_causal && is_replaceable_mask(*mask, q, matrix);
     if (replaceable) options.mask = with_heads(mask->expand(matrix));
   }
-  // The kernels for other devices have neither masks that are tensors nor dropout.
-  if (mask || dropout > 0) replaceable = replaceable && records_for_cpu();
+  if (mask || dropout > 0) replaceable = replaceable && Recorder::active()->has_masked_attention();
   if (!replaceable)
     return at::native::scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale, enable_gqa);
   // One number is drawn. All bits of the dropout follow from it, in forward, backward and when forward is recomputed.

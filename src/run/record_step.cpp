@@ -65,6 +65,7 @@ class StepRecorder {
         optimizer_(options.optimizer, options.seed),
         update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {
     recorder_.set_replacements(replacements);
+    recorder_.set_device(options.device);
     recorder_.loss_heads().keep(kept_heads);
   }
 

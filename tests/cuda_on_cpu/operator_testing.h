@@ -38,11 +38,19 @@ inline Arguments call_on(c10::DispatchKey key, const std::string& name, const Ar
   return stack;
 }
 
+/// Returns the elements that are in memory: dimensions of stride 0, as of an expanded mask, have size 1.
+inline at::Tensor without_repeats(at::Tensor tensor) {
+  for (int64_t d = 0; d < tensor.dim(); ++d)
+    if (tensor.stride(d) == 0 && tensor.size(d) > 1) tensor = tensor.narrow(d, 0, 1);
+  return tensor;
+}
+
 /// Copies each tensor, also those in lists, to its own memory on `device`, with the same layout.
 inline Arguments copied(const Arguments& arguments, c10::DeviceType device = at::kCPU) {
   const auto copy_of = [&](const at::Tensor& tensor) {
-    at::Tensor copy = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device));
-    return copy.copy_(tensor);
+    const at::Tensor from = without_repeats(tensor);
+    at::Tensor copy = at::empty_strided(from.sizes(), from.strides(), from.options().device(device));
+    return copy.copy_(from).as_strided(tensor.sizes(), tensor.strides());
   };
   Arguments copies;
   for (const c10::IValue& argument : arguments) {
@@ -65,7 +73,7 @@ inline Arguments call_on_cuda(const std::string& name, const Arguments& argument
   const Arguments there = copied(arguments, at::kCUDA);
   const Arguments results = call_on(c10::DispatchKey::CUDA, name, there);
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].isTensor()) arguments[i].toTensor().copy_(there[i].toTensor());
+    if (arguments[i].isTensor()) without_repeats(arguments[i].toTensor()).copy_(without_repeats(there[i].toTensor()));
     if (!arguments[i].isTensorList()) continue;
     const auto here = arguments[i].toTensorVector(), changed = there[i].toTensorVector();
     for (size_t t = 0; t < here.size(); ++t) here[t].copy_(changed[t]);

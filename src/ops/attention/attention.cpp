@@ -56,8 +56,9 @@ AttentionShape attention_shape(const Tensor& q, const Tensor& k, const Tensor& v
   require((dropout > 0) == seed.has_value(), op, "dropout is ", dropout, seed ? ", with a seed" : ", without a seed");
   if (seed) require(seed->scalar_type() == at::kLong && seed->numel() == 1, op, "seed must be one int64");
   // A window as long as the sequence hides nothing; smaller values fit into the kernels' lanes.
-  return {q.size(0),   q.size(1),       k.size(1), q.size(2), k.size(2), q.size(3), causal, std::min(window, k.size(2)),
-          softcap > 0, mask.has_value()};
+  return {q.size(0),   q.size(1),        k.size(1),  q.size(2),
+          k.size(2),   q.size(3),        causal,     std::min(window, k.size(2)),
+          softcap > 0, mask.has_value(), dropout > 0};
 }
 
 /// Returns an unfilled [B, H, T, D] laid out as [B, T, H, D].

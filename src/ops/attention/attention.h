@@ -18,10 +18,10 @@ struct AttentionOptions {
   std::optional<double> scale;  ///< factor of q k^T; 1 / sqrt(D) if empty
   double softcap = 0;           ///< c > 0: scores become c tanh(score / c) (Gemma 2)
   /// Boolean, true where a query sees a key, or floating-point and added to the scores; [B, Hq, T, S] or a shape that
-  /// broadcasts to it. It gets no gradient. A query that sees no key has the result 0. CPU only.
+  /// broadcasts to it. It gets no gradient. A query that sees no key has the result 0.
   std::optional<at::Tensor> mask = {};
-  double dropout = 0;                   ///< probability in [0, 1) to drop a probability; CPU only
-  std::optional<at::Tensor> seed = {};  ///< with dropout: int64 [1], from which all random bits follow
+  double dropout = 0;                   ///< probability in [0, 1) to drop a probability
+  std::optional<at::Tensor> seed = {};  ///< with dropout: int64 [1] on the device of q; the bits follow from it
 };
 
 /// Computes softmax(q k^T / sqrt(D)) v for q [B, Hq, T, D] and k, v [B, Hkv, S, D]. Hkv divides Hq, and query head h

@@ -1,5 +1,5 @@
-// Implements attention on a CUDA device: libtorch's flash kernels (T. Dao, "FlashAttention-2") if they accept the
-// operands, with windows and grouped heads; else in blocks of queries.
+// Implements attention on a CUDA device: libtorch's flash kernels (T. Dao, "FlashAttention-2") if they compute it, with
+// windows and grouped heads; else, and with masks that are tensors or dropout, in blocks of queries.
 #include "ops/attention/attention_cuda.h"
 
 #include <ATen/ATen.h>
@@ -40,22 +40,34 @@ Window window_of(const AttentionShape& shape) {
   return {shape.window - 1, 0};
 }
 
-/// Throws UserError for what the kernels do not compute.
-void require_plain(const std::optional<Tensor>& mask, double dropout) {
-  require(!mask && dropout == 0, "plimsoll::attention",
-          "masks that are tensors and dropout are computed on the CPU only");
+BlocksCall blocks_call(const AttentionShape& shape, const Tensor& q, const Tensor& k, const Tensor& v, Scale scale,
+                       double softcap, const std::optional<Tensor>& mask, const std::optional<Tensor>& seed,
+                       double dropout) {
+  // Kernels read both in place.
+  for (const auto& read : {mask, seed})
+    require(!read || read->device() == q.device(), "plimsoll::attention", "mask and seed must be on q's device, ",
+            q.device());
+  return {.shape = shape,
+          .scale = scale_of(shape, scale),
+          .cap = softcap,
+          .q = q,
+          .k = k,
+          .v = v,
+          .mask = mask.value_or(Tensor()),
+          .dropout = dropout,
+          .seed = seed.value_or(Tensor())};
 }
 
 std::tuple<Tensor, Tensor> attention_cuda(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                           int64_t window, Scale scale, double softcap,
                                           const std::optional<Tensor>& mask, const std::optional<Tensor>& seed,
                                           double dropout) {
-  require_plain(mask, dropout);
   const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
   const cuda::OnDevice on(q);
   if (!flash_takes(shape, dtype_of(q))) {
     auto [out, logsumexp] = attention_results(q, k, v, causal, window, scale, softcap, mask, seed, dropout);
-    attention_blocks_forward(shape, scale_of(shape, scale), softcap, q, k, v, out, logsumexp, on.stream());
+    attention_blocks_forward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), out, logsumexp,
+                             on.stream());
     return {out, logsumexp};
   }
   // The flash kernel allocates the results itself, of the sizes that are planned for ours.
@@ -72,14 +84,13 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward_cuda(const Tensor& grad_ou
                                                            bool causal, int64_t window, Scale scale, double softcap,
                                                            const std::optional<Tensor>& mask,
                                                            const std::optional<Tensor>& seed, double dropout) {
-  require_plain(mask, dropout);
   const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
   const cuda::OnDevice on(q);
   if (!flash_takes(shape, dtype_of(q))) {
     auto [dq, dk, dv] =
         attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap, mask, seed, dropout);
-    attention_blocks_backward(shape, scale_of(shape, scale), softcap, grad_out, q, k, v, logsumexp, dq, dk, dv,
-                              on.stream());
+    attention_blocks_backward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), grad_out, logsumexp, dq,
+                              dk, dv, on.stream());
     return {dq, dk, dv};
   }
   const Deterministic deterministic;  // by default the kernel sums the queries' gradient with atomics
@@ -156,14 +167,35 @@ Rows rows_of(const Tensor& matrices) {
   return {matrices.data_ptr(), dtype_of(matrices), matrices.size(2)};
 }
 
-cuda::ScoreRows score_rows(const Part& part, const QueryBlock& block, double scale, double cap, const Tensor& scores,
+/// Returns the mask of a part's queries in a block.
+cuda::ScoreMask score_mask(const Part& part, const QueryBlock& block, const Tensor& mask) {
+  if (!mask.defined()) return {};
+  const int64_t first = part.batch * mask.stride(0) + part.head * part.shape.group() * mask.stride(1) +
+                        block.begin * mask.stride(2) + block.first_key * mask.stride(3);
+  return {.data = static_cast<const char*>(mask.const_data_ptr()) + first * mask.element_size(),
+          .dtype = dtype_of(mask),
+          .matrix_stride = mask.stride(1),
+          .query_stride = mask.stride(2),
+          .key_stride = mask.stride(3)};
+}
+
+cuda::ScoreDropout score_dropout(const Part& part, const QueryBlock& block, const BlocksCall& call) {
+  if (call.dropout == 0) return {};
+  return {.rule = dropout_rule(call.dropout),
+          .seed = call.seed.const_data_ptr<int64_t>(),
+          .first_head = part.batch * part.shape.query_heads + part.head * part.shape.group(),
+          .first_query = block.begin,
+          .first_key = block.first_key};
+}
+
+cuda::ScoreRows score_rows(const Part& part, const QueryBlock& block, const BlocksCall& call, const Tensor& scores,
                            const Tensor& logsumexp) {
   const AttentionShape& shape = part.shape;
   const Tensor first = logsumexp.select(0, part.batch).select(0, part.head * shape.group());
   return {
       .softmax = {.scores = rows_of(scores),
-                  .scale = scale,
-                  .cap = cap,
+                  .scale = call.scale,
+                  .cap = call.cap,
                   .width = block.keys,
                   // Row 0 is query block.begin; column 0 is key block.first_key.
                   .first_seen = shape.window > 0 ? block.begin - shape.window + 1 - block.first_key : -shape.queries,
@@ -172,7 +204,9 @@ cuda::ScoreRows score_rows(const Part& part, const QueryBlock& block, double sca
                   .logsumexp = first.narrow(0, block.begin, block.count).data_ptr()},
       .rows = scores.size(0) * scores.size(1),
       .queries = block.count,
-      .logsumexp_stride = logsumexp.stride(1)};
+      .logsumexp_stride = logsumexp.stride(1),
+      .mask = score_mask(part, block, call.mask),
+      .dropout = score_dropout(part, block, call)};
 }
 
 /// The scratch for the largest part.
@@ -200,21 +234,20 @@ class Scratch {
 
 }  // namespace
 
-void attention_blocks_forward(const AttentionShape& shape, double scale, double cap, const Tensor& q, const Tensor& k,
-                              const Tensor& v, const Tensor& out, const Tensor& logsumexp, cudaStream_t stream) {
+void attention_blocks_forward(const BlocksCall& call, const Tensor& out, const Tensor& logsumexp, cudaStream_t stream) {
+  const AttentionShape& shape = call.shape;
   const ScoreBlocks cut = score_blocks(shape);
-  const Tensor keys = as_matrices(k), values = as_matrices(v);
-  const Scratch scratch(shape, cut, q);
+  const Tensor keys = as_matrices(call.k), values = as_matrices(call.v);
+  const Scratch scratch(shape, cut, call.q);
   const Tensor query_buffer = scratch.queries(), result_buffer = scratch.queries(), score_buffer = scratch.scores();
   const Tensor probability_buffer = scratch.narrow_scores(score_buffer);
   for_parts(shape, cut, [&](const Part& part) {
     for (const QueryBlock& block : cut.blocks) {
-      const Tensor queries = part.gathered(query_buffer, q, block);
+      const Tensor queries = part.gathered(query_buffer, call.q, block);
       const Tensor scores = part.in(score_buffer, block, block.keys),
                    probabilities = part.in(probability_buffer, block, block.keys);
       cuda::multiply(queries, part.keys_of(keys, block).transpose(1, 2), scores);
-      cuda::launch_capped_softmax(score_rows(part, block, scale, cap, scores, logsumexp), rows_of(probabilities),
-                                  stream);
+      cuda::launch_capped_softmax(score_rows(part, block, call, scores, logsumexp), rows_of(probabilities), stream);
       const Tensor result = part.in(result_buffer, block, shape.width);
       cuda::multiply(probabilities, part.keys_of(values, block), result);
       part.scatter(result, out, block);
@@ -222,12 +255,12 @@ void attention_blocks_forward(const AttentionShape& shape, double scale, double 
   });
 }
 
-void attention_blocks_backward(const AttentionShape& shape, double scale, double cap, const Tensor& grad_out,
-                               const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& logsumexp,
+void attention_blocks_backward(const BlocksCall& call, const Tensor& grad_out, const Tensor& logsumexp,
                                const Tensor& dq, const Tensor& dk, const Tensor& dv, cudaStream_t stream) {
+  const AttentionShape& shape = call.shape;
   const ScoreBlocks cut = score_blocks(shape);
-  const Tensor keys = as_matrices(k), values = as_matrices(v);
-  const Scratch scratch(shape, cut, q);
+  const Tensor keys = as_matrices(call.k), values = as_matrices(call.v);
+  const Scratch scratch(shape, cut, call.q);
   const Tensor query_buffer = scratch.queries(), grad_buffer = scratch.queries(), result_buffer = scratch.queries();
   const Tensor score_buffer = scratch.scores(), grad_score_buffer = scratch.scores();
   const Tensor probability_buffer = scratch.narrow_scores(score_buffer),
@@ -238,7 +271,8 @@ void attention_blocks_backward(const AttentionShape& shape, double scale, double
     dk_all.zero_();
     dv_all.zero_();
     for (const QueryBlock& block : cut.blocks) {
-      const Tensor queries = part.gathered(query_buffer, q, block), grad = part.gathered(grad_buffer, grad_out, block);
+      const Tensor queries = part.gathered(query_buffer, call.q, block),
+                   grad = part.gathered(grad_buffer, grad_out, block);
       const Tensor scores = part.in(score_buffer, block, block.keys),
                    grad_probabilities = part.in(grad_score_buffer, block, block.keys),
                    probabilities = part.in(probability_buffer, block, block.keys),
@@ -246,7 +280,7 @@ void attention_blocks_backward(const AttentionShape& shape, double scale, double
       cuda::multiply(queries, part.keys_of(keys, block).transpose(1, 2), scores);
       cuda::multiply(grad, part.keys_of(values, block).transpose(1, 2), grad_probabilities);
       const Rows given = rows_of(grad_probabilities);
-      cuda::launch_capped_softmax_backward(score_rows(part, block, scale, cap, scores, logsumexp),
+      cuda::launch_capped_softmax_backward(score_rows(part, block, call, scores, logsumexp),
                                            {given.data, given.dtype, given.stride}, rows_of(probabilities),
                                            rows_of(grad_scores), stream);
       const Tensor result = part.in(result_buffer, block, shape.width);

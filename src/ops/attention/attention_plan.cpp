@@ -146,7 +146,8 @@ int64_t splits_of(int64_t blocks, int64_t slots, int64_t key_blocks) {
 }  // namespace
 
 bool flash_takes(const AttentionShape& shape, DType dtype) {
-  return element_bytes(dtype) == 2 && !shape.capped && shape.width % 8 == 0 && shape.width <= 256;
+  return element_bytes(dtype) == 2 && !shape.capped && !shape.masked && !shape.dropped && shape.width % 8 == 0 &&
+         shape.width <= 256;
 }
 
 bool flash_reads(Dims sizes, Dims strides, int64_t offset) {

@@ -15,9 +15,10 @@ namespace plimsoll::ops {
 struct AttentionShape {
   int64_t batch, query_heads, kv_heads, queries, keys, width;
   bool causal;
-  int64_t window;       ///< tokens; 0: none
-  bool capped = false;  ///< scores are capped
-  bool masked = false;  ///< scores have a mask that is a tensor
+  int64_t window;        ///< tokens; 0: none
+  bool capped = false;   ///< scores are capped
+  bool masked = false;   ///< scores have a mask that is a tensor
+  bool dropped = false;  ///< probabilities are dropped
 
   int64_t group() const { return query_heads / kv_heads; }
 };
@@ -110,8 +111,9 @@ BackwardTiles backward_tiles(const AttentionShape& shape, const BackwardCut& cut
 int64_t attention_forward_scratch(const AttentionShape& shape, int64_t element_bytes, int threads);
 int64_t attention_backward_scratch(const AttentionShape& shape, int64_t element_bytes, int threads);
 
-/// Returns true if libtorch's flash kernels accept the attention: 16-bit types, no cap, and heads whose width is a
-/// multiple of 8, at most 256. Every other attention is computed in blocks of queries whose scores are held.
+/// Returns true if libtorch's flash kernels compute the attention: 16-bit types, no cap, no mask that is a tensor, and
+/// heads whose width is a multiple of 8, at most 256. With dropout they do not: they would drop other elements than the
+/// CPU, by bits of libtorch's generator. Every other attention is computed in blocks of queries whose scores are held.
 bool flash_takes(const AttentionShape& shape, DType dtype);
 
 /// Returns true if a flash kernel can read [batch, tokens, heads, width] of these strides in place. libtorch then also

@@ -5,7 +5,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/hash.h"
 #include "ops/kernel_dtypes.h"
 #include "ops/lanes.h"
 
@@ -83,21 +82,15 @@ struct Kept {
   PLIMSOLL_INLINE explicit Kept(const BlockDropout& rule) : first{}, second{}, dropout(rule) {}
   PLIMSOLL_INLINE Kept(const BlockDropout& rule, int64_t lane) : dropout(rule) {
     for (int64_t i = 0; i < kLanes; ++i) {
-      const uint64_t bits = splitmix64(rule.seed ^ static_cast<uint64_t>(rule.first_query + lane + i));
+      const uint64_t bits = query_bits(rule.seed, rule.first_query + lane + i);
       first[i] = static_cast<uint32_t>(bits);
       second[i] = static_cast<uint32_t>(bits >> 32);
     }
   }
-  /// Returns the values of the key `key` of the block, 0 for those that are dropped. The bits are MurmurHash3's
-  /// finalizer of the key and the first bits of the query, and once more with the second bits.
+  /// Returns the values of the key `key` of the block, 0 for those that are dropped.
   PLIMSOLL_INLINE VectorOf<S> of(const VectorOf<S>& values, int64_t key) const {
-    Words x = first + static_cast<uint32_t>(dropout.first_key + key) * 0x9e3779b9u;
-    x = (x ^ (x >> 16)) * 0x85ebca6bu;
-    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
-    x = (x ^ (x >> 16) ^ second) * 0x85ebca6bu;
-    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
-    x = x ^ (x >> 16);
-    const Ints kept = x >= dropout.threshold;
+    const Words bits = element_bits(first, second, static_cast<uint32_t>(dropout.first_key + key));
+    const Ints kept = bits >= dropout.rule.threshold;
     return __builtin_convertvector(kept, Index<S>) != 0 ? values : VectorOf<S>{};
   }
 };
@@ -193,7 +186,7 @@ template <typename S, bool kPairs>
 PLIMSOLL_INLINE void softmax_any_block(const ScoreBlock& block, void* numbers, void* result, int64_t width) {
   const Scores<S> scores(block);
   S *all = static_cast<S*>(numbers), *results = static_cast<S*>(result);
-  if (block.dropout.threshold > 0)
+  if (block.dropout.rule.threshold > 0)
     softmax_block_of<S, kPairs, false, true>(scores, all, results, width);
   else if (block.cap > 0 || block.bias != nullptr || scores.any_hidden())
     softmax_block_of<S, kPairs, false, false>(scores, all, results, width);
@@ -227,7 +220,7 @@ PLIMSOLL_INLINE void gradient_of(const Scores<S>& scores, int64_t key, int64_t l
     }
     probability = power_of_two(V(scores.seen(distance, key, queries) * unit));
     if constexpr (kDrops) {
-      const S factor = static_cast<S>(scores.block.dropout.factor);
+      const S factor = static_cast<S>(scores.block.dropout.rule.factor);
       gradient = (kept.of(V(gradient * factor), key) - shared) * (probability * slope);
       probability = kept.of(V(probability * factor), key);
     } else {
@@ -285,7 +278,7 @@ PLIMSOLL_INLINE void gradient_any_block(const ScoreBlock& block, const void* num
   const Scores<S> scores(block);
   const S* all = static_cast<const S*>(numbers);
   S* const given = static_cast<S*>(gradients);
-  if (block.dropout.threshold > 0)
+  if (block.dropout.rule.threshold > 0)
     gradient_block_of<S, kPairs, false, true>(scores, all, given, gradient_pairs);
   else if (block.cap > 0 || block.split || block.bias != nullptr || scores.any_hidden())
     gradient_block_of<S, kPairs, false, false>(scores, all, given, gradient_pairs);
@@ -398,15 +391,6 @@ void finish_softmax(bool is_double, int64_t lanes, void* numbers, double keep_fa
 Seen load_mask_block(const MaskBlock& mask, bool is_double, int64_t lanes, void* bias) {
   if (is_double) return load_mask_of(mask, lanes, static_cast<double*>(bias));
   return load_mask_of(mask, lanes, static_cast<float*>(bias));
-}
-
-BlockDropout head_dropout(uint64_t seed, double p, int64_t head) {
-  if (p <= 0) return {};
-  // A probability below 2^-32 counts as 2^-32, and one that rounds to 1 as 1 - 2^-32.
-  const double words = std::clamp(std::round(p * 0x1p32), 1.0, 0x1p32 - 1);
-  return {.seed = splitmix64(splitmix64(seed) ^ static_cast<uint64_t>(head)),
-          .threshold = static_cast<uint32_t>(words),
-          .factor = 1 / (1 - p)};
 }
 
 }  // namespace plimsoll::ops

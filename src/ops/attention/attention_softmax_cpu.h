@@ -8,22 +8,18 @@
 
 #include <cstdint>
 
+#include "ops/attention/attention_dropout.h"
 #include "ops/block_products_cpu.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll::ops {
 
-/// Dropout of the probabilities of one head. An element is dropped by bits that follow from the seed, the head, its
-/// query and its key alone.
+/// Dropout of the probabilities of one head.
 struct BlockDropout {
-  uint64_t seed = 0;       ///< mixed with the head
-  uint32_t threshold = 0;  ///< an element whose 32 bits are below this is dropped; 0: no dropout
-  double factor = 1;       ///< factor of an element that is kept
+  uint64_t seed = 0;  ///< head_seed()
+  DropoutRule rule = {};
   int64_t first_query = 0, first_key = 0;
 };
-
-/// Returns the dropout of a head whose probability to drop an element is `p` < 1.
-BlockDropout head_dropout(uint64_t seed, double p, int64_t head);
 
 /// A mask's rows for a block of keys and queries: boolean, true where a query sees a key, or floating-point, added to
 /// the score. `data` is the value of the first query and the first key; strides in elements.

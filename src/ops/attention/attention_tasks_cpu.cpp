@@ -109,9 +109,6 @@ Seen load_bias(const AttentionWork& work, const Head& head, const Range& queries
 
 ScoreBlock score_block(const AttentionWork& work, const Head& head, void* scores, const void* bias,
                        const Range& queries, const Range& keys, int64_t lanes) {
-  BlockDropout dropout = head_dropout(work.seed, work.dropout, head.batch * work.shape.query_heads + head.head);
-  dropout.first_query = queries.begin;
-  dropout.first_key = keys.begin;
   return {.scores = scores,
           .is_double = work.dtype == DType::float64,
           .keys = keys.count,
@@ -124,7 +121,10 @@ ScoreBlock score_block(const AttentionWork& work, const Head& head, void* scores
           .pairs = work.pairs,
           .bias = bias,
           .split = work.shape.masked,
-          .dropout = dropout};
+          .dropout = {.seed = head_seed(work.seed, head.batch * work.shape.query_heads + head.head),
+                      .rule = dropout_rule(work.dropout),
+                      .first_query = queries.begin,
+                      .first_key = keys.begin}};
 }
 
 /// Returns the address of a query's value, in the accumulator's type.

@@ -17,6 +17,11 @@ ScoreShape<S> shape_of(const ScoreRows& args) {
           static_cast<S>(softmax.cap)};
 }
 
+/// Returns true if scores have a mask, or probabilities dropout.
+bool is_changed(const ScoreRows& args) {
+  return args.mask.data != nullptr || args.dropout.rule.threshold > 0;
+}
+
 /// Calls work.operator()<S, P>() with the types of the scores and of the probabilities.
 template <typename Work>
 void with_score_types(DType scores, DType probabilities, Work work) {
@@ -31,10 +36,16 @@ void with_score_types(DType scores, DType probabilities, Work work) {
 void launch_capped_softmax(const ScoreRows& args, const ops::Rows& probabilities, cudaStream_t stream) {
   if (args.rows == 0) return;
   with_score_types(args.softmax.scores.dtype, probabilities.dtype, [&]<typename S, typename P>() {
-    launch(&capped_softmax<S, P>, dim3(static_cast<unsigned>(args.rows)), dim3(row_threads(args.softmax.width, 512)), 0,
-           stream, static_cast<const S*>(args.softmax.scores.data), args.softmax.scores.stride,
-           static_cast<P*>(probabilities.data), probabilities.stride, static_cast<S*>(args.softmax.logsumexp),
-           args.logsumexp_stride, shape_of<S>(args));
+    const auto run = [&](auto kernel, const auto&... changes) {
+      launch(kernel, dim3(static_cast<unsigned>(args.rows)), dim3(row_threads(args.softmax.width, 512)), 0, stream,
+             static_cast<const S*>(args.softmax.scores.data), args.softmax.scores.stride,
+             static_cast<P*>(probabilities.data), probabilities.stride, static_cast<S*>(args.softmax.logsumexp),
+             args.logsumexp_stride, shape_of<S>(args), changes...);
+    };
+    if (is_changed(args))
+      run(&changed_softmax<S, P>, args.mask, args.dropout);
+    else
+      run(&capped_softmax<S, P>);
   });
 }
 
@@ -43,11 +54,17 @@ void launch_capped_softmax_backward(const ScoreRows& args, const ops::ConstRows&
   if (args.rows == 0) return;
   check(probabilities.dtype == grad_scores.dtype && grad.dtype == args.softmax.scores.dtype, "types of scores");
   with_score_types(args.softmax.scores.dtype, probabilities.dtype, [&]<typename S, typename P>() {
-    launch(&capped_softmax_backward<S, P>, dim3(static_cast<unsigned>(args.rows)),
-           dim3(row_threads(args.softmax.width, 512)), 0, stream, static_cast<const S*>(args.softmax.scores.data),
-           args.softmax.scores.stride, static_cast<const S*>(grad.data), grad.stride,
-           static_cast<P*>(probabilities.data), probabilities.stride, static_cast<P*>(grad_scores.data),
-           grad_scores.stride, static_cast<const S*>(args.softmax.logsumexp), args.logsumexp_stride, shape_of<S>(args));
+    const auto run = [&](auto kernel, const auto&... changes) {
+      launch(kernel, dim3(static_cast<unsigned>(args.rows)), dim3(row_threads(args.softmax.width, 512)), 0, stream,
+             static_cast<const S*>(args.softmax.scores.data), args.softmax.scores.stride,
+             static_cast<const S*>(grad.data), grad.stride, static_cast<P*>(probabilities.data), probabilities.stride,
+             static_cast<P*>(grad_scores.data), grad_scores.stride, static_cast<const S*>(args.softmax.logsumexp),
+             args.logsumexp_stride, shape_of<S>(args), changes...);
+    };
+    if (is_changed(args))
+      run(&changed_softmax_backward<S, P>, args.mask, args.dropout);
+    else
+      run(&capped_softmax_backward<S, P>);
   });
 }
 

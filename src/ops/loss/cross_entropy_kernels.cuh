@@ -32,11 +32,16 @@ struct RunningSoftmax {
     for (int j = 0; j < count; ++j) total += exponential(values[j] - maximum);
   }
 
-  /// Returns log(sum of e^x) over all threads of a block. All must call.
-  __device__ A log_sum_of_block() const {
+  /// Returns maximum and total over all threads of a block. All must call.
+  __device__ RunningSoftmax of_block() const {
     const A top = reduce_block<Largest>(maximum);
     const A share = maximum == lowest<A>() ? (total != total ? total : A(0)) : total * exponential(maximum - top);
-    return top + logarithm(reduce_block<Sum>(share));
+    return {top, reduce_block<Sum>(share)};
+  }
+  /// Returns log(sum of e^x) over all threads of a block. All must call.
+  __device__ A log_sum_of_block() const {
+    const RunningSoftmax all = of_block();
+    return all.maximum + logarithm(all.total);
   }
 };
 

@@ -24,7 +24,7 @@ double number(const Op& op, size_t index) {
 }
 
 /// Returns the shape of an attention whose q, k and v begin at argument `q_at`, and whose causal, window, scale,
-/// softcap and mask begin at `causal_at`.
+/// softcap, mask, seed and dropout begin at `causal_at`.
 AttentionShape recorded_attention(const Op& op, size_t q_at, size_t causal_at) {
   const auto &q = tensor(op, q_at).sizes, &k = tensor(op, q_at + 1).sizes;
   return {q[0],
@@ -36,7 +36,8 @@ AttentionShape recorded_attention(const Op& op, size_t q_at, size_t causal_at) {
           integer(op, causal_at) != 0,
           integer(op, causal_at + 1),
           number(op, causal_at + 3) > 0,
-          causal_at + 4 < op.arguments.size() && op.arguments[causal_at + 4].kind == Argument::Kind::tensor};
+          causal_at + 4 < op.arguments.size() && op.arguments[causal_at + 4].kind == Argument::Kind::tensor,
+          number(op, causal_at + 6) > 0};
 }
 
 /// Returns the bytes of copies on the CPU: operands whose last dimension is not contiguous.
@@ -77,9 +78,10 @@ int64_t matrices_copy(const View& heads, const ScratchDevice& on) {
   return heads.strides[3] == 1 && heads.strides[2] >= heads.sizes[3] ? 0 : on.bytes_of(heads);
 }
 
-/// Returns the scratch of attention_cuda.cpp in blocks. It has `queries` buffers of a block's queries, `scores` buffers
-/// of its scores, and `sums` buffers of keys in float32. With 16-bit operands it has as many buffers of scores in 16
-/// bits.
+/// Returns the scratch of attention_blocks_forward() and attention_blocks_backward(). It has `queries` buffers of a
+/// block's queries, `scores` buffers of its scores, and `sums` buffers of keys in float32. With 16-bit operands it has
+/// as many buffers of scores in 16 bits. Masks are read where they are, and dropout's bits are computed: neither needs
+/// scratch.
 int64_t attention_blocks(const AttentionShape& shape, const View& k, const View& v, int64_t queries, int64_t scores,
                          int64_t sums, const ScratchDevice& on) {
   const ScoreBlocks cut = score_blocks(shape);
