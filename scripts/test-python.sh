@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 build=$(realpath "${1:-build}")
 python=$PWD/.venv-python/bin
 export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1 XDG_CACHE_HOME=$build/python/cache OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1
-"$python/ruff" check --config python/pyproject.toml python
+scripts/check-python.sh
 (cd python && "$python/mypy" plimsoll)
 cd python/tests
 for part in training blocks values attention cross_entropy loss_rows layout random state errors citizen notebook operators architectures; do

@@ -55,7 +55,8 @@ class Layout:
             self.norms = False
             return True
         ours = isinstance(error, (errors.UserError, errors.RunError, errors.InternalError))
-        if self.weights == 0 or (ours and not any(word in text for word in ("view size is not compatible", "contiguous", "stride"))):
+        about_layout = any(word in text for word in ("view size is not compatible", "contiguous", "stride"))
+        if self.weights == 0 or (ours and not about_layout):
             return False
         self.wanted, self.weights = False, 0
         return True

@@ -98,7 +98,8 @@ class Strided(Net):
 
     def forward(self, x):
         y = self.features(x)
-        return self.head(y.as_strided((len(y), 48, y.shape[2] * y.shape[3]), (48 * y.shape[2] * y.shape[3], y.shape[2] * y.shape[3], 1)).mean(2))
+        places = y.shape[2] * y.shape[3]
+        return self.head(y.as_strided((len(y), 48, places), (48 * places, places, 1)).mean(2))
 
 
 class Asserting(Net):

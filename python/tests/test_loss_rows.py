@@ -1,4 +1,5 @@
 """Losses of a large linear layer in chunks of tokens: eager's values, gradients and a smaller budget."""
+import functools
 import unittest
 
 import torch
@@ -101,7 +102,7 @@ class LossRowsTest(unittest.TestCase):
     def test_has_the_loss_and_the_gradients_of_eager_in_a_smaller_budget(self):
         for name, loss in [(f.__name__, f) for f in (smoothed, with_z_loss, distilled, preferred, masked, capped)]:
             with self.subTest(name):
-                model = lambda: Model(teacher=loss is distilled)
+                model = functools.partial(Model, teacher=loss is distilled)
                 free = planned(loss, model, max_slowdown=0)
                 plan = planned(loss, model, memory=free.minimum)
                 whole = planned(loss, model, replace={"loss_rows": False})

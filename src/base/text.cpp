@@ -26,7 +26,7 @@ std::string one_line(std::string_view text) {
 }
 
 std::string in_quotes(std::string_view text) {
-  return "'" + one_line(text) + "'";
+  return fmt::format("'{}'", one_line(text));
 }
 
 std::string few_names(const std::vector<std::string>& names) {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "data/masks/labeled_volume.h"
-#include "data/masks/picture_list.h"
+#include "data/masks/picture_plane.h"
 #include "data/masks/picture_samples.h"
 #include "data/masks/slice_samples.h"
 #include "data/series/series_samples.h"

@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "data/masks/picture_list.h"
+#include "data/masks/picture_plane.h"
 #include "files/picture.h"
 #include "files/picture_files.h"
 #include "test_files.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "data/masks/picture_list.h"
+#include "data/masks/picture_plane.h"
 #include "files/nifti.h"
 #include "files/picture_files.h"
 #include "test_files.h"

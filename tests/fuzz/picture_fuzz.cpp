@@ -4,7 +4,7 @@
 #include <zlib.h>
 
 #include "checksums.h"
-#include "data/masks/picture_list.h"
+#include "data/masks/picture_plane.h"
 #include "fuzz.h"
 
 using namespace plimsoll;

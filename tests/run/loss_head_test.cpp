@@ -14,6 +14,7 @@
 
 #include "plimsoll/error.h"
 #include "run/equality.h"
+#include "run/loss_model.h"
 
 namespace plimsoll::loss_head_test {
 namespace {
@@ -21,56 +22,18 @@ namespace {
 namespace F = torch::nn::functional;
 using testing::Batch;
 using testing::EagerStep;
-using torch::Tensor;
-
-constexpr int64_t kSequences = 2, kTokens = 40, kWords = 20000, kWidth = 12;
-
-struct Model : torch::nn::Module {
-  Model() {
-    words = register_parameter("words", torch::empty({kWords, kWidth}).uniform_(-1, 1));
-    mixing = register_parameter("mixing", torch::empty({kWidth, kWidth}).uniform_(-1, 1));
-    head = register_parameter("head", torch::empty({kWords, kWidth}).uniform_(-1, 1));
-    bias = register_parameter("bias", torch::empty({kWords}).uniform_(-1, 1));
-  }
-  Tensor hidden(const Tensor& tokens) const { return torch::linear(torch::embedding(words, tokens), mixing).tanh(); }
-  Tensor words, mixing, head, bias;
-};
-
-using Loss = std::function<Tensor(const Model& model, const Tensor& hidden, const Tensor& targets)>;
-
-Step step_of(const Loss& loss, Replacements replace = {}) {
-  Step step;
-  step.inputs = {{"tokens", {kSequences, kTokens}, torch::kLong}, {"targets", {kSequences, kTokens}, torch::kLong}};
-  step.model = [] { return std::make_shared<Model>(); };
-  step.loss = [loss](torch::nn::Module& module, const StepInputs& inputs) {
-    const auto& model = dynamic_cast<const Model&>(module);
-    return loss(model, model.hidden(inputs["tokens"]), inputs["targets"]) + 0 * model.bias.sum();
-  };
-  step.replace = replace;
-  return step;
-}
-
-TrainingOptions options_of(Precision precision = Precision::fp32_true) {
-  TrainingOptions options;
-  options.optimizer.name = "sgd";
-  options.precision = precision;
-  return options;
-}
-
-Batch batch_of(int64_t seed) {
-  torch::manual_seed(seed);
-  Batch batch = {{"tokens", torch::randint(kWords, {kSequences, kTokens}, torch::kLong)},
-                 {"targets", torch::randint(kWords, {kSequences, kTokens}, torch::kLong)}};
-  batch["targets"].slice(1, 3, 9).fill_(-100);
-  return batch;
-}
+using testing::losses::batch_of;
+using testing::losses::kSequences;
+using testing::losses::kTokens;
+using testing::losses::kWords;
+using testing::losses::Loss;
+using testing::losses::options_of;
+using testing::losses::rows;
+using testing::losses::step_of;
+using testing::losses::Tensor;
 
 int64_t heads_in(const Trace& trace) {
   return std::ranges::count(trace.ops, "plimsoll::linear_cross_entropy", &Op::name);
-}
-
-Tensor rows(const Tensor& logits) {
-  return logits.reshape({-1, kWords});
 }
 
 const std::vector<std::pair<std::string, Loss>>& replaced() {
@@ -333,7 +296,7 @@ const std::vector<std::pair<std::string, Loss>>& recorded_as_they_are() {
 class OtherLoss : public ::testing::TestWithParam<size_t> {};
 INSTANTIATE_TEST_SUITE_P(Each, OtherLoss, ::testing::Range<size_t>(0, recorded_as_they_are().size()));
 
-// As losses of rows they are rounded differently (loss_rows_test.cpp).
+// Losses of rows are rounded differently (loss_rows_test.cpp).
 TEST_P(OtherLoss, HasTheBitsOfEager) {
   const auto& [name, loss] = recorded_as_they_are()[GetParam()];
   SCOPED_TRACE(name);

@@ -10,68 +10,31 @@
 #include <cmath>
 
 #include "run/equality.h"
+#include "run/loss_model.h"
 #include "trace/trace_queries.h"
 
 namespace plimsoll::loss_rows_test {
 namespace {
-
 using testing::Batch;
 using testing::EagerStep;
-using torch::Tensor;
+using testing::losses::batch_of;
+using testing::losses::kSequences;
+using testing::losses::kTokens;
+using testing::losses::kWords;
+using testing::losses::Loss;
+using testing::losses::options_of;
+using testing::losses::rows;
+using testing::losses::step_of;
+using testing::losses::Tensor;
 
-constexpr int64_t kSequences = 2, kTokens = 40, kWords = 20000, kWidth = 12;
 constexpr int64_t kLogitsBytes = kSequences * kTokens * kWords * 4;
 // The kernel of a mean over all elements allocates its divisor.
 constexpr int64_t kUnplannedBytes = 8;
-
-struct Model : torch::nn::Module {
-  Model() {
-    words = register_parameter("words", torch::empty({kWords, kWidth}).uniform_(-1, 1));
-    mixing = register_parameter("mixing", torch::empty({kWidth, kWidth}).uniform_(-1, 1));
-    head = register_parameter("head", torch::empty({kWords, kWidth}).uniform_(-1, 1));
-    bias = register_parameter("bias", torch::empty({kWords}).uniform_(-1, 1));
-  }
-  Tensor hidden(const Tensor& tokens) const { return torch::linear(torch::embedding(words, tokens), mixing).tanh(); }
-  Tensor words, mixing, head, bias;
-};
-
-using Loss = std::function<Tensor(const Model& model, const Tensor& hidden, const Tensor& targets)>;
-
-Step step_of(const Loss& loss, Replacements replace = {}) {
-  Step step;
-  step.inputs = {{"tokens", {kSequences, kTokens}, torch::kLong}, {"targets", {kSequences, kTokens}, torch::kLong}};
-  step.model = [] { return std::make_shared<Model>(); };
-  step.loss = [loss](torch::nn::Module& module, const StepInputs& inputs) {
-    const auto& model = dynamic_cast<const Model&>(module);
-    return loss(model, model.hidden(inputs["tokens"]), inputs["targets"]) + 0 * model.bias.sum();
-  };
-  step.replace = replace;
-  return step;
-}
-
-TrainingOptions options_of(Precision precision = Precision::fp32_true) {
-  TrainingOptions options;
-  options.optimizer.name = "sgd";
-  options.precision = precision;
-  return options;
-}
 
 // Returns options with the budget in which only the plan with the smallest peak fits.
 TrainingOptions with_smallest_budget(const Step& step, TrainingOptions options) {
   options.budget.device = Training(step, options).minimum_budget_bytes();
   return options;
-}
-
-Batch batch_of(int64_t seed) {
-  torch::manual_seed(seed);
-  Batch batch = {{"tokens", torch::randint(kWords, {kSequences, kTokens}, torch::kLong)},
-                 {"targets", torch::randint(kWords, {kSequences, kTokens}, torch::kLong)}};
-  batch["targets"].slice(1, 3, 9).fill_(-100);
-  return batch;
-}
-
-Tensor rows(const Tensor& logits) {
-  return logits.reshape({-1, kWords});
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing,

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "data/masks/mask_source.h"
 #include "data/masks/picture_list.h"
+#include "data/masks/picture_plane.h"
 #include "data/masks/slice_samples.h"
 #include "data/parts.h"
 #include "files/data_memory.h"

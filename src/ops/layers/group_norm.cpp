@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "ops/kernel_dtypes.h"
+#include "ops/layers/group_norm_kernels_cpu.h"
 #include "ops/op_support.h"
 
 namespace plimsoll::ops {
@@ -28,226 +28,6 @@ bool is_channels_last(Dims sizes, Dims strides) {
     if (!follows(d)) return false;
   return follows(0);
 }
-
-namespace {
-
-using lanes::load_some;
-using lanes::store_some;
-
-// The sizes of x, and how it lies. A strip is a run of elements in memory: the places of a channel of a sample, or the
-// channels of a place.
-struct Strips {
-  int64_t samples, channels, places;
-  bool last;
-
-  int64_t width() const { return last ? channels : places; }
-  int64_t per_sample() const { return last ? places : channels; }
-  // Strips of one partial sum, and partial sums of a sample.
-  int64_t block() const { return last ? group_norm_block(places) : 1; }
-  int64_t blocks() const { return last ? div_up(places, block()) : channels; }
-};
-
-Strips strips_of(Dims sizes, bool last) {
-  const int64_t places = elements(sizes.subspan(2));
-  return {sizes[0], sizes[1], places, last};
-}
-
-// Arguments of the kernels. `centers`, `scales` and `shifts` have a number for each channel of each sample:
-// z = (x - center) * scale + shift.
-struct GroupNorm {
-  Strips strips;
-  const void* x = nullptr;
-  const void* grad = nullptr;
-  void* out = nullptr;  // y, or dx
-  void *centers = nullptr, *scales = nullptr, *shifts = nullptr;
-  void *slopes = nullptr, *offsets = nullptr;  // of backward: dx = dz * scale - offset - (x - center) * slope
-  void* sums = nullptr;  // partial sums: [samples, blocks, kinds, channels], or [samples, channels, kinds]
-  Activation activation = Activation::none;
-};
-
-// Returns sixteen numbers from `from` on, or one for all.
-template <typename T, bool last>
-PLIMSOLL_INLINE Vector<T> numbers(const void* from, int64_t at, int64_t i, int64_t partial) {
-  const auto* values = static_cast<const Scalar<T>*>(from) + at;
-  if constexpr (last) return load_some(values + i, partial);
-  return lanes::splat<Vector<T>>(values[0]);
-}
-
-// Returns the index of a strip's numbers for channels and samples.
-template <bool last>
-PLIMSOLL_INLINE int64_t channel_of(const Strips& strips, int64_t strip) {
-  return last ? strip / strips.places * strips.channels : strip;
-}
-
-// Elements that are summed in the type of the arithmetic before their sum is added in float64.
-constexpr int64_t kSummed = 32 * lanes::kLanes;
-
-// Sums x, or with `squares` (x - center)^2, over the strips of a block.
-template <typename T, bool last>
-PLIMSOLL_INLINE void moments_of(const GroupNorm& args, int64_t begin, int64_t end, bool squares) {
-  using V = Vector<T>;
-  const int64_t width = args.strips.width(), block = args.strips.block(), blocks = args.strips.blocks();
-  for (int64_t b = begin; b < end; ++b) {
-    auto* sums = static_cast<Scalar<T>*>(args.sums) + b * (last ? width : 1);
-    const int64_t first = last ? b / blocks * args.strips.places + b % blocks * block : b;
-    const int64_t behind = last ? std::min(first + block, (b / blocks + 1) * args.strips.places) : b + 1;
-    const int64_t channel = channel_of<last>(args.strips, first);
-    if constexpr (last) {
-      PLIMSOLL_FOR_LANES(i, partial, width) {
-        V total{};
-        const V center = squares ? numbers<T, last>(args.centers, channel, i, partial) : V{};
-        for (int64_t strip = first; strip < behind; ++strip) {
-          const V x = load_some(static_cast<const T*>(args.x) + strip * width + i, partial) - center;
-          total += squares ? x * x : x;
-        }
-        store_some(sums + i, total, partial);
-      }
-    } else {
-      const V center = squares ? numbers<T, last>(args.centers, channel, 0, 0) : V{};
-      const T* from = static_cast<const T*>(args.x) + first * width;
-      double total = 0;
-      for (int64_t part = 0; part < width; part += kSummed) {
-        V some{};
-        PLIMSOLL_FOR_LANES(i, partial, std::min(kSummed, width - part)) {
-          V x = load_some(from + part + i, partial) - center;
-          if (partial)
-            for (int64_t j = partial; j < lanes::kLanes; ++j) x[j] = 0;
-          some += squares ? x * x : x;
-        }
-        total += static_cast<double>(lanes::sum(some));
-      }
-      sums[0] = static_cast<Scalar<T>>(total);
-    }
-  }
-}
-
-template <typename T, bool last>
-PLIMSOLL_INLINE void normalized(const GroupNorm& args, int64_t begin, int64_t end) {
-  using V = Vector<T>;
-  const int64_t width = args.strips.width();
-  const bool silu = args.activation == Activation::silu, relu = args.activation == Activation::relu;
-  for (int64_t strip = begin; strip < end; ++strip) {
-    const int64_t channel = channel_of<last>(args.strips, strip);
-    const T* from = static_cast<const T*>(args.x) + strip * width;
-    T* to = static_cast<T*>(args.out) + strip * width;
-    PLIMSOLL_FOR_LANES(i, partial, width) {
-      const V z = (load_some(from + i, partial) - numbers<T, last>(args.centers, channel, i, partial)) *
-                      numbers<T, last>(args.scales, channel, i, partial) +
-                  numbers<T, last>(args.shifts, channel, i, partial);
-      const V zero{};
-      store_some(to + i, silu ? z / (lanes::exp(-z) + 1) : relu ? (z < zero ? zero : z) : z, partial);
-    }
-  }
-}
-
-// Returns dz, the gradient of z; behind an activation, it also writes it to dx.
-template <typename T, bool last>
-PLIMSOLL_INLINE Vector<T> gradient_of(const GroupNorm& args, int64_t strip, int64_t channel, int64_t i, int64_t partial,
-                                      const Vector<T>& centered) {
-  using V = Vector<T>;
-  const int64_t at = strip * args.strips.width() + i;
-  const V dy = load_some(static_cast<const T*>(args.grad) + at, partial);
-  if (args.activation == Activation::none) return dy;
-  const V z = centered * numbers<T, last>(args.scales, channel, i, partial) +
-              numbers<T, last>(args.shifts, channel, i, partial);
-  const V zero{};
-  V dz = z > zero ? dy : zero;
-  if (args.activation == Activation::silu) {
-    const V sigmoid = 1 / (lanes::exp(-z) + 1);
-    dz = dy * sigmoid * (1 + z * (1 - sigmoid));
-  }
-  store_some(static_cast<T*>(args.out) + at, dz, partial);
-  return dz;
-}
-
-// Sums dz, and dz (x - center), over the strips of a block.
-template <typename T, bool last>
-PLIMSOLL_INLINE void gradients_of(const GroupNorm& args, int64_t begin, int64_t end) {
-  using V = Vector<T>;
-  const int64_t width = args.strips.width(), block = args.strips.block(), blocks = args.strips.blocks();
-  for (int64_t b = begin; b < end; ++b) {
-    auto* sums = static_cast<Scalar<T>*>(args.sums) + 2 * b * (last ? width : 1);
-    const int64_t first = last ? b / blocks * args.strips.places + b % blocks * block : b;
-    const int64_t behind = last ? std::min(first + block, (b / blocks + 1) * args.strips.places) : b + 1;
-    const int64_t channel = channel_of<last>(args.strips, first);
-    if constexpr (last) {
-      PLIMSOLL_FOR_LANES(i, partial, width) {
-        V total{}, product{};
-        const V center = numbers<T, last>(args.centers, channel, i, partial);
-        for (int64_t strip = first; strip < behind; ++strip) {
-          const V x = load_some(static_cast<const T*>(args.x) + strip * width + i, partial) - center;
-          const V dz = gradient_of<T, last>(args, strip, channel, i, partial, x);
-          total += dz;
-          product += dz * x;
-        }
-        store_some(sums + i, total, partial);
-        store_some(sums + width + i, product, partial);
-      }
-    } else {
-      const V center = numbers<T, last>(args.centers, channel, 0, 0);
-      const T* from = static_cast<const T*>(args.x) + first * width;
-      double total = 0, product = 0;
-      for (int64_t part = 0; part < width; part += kSummed) {
-        V some{}, products{};
-        PLIMSOLL_FOR_LANES(i, partial, std::min(kSummed, width - part)) {
-          const V x = load_some(from + part + i, partial) - center;
-          const V dz = gradient_of<T, last>(args, first, channel, part + i, partial, x);
-          some += dz;
-          products += dz * x;
-        }
-        total += static_cast<double>(lanes::sum(some));
-        product += static_cast<double>(lanes::sum(products));
-      }
-      sums[0] = static_cast<Scalar<T>>(total);
-      sums[1] = static_cast<Scalar<T>>(product);
-    }
-  }
-}
-
-template <typename T, bool last>
-PLIMSOLL_INLINE void differentiated(const GroupNorm& args, int64_t begin, int64_t end) {
-  using V = Vector<T>;
-  const int64_t width = args.strips.width();
-  for (int64_t strip = begin; strip < end; ++strip) {
-    const int64_t channel = channel_of<last>(args.strips, strip);
-    const T* from = static_cast<const T*>(args.x) + strip * width;
-    T* to = static_cast<T*>(args.out) + strip * width;
-    const T* gradient = args.activation != Activation::none ? to : static_cast<const T*>(args.grad) + strip * width;
-    PLIMSOLL_FOR_LANES(i, partial, width) {
-      const V x = load_some(from + i, partial) - numbers<T, last>(args.centers, channel, i, partial);
-      store_some(to + i,
-                 load_some(gradient + i, partial) * numbers<T, last>(args.scales, channel, i, partial) -
-                     numbers<T, last>(args.offsets, channel, i, partial) -
-                     x * numbers<T, last>(args.slopes, channel, i, partial),
-                 partial);
-    }
-  }
-}
-
-template <typename T>
-PLIMSOLL_INLINE void sum_moments(const GroupNorm& args, int64_t begin, int64_t end, bool squares) {
-  args.strips.last ? moments_of<T, true>(args, begin, end, squares) : moments_of<T, false>(args, begin, end, squares);
-}
-template <typename T>
-PLIMSOLL_INLINE void normalize(const GroupNorm& args, int64_t begin, int64_t end) {
-  args.strips.last ? normalized<T, true>(args, begin, end) : normalized<T, false>(args, begin, end);
-}
-template <typename T>
-PLIMSOLL_INLINE void sum_gradients(const GroupNorm& args, int64_t begin, int64_t end) {
-  args.strips.last ? gradients_of<T, true>(args, begin, end) : gradients_of<T, false>(args, begin, end);
-}
-template <typename T>
-PLIMSOLL_INLINE void differentiate(const GroupNorm& args, int64_t begin, int64_t end) {
-  args.strips.last ? differentiated<T, true>(args, begin, end) : differentiated<T, false>(args, begin, end);
-}
-
-PLIMSOLL_KERNELS(sum_moments, (const GroupNorm& args, int64_t begin, int64_t end, bool squares),
-                 (args, begin, end, squares))
-PLIMSOLL_KERNELS(normalize, (const GroupNorm& args, int64_t begin, int64_t end), (args, begin, end))
-PLIMSOLL_KERNELS(sum_gradients, (const GroupNorm& args, int64_t begin, int64_t end), (args, begin, end))
-PLIMSOLL_KERNELS(differentiate, (const GroupNorm& args, int64_t begin, int64_t end), (args, begin, end))
-
-}  // namespace
 
 namespace {
 
@@ -272,8 +52,8 @@ namespace {
 using at::Tensor;
 using Moments = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, int64_t, double);
 using Normalize = Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, int64_t);
-using Backward = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                                    const Tensor&, const Tensor&, int64_t);
+using Gradients = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                                     const Tensor&, const Tensor&, int64_t);
 using Norm = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, int64_t, double, bool);
 
 bool lies_last(const Tensor& x) {
@@ -337,7 +117,7 @@ std::tuple<Tensor, Tensor, Tensor> backward_results(const Tensor& grad, const Te
 // The host's part of a call: scratch, sums over groups, and the numbers for each channel. S is the accumulator.
 template <typename S>
 struct Host {
-  GroupNorm args;
+  GroupNormArguments args;
   DType dtype;
   int64_t groups;
   const S *weight, *bias;
@@ -414,13 +194,13 @@ struct Host {
     if (!args.strips.last)
       return for_groups([&](int64_t sample, int64_t group) {
         const int64_t begin = (sample * groups + group) * group_channels(), end = begin + group_channels();
-        pick_sum_moments(dtype, args, begin, end, false);
+        sum_group_moments(dtype, args, begin, end, false);
         set_mean(sample, group);
-        pick_sum_moments(dtype, args, begin, end, true);
+        sum_group_moments(dtype, args, begin, end, true);
         set_rstd(sample, group);
       });
     for (const bool squares : {false, true}) {
-      run(0, all_blocks(), [&](int64_t begin, int64_t end) { pick_sum_moments(dtype, args, begin, end, squares); });
+      run(0, all_blocks(), [&](int64_t begin, int64_t end) { sum_group_moments(dtype, args, begin, end, squares); });
       squares ? for_groups(set_rstd) : for_groups(set_mean);
     }
   }
@@ -428,7 +208,7 @@ struct Host {
   void normalize(const S* mean, const S* rstd) const {
     set_numbers(mean, rstd);
     at::parallel_for(0, all_strips(), row_grain(args.strips.width()),
-                     [&](int64_t begin, int64_t end) { pick_normalize(dtype, args, begin, end); });
+                     [&](int64_t begin, int64_t end) { normalize_groups(dtype, args, begin, end); });
   }
 
   void backward(const S* mean, const S* rstd) const {
@@ -450,14 +230,14 @@ struct Host {
     if (!args.strips.last)
       return for_groups([&](int64_t sample, int64_t group) {
         const int64_t begin = (sample * groups + group) * group_channels(), end = begin + group_channels();
-        pick_sum_gradients(dtype, args, begin, end);
+        sum_group_gradients(dtype, args, begin, end);
         set_slopes(sample, group);
-        pick_differentiate(dtype, args, begin, end);
+        differentiate_groups(dtype, args, begin, end);
       });
-    run(0, all_blocks(), [&](int64_t begin, int64_t end) { pick_sum_gradients(dtype, args, begin, end); });
+    run(0, all_blocks(), [&](int64_t begin, int64_t end) { sum_group_gradients(dtype, args, begin, end); });
     for_groups(set_slopes);
     at::parallel_for(0, all_strips(), row_grain(args.strips.width()),
-                     [&](int64_t begin, int64_t end) { pick_differentiate(dtype, args, begin, end); });
+                     [&](int64_t begin, int64_t end) { differentiate_groups(dtype, args, begin, end); });
   }
 
   // Sums over the samples.
@@ -575,7 +355,7 @@ struct GroupNormFunction : torch::autograd::Function<GroupNormFunction> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto handle = gradient_handle<Backward>("plimsoll::group_norm");
+    static const auto handle = gradient_handle<Gradients>("plimsoll::group_norm");
     if (!grads[0].defined()) return {Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
     const auto saved = context->get_saved_variables();
     const Tensor& x = saved[0];

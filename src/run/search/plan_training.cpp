@@ -263,8 +263,12 @@ std::string describe_micro_batches(const ResolvedSettings& settings) {
 PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& options, const PlanTarget& target,
                               const SearchOptions& search) {
   const double start = seconds_now();
+  if (!(search.accepted_slowdown >= 0 && search.accepted_slowdown <= 1))
+    throw UserError(fmt::format("SearchOptions::accepted_slowdown is {}; allowed: 0 to 1", search.accepted_slowdown));
   SearchOptions once = search;
-  if (search.on_fit)
+  if (!target.budget.device)
+    once.on_fit = {};  // leanest() plans under budgets that nobody stated
+  else if (search.on_fit)
     once.on_fit = [&search, told = false](int64_t bytes) mutable {
       if (!std::exchange(told, true)) search.on_fit(bytes);
     };

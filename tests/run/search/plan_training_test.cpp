@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "plimsoll/error.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
@@ -114,6 +116,17 @@ TEST(PlanTraining, FewerBytesTakeAtMostTheAcceptedTimeAndTrainTheSame) {
     EXPECT_EQ(losses_of(lean), losses_of(fastest));
     bytes = lean.plan.peak_bytes;
   }
+}
+
+TEST(PlanTraining, TheAcceptedTimeIsAPartAndABudgetIsStatedOnce) {
+  for (const double wrong : {-0.1, 1.5, std::nan("")})
+    EXPECT_THROW(plan_training(small_decoder, open_options(), target_with(1 << 30), {.accepted_slowdown = wrong}),
+                 UserError)
+        << wrong;
+  int fits = 0;
+  plan_training(small_decoder, open_options(), target_with(std::nullopt),
+                {.on_fit = [&](int64_t) { ++fits; }, .accepted_slowdown = 0.1});
+  EXPECT_EQ(fits, 0);
 }
 
 TEST(PlanTraining, AStatedMicroBatchHasThePlanOfPlanStep) {
