@@ -86,8 +86,7 @@ nlohmann::json json_of(const std::vector<Reason>& reasons) {
   return list;
 }
 
-// Returns how many calls of attention are recorded as plimsoll::attention. A model of Python calls that op in no other
-// way.
+// Returns how many attentions are recorded as plimsoll::attention. A model of Python calls that op in no other way.
 std::optional<Reason> attention_reason(const Trace& trace) {
   const Segment* const micro = trace.segment(SegmentKind::micro);
   if (!micro) return std::nullopt;
@@ -102,11 +101,12 @@ std::optional<Reason> attention_reason(const Trace& trace) {
   if (calls == 0) return std::nullopt;
   return Reason{
       "replace: attention",
-      fmt::format("{} of scaled_dot_product_attention {} recorded as plimsoll::attention, which stores no attention "
-                  "matrix (by their shapes, {} in a micro batch); results are rounded differently, and "
-                  "replace={{\"attention\": False}} records PyTorch's own operators",
-                  calls == 1 ? "1 call" : fmt::format("{} calls", calls), calls == 1 ? "is" : "are",
-                  format_bytes(bytes))};
+      fmt::format(
+          "{} (scaled_dot_product_attention, or written with matmul and softmax) {} recorded as "
+          "plimsoll::attention, which stores no attention matrix (by their shapes, {} in a micro batch); results "
+          "are rounded differently, and replace={{\"attention\": False}} records PyTorch's own operators",
+          calls == 1 ? "1 attention" : fmt::format("{} attentions", calls), calls == 1 ? "is" : "are",
+          format_bytes(bytes))};
 }
 
 // Returns how many losses are recorded together with the linear layer of their logits.

@@ -64,6 +64,7 @@ std::vector<c10::IValue> infer_outputs(const OpSignature& signature, const std::
                     "Write the step without it, or add a rule in src/record/shape_rules.cpp",
                     signature.name, place));
   } catch (const c10::Error& error) {
+    if (recorder && signature.only_views) recorder->note_refused_view();
     throw UserError(fmt::format("operator {}{}: {}", signature.name, place,
                                 first_line(plan_device_named(error.what_without_backtrace()))));
   }

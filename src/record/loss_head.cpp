@@ -16,7 +16,6 @@ namespace plimsoll {
 namespace {
 
 using at::Tensor;
-using torch::autograd::Node;
 
 // Returns, for each row of a view of logits in the order of the other dimensions, its row in the buffer. Empty if the
 // view has parts of rows.
@@ -54,27 +53,11 @@ std::vector<size_t> writers_of(const Trace& trace, BufferId buffer, size_t first
   return writers;
 }
 
-bool is_watched(Node& node) {
-  return !node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty() ||
-         !node.retains_grad_hooks().empty();
-}
-
-// Returns the nodes through which the gradient of `from` becomes that of `to`, both among them, by views, copies and
-// casts alone. Empty if there are others, or if a hook sees the gradient.
-std::vector<NodePointer> plain_path(NodePointer from, const Node* to) {
-  static constexpr std::array<std::string_view, 12> kPlain = {
-      "ViewBackward0",    "UnsafeViewBackward0", "ReshapeAliasBackward0", "ToCopyBackward0",
-      "CloneBackward0",   "SliceBackward0",      "AliasBackward0",        "TransposeBackward0",
-      "PermuteBackward0", "UnsqueezeBackward0",  "SqueezeBackward1",      "LogSoftmaxBackward0"};
-  std::vector<NodePointer> path;
-  while (from && path.size() < 64 && !is_watched(*from)) {
-    path.push_back(from);
-    if (from.get() == to) return path;
-    if (std::ranges::find(kPlain, std::string_view(from->name())) == kPlain.end() || from->num_outputs() != 1) break;
-    from = from->next_edge(0).function;
-  }
-  return {};
-}
+// Names of nodes of views, copies and casts.
+constexpr std::array<std::string_view, 12> kPlain = {
+    "ViewBackward0",    "UnsafeViewBackward0", "ReshapeAliasBackward0", "ToCopyBackward0",
+    "CloneBackward0",   "SliceBackward0",      "AliasBackward0",        "TransposeBackward0",
+    "PermuteBackward0", "UnsqueezeBackward0",  "SqueezeBackward1",      "LogSoftmaxBackward0"};
 
 // Returns the rows of x, which is [..., tokens, width], in this order; an undefined tensor if they are not all rows or
 // the same range of each sequence.
@@ -160,7 +143,7 @@ std::optional<LossHeads::Head> LossHeads::find(const Trace& trace, const Tensor&
     const bool differentiable = layer.x.requires_grad() || layer.weight.requires_grad();
     if (logits.requires_grad() != differentiable) return std::nullopt;  // detached, or recorded without gradients
     if (differentiable) {
-      found->found.path = plain_path(logits.grad_fn(), layer.node.get());
+      found->found.path = plain_path(logits.grad_fn(), layer.node.get(), kPlain);
       if (found->found.path.empty()) return std::nullopt;
     }
   }

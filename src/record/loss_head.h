@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <cstdint>
 #include <optional>
@@ -11,14 +10,12 @@
 #include <vector>
 
 #include "plimsoll/trace.h"
+#include "record/autograd_path.h"
 
 namespace plimsoll {
 
 /// Logits of fewer bytes, in float32, save nothing worth another record of their loss.
 constexpr int64_t kMinLogitsBytes = 4 << 20;
-
-/// A node of the autograd graph, shared with it: std::shared_ptr in libtorch 2.11, c10::intrusive_ptr in 2.15.
-using NodePointer = decltype(torch::autograd::Edge::function);
 
 /// The large linear layers of a recording, and the cross entropies that were recorded as
 /// plimsoll::linear_cross_entropy of such a layer's input. The logits are recorded too. If no other op reads them, the

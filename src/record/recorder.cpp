@@ -51,6 +51,7 @@ void Recorder::begin_segment(SegmentKind kind) {
   read_.clear();
   module_of_node_.clear();
   loss_heads_.begin_segment();
+  written_attentions_.begin_segment();
 }
 
 void Recorder::begin_update_piece(UpdatePiece piece) {
@@ -275,6 +276,7 @@ void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValu
   if (signature.random) op.random_id = next_random_id_++;
   op.flops = flops_of(op);
   op.bytes_moved = bytes_moved_by(op);
+  if (replacements_.attention) written_attentions_.note_op(trace_, op.name, arguments, outputs);
   trace_.ops.push_back(std::move(op));
 }
 

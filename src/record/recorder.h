@@ -13,6 +13,7 @@
 #include "plimsoll/options.h"
 #include "plimsoll/trace.h"
 #include "record/loss_head.h"
+#include "record/written_attention.h"
 
 namespace plimsoll {
 
@@ -63,6 +64,15 @@ class Recorder {
   const Trace& trace() const { return trace_; }
   LossHeads& loss_heads() { return loss_heads_; }
   const LossHeads& loss_heads() const { return loss_heads_; }
+  WrittenAttentions& written_attentions() { return written_attentions_; }
+
+  /// States that the results of written attention are contiguous, as those of matmul are. At first they have the layout
+  /// [batch, tokens, heads, width], in which the heads can be merged by a view.
+  void set_contiguous_attention(bool contiguous) { contiguous_attention_ = contiguous; }
+  bool has_contiguous_attention() const { return contiguous_attention_; }
+  /// Notes that the step was refused a view because of a tensor's layout.
+  void note_refused_view() { refused_view_ = true; }
+  bool refused_view() const { return refused_view_; }
 
   /// Returns whether an op of forward or backward has written to the buffer of `tensor` so far.
   bool is_changed(const at::Tensor& tensor) const;
@@ -141,6 +151,8 @@ class Recorder {
   Replacements replacements_;
   std::string device_ = "cpu";
   LossHeads loss_heads_;
+  WrittenAttentions written_attentions_;
+  bool contiguous_attention_ = false, refused_view_ = false;
   int64_t next_random_id_ = 0;
   int32_t module_ = 0;
   bool module_is_stated_ = false;

@@ -1,4 +1,5 @@
-// Implements the replacements of scaled_dot_product_attention, and of a linear layer with cross entropy.
+// Implements the replacements of scaled_dot_product_attention, of attention that is written with matmul and softmax,
+// and of a linear layer with cross entropy.
 #include "plimsoll/options.h"
 
 #include <ATen/ExpandUtils.h>
@@ -10,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cross_entropy_loss_native.h>
 #include <ATen/ops/linear_native.h>
+#include <ATen/ops/matmul_native.h>
 #include <ATen/ops/nll_loss_nd_native.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -71,11 +73,15 @@ Tensor with_heads(const Tensor& tensor) {
   return tensor.dim() == 3 ? tensor.unsqueeze(1) : tensor;
 }
 
-// Returns the result for queries q, in the order of heads and tokens that q has, as libtorch's kernels do.
+// Returns the result with the dimensions of the queries q.
 Tensor without_heads(const Tensor& out, const Tensor& q) {
   if (q.dim() == 2) return out.squeeze(0).squeeze(0);
-  if (q.dim() == 3) return out.squeeze(1);
-  return q.stride(1) > q.stride(2) ? out.contiguous() : out;
+  return q.dim() == 3 ? out.squeeze(1) : out;
+}
+
+// Returns the result in the order of heads and tokens that q has, as libtorch's kernels do.
+Tensor in_layout_of(const Tensor& out, const Tensor& q) {
+  return q.dim() == 4 && q.stride(1) > q.stride(2) ? out.contiguous() : out;
 }
 
 // Returns whether plimsoll::attention takes the mask: it broadcasts to the matrix [.., T, S], and is not trained.
@@ -84,6 +90,11 @@ bool is_replaceable_mask(const Tensor& mask, const Tensor& q, at::IntArrayRef ma
   const bool trained = mask.requires_grad() && at::GradMode::is_enabled();
   return is_plan(mask) && (type == at::kBool || type == at::kFloat || type == q.scalar_type()) && !trained &&
          at::is_expandable_to(mask.sizes(), matrix) && is_plainly_differentiated({&mask});
+}
+
+// Returns one number. All bits of the dropout follow from it, in forward, backward and when forward is recomputed.
+Tensor drawn_seed(const Tensor& q) {
+  return at::empty({1}, q.options().dtype(at::kLong)).random_();
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, double dropout,
@@ -99,9 +110,57 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::o
   if (mask || dropout > 0) replaceable = replaceable && Recorder::active()->has_masked_attention();
   if (!replaceable)
     return at::native::scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale, enable_gqa);
-  // One number is drawn. All bits of the dropout follow from it, in forward, backward and when forward is recomputed.
-  if (dropout > 0) options.seed = at::empty({1}, q.options().dtype(at::kLong)).random_();
-  return without_heads(ops::attention(with_heads(q), with_heads(k), with_heads(v), options), q);
+  if (dropout > 0) options.seed = drawn_seed(q);
+  return in_layout_of(without_heads(ops::attention(with_heads(q), with_heads(k), with_heads(v), options), q), q);
+}
+
+// Returns the mask of written attention. If it hides all keys of a query by a finite number, all keys have the same
+// probability, and q and k no gradient: the query then sees all keys, and q becomes 0.
+std::optional<Tensor> written_mask(WrittenAttentions::Call& call) {
+  if (!call.hidden) return call.added;
+  Tensor hidden = call.hides ? *call.hidden : call.hidden->logical_not();
+  if (call.added) return call.added->masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  if (!call.finite) return call.hides ? hidden.logical_not() : *call.hidden;
+  if (hidden.dim() == 0) hidden = hidden.unsqueeze(0);
+  const Tensor blind = hidden.all(-1, /*keepdim=*/true);
+  call.q = call.q.masked_fill(blind, 0);
+  return hidden.logical_not().logical_or(blind);
+}
+
+// Returns probabilities times v as attention; an undefined tensor if they are not the probabilities of an attention
+// that plimsoll::attention computes.
+Tensor written_attention(Recorder& recorder, const Tensor& probabilities, const Tensor& v) {
+  WrittenAttentions& attentions = recorder.written_attentions();
+  std::optional<WrittenAttentions::Call> call = attentions.find(probabilities);
+  if (!call || !is_replaceable(call->q, call->k, v, /*is_causal=*/false, /*enable_gqa=*/false) ||
+      probabilities.scalar_type() != v.scalar_type())
+    return {};
+  const std::vector<int64_t> matrix = probabilities.sizes().vec();
+  const bool masked = call->added || call->hidden, dropped = call->dropout > 0;
+  for (const auto* mask : {&call->added, &call->hidden})
+    if (*mask && !is_replaceable_mask(**mask, call->q, matrix)) return {};
+  if ((masked || dropped) && !recorder.has_masked_attention()) return {};
+  if (!attentions.replace(probabilities)) return {};
+  ops::AttentionOptions options{.causal = false, .scale = call->scale, .softcap = call->cap, .dropout = call->dropout};
+  const Tensor keys = attentions.unrepeated(call->k), values = attentions.unrepeated(v);
+  const bool grouped = keys.defined() && values.defined() && keys.sizes() == values.sizes();
+  if (masked) options.mask = with_heads(written_mask(*call)->expand(matrix));
+  if (dropped) options.seed = drawn_seed(call->q);
+  const Tensor out = ops::attention(with_heads(call->q), with_heads(grouped ? keys : call->k),
+                                    with_heads(grouped ? values : v), options);
+  const Tensor result = without_heads(out, call->q);
+  return recorder.has_contiguous_attention() ? result.contiguous() : result;
+}
+
+Tensor matmul(const Tensor& left, const Tensor& right) {
+  Recorder* const recorder = Recorder::active();
+  const bool replacing = recorder && recorder->replacements().attention && is_plan(left) && is_plan(right) &&
+                         is_plainly_differentiated({&left, &right});
+  if (replacing)
+    if (Tensor out = written_attention(*recorder, left, right); out.defined()) return out;
+  const Tensor result = at::native::matmul(left, right);
+  if (replacing && is_plan(result)) recorder->written_attentions().note_scores(recorder->trace(), left, right, result);
+  return result;
 }
 
 // Returns the recorder whose loss heads are replaced; null: none.
@@ -217,6 +276,7 @@ TORCH_LIBRARY_IMPL(aten, IPU, m) {
 TORCH_LIBRARY_IMPL(aten, AutogradIPU, m) {
   m.impl("scaled_dot_product_attention", attention);
   m.impl("linear", linear);
+  m.impl("matmul", matmul);
   m.impl("cross_entropy_loss", cross_entropy);
   m.impl("nll_loss_nd", negative_log_likelihood);
 }

@@ -55,18 +55,32 @@ std::string owner_of(const std::string& name) {
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
+// Calls that are recorded as they are, by their numbers, and how written attention is recorded.
+struct KeptCalls {
+  std::set<int64_t> heads, attentions;
+  bool contiguous_attention = false, no_written_attention = false;
+
+  bool empty() const { return heads.empty() && attentions.empty(); }
+  void insert(const KeptCalls& others) {
+    heads.insert(others.heads.begin(), others.heads.end());
+    attentions.insert(others.attentions.begin(), others.attentions.end());
+  }
+};
+
 class StepRecorder {
  public:
-  /// `kept_heads`: loss heads that are recorded as they are (LossHeads::keep()).
   StepRecorder(const Step& step, const TrainingOptions& options, const Replacements& replacements,
-               const std::set<int64_t>& kept_heads)
+               const KeptCalls& kept)
       : step_(step),
         options_(options),
         optimizer_(options.optimizer, options.seed),
         update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {
     recorder_.set_replacements(replacements);
     recorder_.set_device(options.device);
-    recorder_.loss_heads().keep(kept_heads);
+    recorder_.loss_heads().keep(kept.heads);
+    recorder_.written_attentions().keep(kept.attentions);
+    recorder_.set_contiguous_attention(kept.contiguous_attention);
+    if (kept.no_written_attention) recorder_.written_attentions().turn_off();
   }
 
   Trace run() {
@@ -81,12 +95,18 @@ class StepRecorder {
     }
   }
 
-  /// Returns the loss heads that must be recorded as they are (LossHeads::needed_whole()), of run() or of what it has
-  /// recorded until it failed.
-  std::set<int64_t> heads_needed_whole(const Trace& trace) const { return recorder_.loss_heads().needed_whole(trace); }
+  /// Returns the calls that must be recorded as they are (LossHeads::needed_whole(),
+  /// WrittenAttentions::needed_whole()), of run() or of what it has recorded until it failed.
+  KeptCalls needed_whole(const Trace& trace) {
+    return {recorder_.loss_heads().needed_whole(trace), recorder_.written_attentions().needed_whole(trace)};
+  }
   const Trace& recorded() const { return recorder_.trace(); }
   /// Returns whether run() failed because the step changes in place what an op keeps, perhaps plimsoll::attention.
   bool changes_attention() const { return changes_attention_; }
+  /// Returns whether attention that is written out was recorded as plimsoll::attention, or was before run() failed.
+  bool has_written_attention() { return recorder_.written_attentions().replaced() > 0; }
+  /// Returns whether run() failed at a view.
+  bool refused_view() const { return recorder_.refused_view(); }
 
  private:
   Trace record() {
@@ -451,6 +471,15 @@ class StepRecorder {
   at::Tensor loss_out_, norm_out_, skipped_out_, evaluation_out_, loss_factor_, loss_scale_, learning_rate_;
 };
 
+// A step that failed may need the layout or the gradients that written attention has without its replacement. Returns
+// false if this was tried.
+bool records_attention_otherwise(StepRecorder& recorder, KeptCalls& kept) {
+  if (!recorder.has_written_attention() || kept.no_written_attention) return false;
+  const bool layout = recorder.refused_view() && !kept.contiguous_attention;
+  (layout ? kept.contiguous_attention : kept.no_written_attention) = true;
+  return true;
+}
+
 std::atomic<int64_t> recordings = 0;
 }  // namespace
 
@@ -478,21 +507,21 @@ Trace record_step(const Step& step, const TrainingOptions& options) {
   // The whole step must be recorded before it shows whether each replacement is right and saves memory. If one is not,
   // the step is recorded again without it.
   Replacements replacements = step.replace;
-  std::set<int64_t> kept_heads;
+  KeptCalls kept;
   while (true) {
-    StepRecorder recorder(step, options, replacements, kept_heads);
-    std::set<int64_t> needed;
+    StepRecorder recorder(step, options, replacements, kept);
+    KeptCalls needed;
     try {
       Trace trace = recorder.run();
-      needed = recorder.heads_needed_whole(trace);
+      needed = recorder.needed_whole(trace);
       if (needed.empty()) return trace;
     } catch (...) {
-      needed = recorder.heads_needed_whole(recorder.recorded());
+      needed = recorder.needed_whole(recorder.recorded());
       const bool without_attention = recorder.changes_attention() && replacements.attention;
       if (without_attention) replacements.attention = false;
-      if (needed.empty() && !without_attention) throw;
+      if (needed.empty() && !without_attention && !records_attention_otherwise(recorder, kept)) throw;
     }
-    kept_heads.insert(needed.begin(), needed.end());
+    kept.insert(needed);
   }
 }
 

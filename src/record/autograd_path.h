@@ -1,0 +1,24 @@
+// Declares checks of the autograd graph between two tensors of a recording.
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+/// A node of the autograd graph, shared with it: std::shared_ptr in libtorch 2.11, c10::intrusive_ptr in 2.15.
+using NodePointer = decltype(torch::autograd::Edge::function);
+
+/// Returns whether a hook sees a gradient that the node takes or returns.
+bool is_watched(torch::autograd::Node& node);
+
+/// Returns the nodes through which the gradient of `from` becomes that of `to`, both among them. Each node but `to` has
+/// one of the `names`, and passes a gradient to one other node alone. Empty if there is no such path, or if a hook sees
+/// a gradient on it.
+std::vector<NodePointer> plain_path(NodePointer from, const torch::autograd::Node* to,
+                                    std::span<const std::string_view> names);
+
+}  // namespace plimsoll

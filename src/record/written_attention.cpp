@@ -1,0 +1,310 @@
+#include "record/written_attention.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/Functions.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "record/plan_device.h"
+#include "record/recorder.h"
+
+namespace plimsoll {
+namespace {
+
+using at::Tensor;
+using c10::IValue;
+
+// Scores that are set to this number or a smaller one have the probability 0 next to any other score.
+constexpr double kMaxHidden = -1e4;
+
+constexpr std::array<std::string_view, 16> kSteps = {
+    "MulBackward0",        "MulBackward1",    "DivBackward0",        "DivBackward1",
+    "TanhBackward0",       "AddBackward0",    "MaskedFillBackward0", "WhereBackward0",
+    "CloneBackward0",      "ToCopyBackward0", "SoftmaxBackward0",    "NativeDropoutBackward0",
+    "UnsafeViewBackward0", "ViewBackward0",   "AliasBackward0",      "ReshapeAliasBackward0"};
+constexpr std::array<std::string_view, 6> kRepetition = {"CloneBackward0",     "UnsafeViewBackward0", "ViewBackward0",
+                                                         "TransposeBackward0", "PermuteBackward0",    "AliasBackward0"};
+
+bool is_plan_tensor(const IValue& value) {
+  return value.isTensor() && is_plan(value.toTensor());
+}
+
+// Returns the number that a scalar or a tensor without dimensions has; nullopt: not known.
+std::optional<double> number_of(const Trace& trace, const IValue& value) {
+  if (value.isScalar()) return value.toScalar().toDouble();
+  if (!value.isTensor() || !value.toTensor().defined() || value.toTensor().dim() != 0) return std::nullopt;
+  Tensor tensor = value.toTensor();
+  if (is_plan(tensor)) {
+    const std::optional<Tensor> known = known_values(trace, view_of(tensor));
+    if (!known) return std::nullopt;
+    tensor = *known;
+  }
+  if (!tensor.device().is_cpu() || at::isComplexType(tensor.scalar_type())) return std::nullopt;
+  return tensor.item().toDouble();
+}
+
+// Returns "mul" for "aten::mul_.Tensor" and "aten::mul.out".
+std::string_view plain_name(std::string_view name) {
+  constexpr std::string_view kLibrary = "aten::";
+  if (!name.starts_with(kLibrary)) return {};
+  name.remove_prefix(kLibrary.size());
+  name = name.substr(0, name.find('.'));
+  if (name.ends_with('_')) name.remove_suffix(1);
+  return name;
+}
+
+}  // namespace
+
+WrittenAttentions::Operand WrittenAttentions::operand(const Tensor& tensor) {
+  return {tensor, static_cast<int64_t>(tensor._version())};
+}
+
+bool WrittenAttentions::Operand::is_unchanged() const {
+  return static_cast<int64_t>(tensor._version()) == version;
+}
+
+bool WrittenAttentions::is_whole(const Matrix& matrix, const Tensor& tensor) {
+  return tensor.sizes() == at::IntArrayRef(matrix.sizes) && tensor.is_contiguous() && tensor.storage_offset() == 0 &&
+         at::isFloatingType(tensor.scalar_type());
+}
+
+const WrittenAttentions::Matrix* WrittenAttentions::matrix_of(const IValue& value) const {
+  if (!is_plan_tensor(value)) return nullptr;
+  const auto found = matrices_.find(buffer_of(value.toTensor()));
+  return found == matrices_.end() || !is_whole(found->second, value.toTensor()) ? nullptr : &found->second;
+}
+
+void WrittenAttentions::note_scores(const Trace& trace, const Tensor& q, const Tensor& keys, const Tensor& scores) {
+  const int64_t dims = q.dim();
+  if (dims < 2 || dims > 4 || keys.dim() != dims || scores.dim() != dims || scores.numel() == 0 || q.is_inference() ||
+      keys.is_inference() || trace.ops.empty())
+    return;
+  Matrix matrix{.sizes = scores.sizes().vec(), .node = scores.grad_fn(), .buffers = {buffer_of(scores)}};
+  if (!is_whole(matrix, scores) || q.sizes().slice(0, dims - 1) != scores.sizes().slice(0, dims - 1)) return;
+  matrix.call.q = q;
+  matrix.call.k = keys.transpose(-2, -1);
+  matrix.operands = {operand(q), operand(keys)};
+  matrices_[matrix.buffers[0]] = std::move(matrix);
+}
+
+bool WrittenAttentions::multiply(Matrix& matrix, double factor) {
+  if (!std::isfinite(factor)) return false;
+  if (matrix.stage == Stage::scaled) {
+    matrix.call.scale *= factor;
+    return true;
+  }
+  // c tanh(a s) is c tanh((c a) s / c).
+  if (matrix.stage != Stage::tanh || factor <= 0) return false;
+  matrix.call.cap = factor;
+  matrix.call.scale *= factor;
+  matrix.stage = Stage::capped;
+  return true;
+}
+
+bool WrittenAttentions::is_mask(const Matrix& matrix, const Tensor& source, const Tensor& mask) {
+  const bool maskable = matrix.stage == Stage::scaled || matrix.stage == Stage::capped || matrix.stage == Stage::masked;
+  return maskable && !mask.is_inference() && at::is_expandable_to(mask.sizes(), source.sizes());
+}
+
+bool WrittenAttentions::add(Matrix& matrix, const Tensor& source, const IValue& mask) {
+  if (!is_plan_tensor(mask) || matrix.call.added || (matrix.call.hidden && matrix.call.finite)) return false;
+  const Tensor& added = mask.toTensor();
+  if (!is_mask(matrix, source, added) || !at::isFloatingType(added.scalar_type())) return false;
+  matrix.call.added = added;
+  matrix.operands.push_back(operand(added));
+  matrix.stage = Stage::masked;
+  return true;
+}
+
+bool WrittenAttentions::hide(Matrix& matrix, const Tensor& source, const IValue& mask, bool hides,
+                             std::optional<double> value) {
+  if (!is_plan_tensor(mask) || !value || !(*value <= kMaxHidden) || matrix.call.hidden) return false;
+  const bool finite = std::isfinite(*value);
+  const Tensor& hidden = mask.toTensor();
+  if (!is_mask(matrix, source, hidden) || hidden.scalar_type() != at::kBool || (finite && matrix.call.added))
+    return false;
+  matrix.call.hidden = hidden;
+  matrix.call.hides = hides;
+  matrix.call.finite = finite;
+  matrix.operands.push_back(operand(hidden));
+  matrix.stage = Stage::masked;
+  return true;
+}
+
+// Returns the matrix that an op makes of a known one; nullopt: of none, or another.
+std::optional<WrittenAttentions::Matrix> WrittenAttentions::next_of(const Trace& trace, std::string_view name,
+                                                                    const std::vector<IValue>& arguments) const {
+  const std::string_view op = plain_name(name);
+  if (op == "masked_fill" || op == "tanh" || op == "div" || op == "_softmax" || op == "native_dropout") {
+    const Matrix* const source = matrix_of(arguments[0]);
+    if (!source || name.ends_with("_mode")) return std::nullopt;
+    Matrix matrix = *source;
+    const Tensor& tensor = arguments[0].toTensor();
+    bool known = false;
+    if (op == "masked_fill") {
+      known = hide(matrix, tensor, arguments[1], true, number_of(trace, arguments[2]));
+    } else if (op == "tanh") {
+      known = std::exchange(matrix.stage, Stage::tanh) == Stage::scaled;
+    } else if (op == "div") {
+      const std::optional<double> divisor = number_of(trace, arguments[1]);
+      known = divisor && *divisor != 0 && multiply(matrix, 1 / *divisor);
+    } else if (op == "_softmax") {
+      known = std::exchange(matrix.stage, Stage::probabilities) < Stage::probabilities &&
+              source->stage != Stage::tanh &&
+              at::maybe_wrap_dim(arguments[1].toInt(), tensor.dim()) == tensor.dim() - 1;
+    } else {
+      matrix.call.dropout = arguments[1].toDouble();
+      known = std::exchange(matrix.stage, Stage::dropped) == Stage::probabilities &&
+              (arguments[2].isNone() || arguments[2].toBool());
+    }
+    return known ? std::optional(std::move(matrix)) : std::nullopt;
+  }
+  if (op == "copy") {
+    const Matrix* const source = matrix_of(arguments[1]);
+    return source && arguments[0].toTensor().sizes() == arguments[1].toTensor().sizes() ? std::optional(*source)
+                                                                                        : std::nullopt;
+  }
+  if (op == "mul" || op == "add") {
+    const size_t which = matrix_of(arguments[0]) ? 0 : 1;
+    const Matrix* const source = matrix_of(arguments[which]);
+    if (!source) return std::nullopt;
+    Matrix matrix = *source;
+    const IValue& other = arguments[1 - which];
+    const std::optional<double> factor = op == "mul" ? number_of(trace, other) : std::nullopt;
+    const bool known = op == "mul"
+                           ? factor && multiply(matrix, *factor)
+                           : number_of(trace, arguments[2]) == 1.0 && add(matrix, arguments[which].toTensor(), other);
+    return known ? std::optional(std::move(matrix)) : std::nullopt;
+  }
+  if (op == "where") {
+    const size_t which = matrix_of(arguments[1]) ? 1 : 2;
+    const Matrix* const source = matrix_of(arguments[which]);
+    if (!source) return std::nullopt;
+    Matrix matrix = *source;
+    return hide(matrix, arguments[which].toTensor(), arguments[0], which == 2, number_of(trace, arguments[3 - which]))
+               ? std::optional(std::move(matrix))
+               : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void WrittenAttentions::note_op(const Trace& trace, std::string_view name, const std::vector<IValue>& arguments,
+                                const std::vector<IValue>& outputs) {
+  if (name == "aten::copy_") note_repetition(arguments);
+  if (matrices_.empty() || outputs.empty()) return;
+  std::optional<Matrix> next = next_of(trace, name, arguments);
+  for (const IValue& output : outputs)
+    if (is_plan_tensor(output)) matrices_.erase(buffer_of(output.toTensor()));
+  if (!next || !is_plan_tensor(outputs[0]) || !is_whole(*next, outputs[0].toTensor())) return;
+  const BufferId buffer = buffer_of(outputs[0].toTensor());
+  next->buffers.push_back(buffer);
+  ops_.insert(trace.ops.size());
+  matrices_[buffer] = std::move(*next);
+}
+
+void WrittenAttentions::note_repetition(const std::vector<IValue>& copy) {
+  if (!is_plan_tensor(copy[0])) return;
+  const Tensor& target = copy[0].toTensor();
+  const BufferId buffer = buffer_of(target);
+  repeated_.erase(buffer);
+  if (!is_plan_tensor(copy[1])) return;
+  const Tensor& source = copy[1].toTensor();
+  if (source.dim() == 5 && source.stride(2) == 0 && source.size(2) > 1 && source.sizes() == target.sizes() &&
+      source.scalar_type() == target.scalar_type() && target.is_contiguous() && target.storage_offset() == 0 &&
+      !source.is_inference())
+    repeated_[buffer] = operand(source);
+}
+
+std::vector<NodePointer> WrittenAttentions::path_of(const Matrix& matrix, const Tensor& probabilities) {
+  return plain_path(probabilities.grad_fn(), matrix.node.get(), kSteps);
+}
+
+std::optional<WrittenAttentions::Call> WrittenAttentions::find(const Tensor& probabilities) const {
+  const Matrix* const matrix = is_off_ ? nullptr : matrix_of(probabilities);
+  if (!matrix || matrix->stage < Stage::probabilities || !std::ranges::all_of(matrix->operands, &Operand::is_unchanged))
+    return std::nullopt;
+  if (at::GradMode::is_enabled()) {
+    const bool differentiable =
+        matrix->operands[0].tensor.requires_grad() || matrix->operands[1].tensor.requires_grad();
+    if (probabilities.requires_grad() != differentiable)
+      return std::nullopt;  // detached, or recorded without gradients
+    if (differentiable && path_of(*matrix, probabilities).empty()) return std::nullopt;
+  }
+  return matrix->call;
+}
+
+Tensor WrittenAttentions::unrepeated(const Tensor& tensor) const {
+  const auto found = tensor.dim() == 4 ? repeated_.find(buffer_of(tensor)) : repeated_.end();
+  if (found == repeated_.end() || !tensor.is_contiguous() || tensor.storage_offset() != 0 ||
+      !found->second.is_unchanged())
+    return {};
+  const Tensor& source = found->second.tensor;  // [batch, fewer, times, S, D]
+  std::vector<int64_t> sizes = source.sizes().vec(), strides = source.strides().vec();
+  if (tensor.sizes() != at::IntArrayRef({sizes[0], sizes[1] * sizes[2], sizes[3], sizes[4]}) ||
+      tensor.requires_grad() != source.requires_grad())
+    return {};
+  sizes[2] = 1;
+  Tensor single = make_plan_view(source, sizes, strides, source.storage_offset(), source.scalar_type());
+  torch::autograd::impl::set_version_counter(single, torch::autograd::impl::version_counter(source));
+  if (source.requires_grad()) {
+    const NodePointer node = source.grad_fn();
+    if (!node || node->name() != "ExpandBackward0" || plain_path(tensor.grad_fn(), node.get(), kRepetition).empty())
+      return {};
+    const torch::autograd::Edge before = node->next_edge(0);
+    if (!before.function ||
+        C10_AS_INTARRAYREF_SLOW(before.function->input_metadata(before.input_nr).shape_as_dim_vector()) !=
+            at::IntArrayRef(sizes))
+      return {};
+    torch::autograd::impl::set_gradient_edge(single, before);
+  }
+  return single.squeeze(2);
+}
+
+bool WrittenAttentions::replace(const Tensor& probabilities) {
+  const auto number = static_cast<int64_t>(replaced_.size());
+  const Matrix& matrix = matrices_.at(buffer_of(probabilities));
+  const bool kept = kept_.contains(number);
+  replaced_.push_back(kept ? Replaced{} : Replaced{matrix.buffers, path_of(matrix, probabilities)});
+  return !kept;
+}
+
+// Notes hooks that were set behind the replacement.
+void WrittenAttentions::note_hooks() {
+  for (size_t i = 0; i < replaced_.size(); ++i) {
+    if (std::ranges::any_of(replaced_[i].path, [](const NodePointer& node) { return is_watched(*node); }))
+      watched_.insert(static_cast<int64_t>(i));
+    replaced_[i].path.clear();
+  }
+}
+
+void WrittenAttentions::begin_segment() {
+  note_hooks();
+  matrices_.clear();
+  repeated_.clear();
+}
+
+std::set<int64_t> WrittenAttentions::needed_whole(const Trace& trace) {
+  note_hooks();
+  std::unordered_map<BufferId, std::vector<int64_t>> attentions_of;
+  for (size_t i = 0; i < replaced_.size(); ++i)
+    for (const BufferId buffer : replaced_[i].buffers) attentions_of[buffer].push_back(static_cast<int64_t>(i));
+  std::set<int64_t> needed = watched_;
+  for (const auto& [buffer, attentions] : attentions_of)
+    if (trace.buffers[buffer].output) needed.insert(attentions.begin(), attentions.end());
+  for (size_t i = 0; i < trace.ops.size() && !attentions_of.empty(); ++i) {
+    if (ops_.contains(i)) continue;
+    for_each_view(trace.ops[i], [&](const View& view, bool written) {
+      if (const auto found = attentions_of.find(view.buffer); found != attentions_of.end() && !written)
+        needed.insert(found->second.begin(), found->second.end());
+    });
+  }
+  return needed;
+}
+
+}  // namespace plimsoll
