@@ -106,6 +106,7 @@ class Session:
         self._modes: dict[Any, bool] = {}
         self.counters: dict[str, None] = {}
         self._autocast_device = {"cpu": "cpu", "mps": "mps"}.get(options["device"], "cuda")  # torch's name of ROCm too
+        self._norms: bool = options["replace"]["norms"]
         self._session: Any = None
         keys = {key: value for key, value in options.items() if key not in ("replace", "max_slowdown")}
         self._session = self._checked(
@@ -138,6 +139,7 @@ class Session:
             elif request == MAKE_MODEL:
                 self._make_model()
             elif request == COMPUTE_LOSS:
+                self._torch.ops.plimsoll.replace_norms(self._norms)
                 with self._recording(computes=True), self._state(), no_draws(self._model):
                     loss = self._compute(self._model, self._session.input)
                 self._session.set_loss(loss)

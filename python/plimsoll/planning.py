@@ -72,8 +72,8 @@ def plan(
         replace: whether operators of torch are recorded as operators of plimsoll with the same mathematics, and rounded
             differently; {"attention": False}: not scaled_dot_product_attention; {"cross_entropy": False}: not linear layers
             with cross entropy; {"channels_last": False}: torch's layout of convolutions; {"norms": False}: torch's group
-            norms; {"loss_rows": False}: not other losses of large linear layers, which may run in chunks of tokens; False: none,
-            which gives eager's bits.
+            and RMS norms; {"loss_rows": False}: not other losses of large linear layers, which may run in chunks of tokens; False:
+            none, which gives eager's bits.
         max_slowdown: without `memory`, the plan takes the fewest bytes with which a step is predicted to take at most this
             part longer than the fastest one; 0: the fastest.
         on_schedule: called before each candidate schedule is computed; an exception from it ends the planning.

@@ -28,8 +28,9 @@ PLIMSOLL_INLINE void rms_norm(const RmsNorm& args, int64_t begin, int64_t end) {
       squares += v * v;
     }
     const Scalar<X> mean = sum(squares) / static_cast<Scalar<X>>(args.width);
-    // A row of zeros has no scale (kernel_arguments.h). Its result is 0 for any rstd.
-    const Scalar<X> rstd = mean == 0 ? 1 : 1 / std::sqrt(mean + static_cast<Scalar<X>>(args.eps));
+    // A row of zeros has no scale (kernel_arguments.h), except if eps is below 0 (rms_norm.h). Its result is 0 anyway.
+    const auto eps = static_cast<Scalar<X>>(args.eps);
+    const Scalar<X> rstd = mean == 0 && eps >= 0 ? 1 : 1 / std::sqrt(mean + std::abs(eps));
     static_cast<Scalar<X>*>(args.rstd)[row] = rstd;
     PLIMSOLL_FOR_LANES(i, partial, args.width) {
       store_some(y + i, load_some(x + i, partial) * rstd * load_some(weight + i, partial), partial);

@@ -131,18 +131,26 @@ std::optional<Reason> cross_entropy_reason(const Trace& trace) {
           format_bytes(bytes))};
 }
 
-// Returns how many norms are recorded as plimsoll::group_norm.
+// Returns how many norms are recorded as plimsoll::group_norm and plimsoll::rms_norm.
 std::optional<Reason> norms_reason(const Trace& trace) {
   const Segment* const micro = trace.segment(SegmentKind::micro);
   if (!micro) return std::nullopt;
-  int64_t calls = 0;
-  for (int32_t i = micro->begin; i < micro->end; ++i) calls += trace.ops[i].name == "plimsoll::group_moments";
-  if (calls == 0) return std::nullopt;
-  return Reason{"replace: norms",
-                fmt::format("{} recorded as plimsoll::group_norm, which computes SiLU and ReLU behind {} too and keeps "
-                            "only the input; results are rounded differently, and replace={{\"norms\": False}} records "
-                            "PyTorch's own operators",
-                            calls == 1 ? "1 norm is" : fmt::format("{} norms are", calls), calls == 1 ? "it" : "them")};
+  int64_t of_groups = 0, of_rows = 0;
+  for (int32_t i = micro->begin; i < micro->end; ++i) {
+    of_groups += trace.ops[i].name == "plimsoll::group_moments";
+    of_rows += trace.ops[i].name == "plimsoll::rms_norm";
+  }
+  const auto counted = [](int64_t calls, const char* op, const char* more) {
+    if (calls == 0) return std::string();
+    return fmt::format("{} recorded as {}{}; ", calls == 1 ? "1 norm is" : fmt::format("{} norms are", calls), op,
+                       more);
+  };
+  const std::string text = counted(of_groups, "plimsoll::group_norm", ", which computes SiLU and ReLU behind it too") +
+                           counted(of_rows, "plimsoll::rms_norm", "");
+  if (text.empty()) return std::nullopt;
+  return Reason{"replace: norms", text +
+                                      "the operators keep only the input; results are rounded differently, and "
+                                      "replace={\"norms\": False} records PyTorch's own operators"};
 }
 
 }  // namespace

@@ -261,7 +261,9 @@ void expand_masks(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   stack.back() = expanded;
 }
 
-void send_to_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+}  // namespace
+
+void call_on_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const int device = cached_device_argument(op);
   const bool draws = draws_in_step(op, *stack);
   if (device >= 0) {
@@ -279,10 +281,8 @@ void send_to_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&send_to_plan>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&call_on_plan>());
 }
-
-}  // namespace
 
 // A dispatch key that libtorch reserves for modes, included on this thread: every operator call passes the boxed
 // fallback of the key first, which sends factory functions to the plan device.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <memory>
 #include <string>
@@ -44,6 +45,9 @@ View view_of(const at::Tensor& tensor);
 
 /// Returns a tensor on the meta device with the tensor's sizes, strides, offset and dtype.
 at::Tensor meta_like(const at::Tensor& tensor);
+
+/// Calls an operator in a PlanScope, below the scope's dispatch key. The arguments are on the stack.
+void call_on_plan(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 /// A scope in which tensors of libtorch's factory functions (torch::empty, torch::randn, torch::arange, the parameters
 /// of a module under construction) are plan tensors: shape, dtype and no memory. It applies to this thread and nests.

@@ -52,6 +52,7 @@ void Recorder::begin_segment(SegmentKind kind) {
   module_of_node_.clear();
   loss_heads_.begin_segment();
   written_attentions_.begin_segment();
+  composed_norms_.begin_segment();
 }
 
 void Recorder::begin_update_piece(UpdatePiece piece) {
@@ -277,6 +278,7 @@ void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValu
   op.flops = flops_of(op);
   op.bytes_moved = bytes_moved_by(op);
   if (replacements_.attention) written_attentions_.note_op(trace_, op.name, arguments, outputs);
+  if (phase_ == Phase::forward || phase_ == Phase::evaluate) composed_norms_.note(op, arguments);
   trace_.ops.push_back(std::move(op));
 }
 

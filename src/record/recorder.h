@@ -12,6 +12,7 @@
 
 #include "plimsoll/options.h"
 #include "plimsoll/trace.h"
+#include "record/composed_norm.h"
 #include "record/loss_head.h"
 #include "record/written_attention.h"
 
@@ -60,6 +61,9 @@ class Recorder {
   /// Returns whether plimsoll::attention has kernels for masks that are tensors and for dropout on the device.
   bool has_masked_attention() const { return device_ == "cpu" || device_ == "cuda"; }
 
+  /// Returns whether plimsoll::rms_norm has kernels for the device.
+  bool has_norm_kernels() const { return device_ == "cpu" || device_ == "cuda"; }
+
   /// Returns the ops so far.
   const Trace& trace() const { return trace_; }
   LossHeads& loss_heads() { return loss_heads_; }
@@ -73,6 +77,8 @@ class Recorder {
   /// Notes that the step was refused a view because of a tensor's layout.
   void note_refused_view() { refused_view_ = true; }
   bool refused_view() const { return refused_view_; }
+  ComposedNorms& composed_norms() { return composed_norms_; }
+  const ComposedNorms& composed_norms() const { return composed_norms_; }
 
   /// Returns whether an op of forward or backward has written to the buffer of `tensor` so far.
   bool is_changed(const at::Tensor& tensor) const;
@@ -153,6 +159,7 @@ class Recorder {
   LossHeads loss_heads_;
   WrittenAttentions written_attentions_;
   bool contiguous_attention_ = false, refused_view_ = false;
+  ComposedNorms composed_norms_;
   int64_t next_random_id_ = 0;
   int32_t module_ = 0;
   bool module_is_stated_ = false;

@@ -1,6 +1,6 @@
 // Implements the replacements of scaled_dot_product_attention, of attention that is written with matmul and softmax,
 // and of a linear layer with cross entropy.
-#include "plimsoll/options.h"
+#include "record/replacement.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/FuncTorchTLS.h>
@@ -23,17 +23,15 @@
 
 #include "ops/attention/attention.h"
 #include "ops/loss/linear_cross_entropy.h"
+#include "plimsoll/options.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
 #include "record/row_loss.h"
 
 namespace plimsoll {
-namespace {
 
 using at::Tensor;
 
-// Returns whether operators of Plimsoll can be called: they have a gradient, and neither forward-mode derivatives nor
-// functorch's transforms.
 bool is_plainly_differentiated(std::initializer_list<const Tensor*> operands) {
   if (at::functorch::functorchTLSAccessor()) {
     try {
@@ -44,6 +42,8 @@ bool is_plainly_differentiated(std::initializer_list<const Tensor*> operands) {
   }
   return std::ranges::none_of(operands, [](const Tensor* tensor) { return tensor->_fw_grad(/*level=*/0).defined(); });
 }
+
+namespace {
 
 // Returns whether the call is one that plimsoll::attention computes: operands [heads, T, D] or [batch, heads, T, D] of
 // one type and alike, but for the number of heads and of tokens.

@@ -55,10 +55,11 @@ std::string owner_of(const std::string& name) {
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
-// Calls that are recorded as they are, by their numbers, and how written attention is recorded.
+// Calls that are recorded as they are, by their numbers, and how written attention and norms are recorded.
 struct KeptCalls {
   std::set<int64_t> heads, attentions;
   bool contiguous_attention = false, no_written_attention = false;
+  bool norms = false;  // all norms are recorded as they are
 
   bool empty() const { return heads.empty() && attentions.empty(); }
   void insert(const KeptCalls& others) {
@@ -81,6 +82,7 @@ class StepRecorder {
     recorder_.written_attentions().keep(kept.attentions);
     recorder_.set_contiguous_attention(kept.contiguous_attention);
     if (kept.no_written_attention) recorder_.written_attentions().turn_off();
+    if (kept.norms) recorder_.composed_norms().keep_all();
   }
 
   Trace run() {
@@ -107,6 +109,7 @@ class StepRecorder {
   bool has_written_attention() { return recorder_.written_attentions().replaced() > 0; }
   /// Returns whether run() failed at a view.
   bool refused_view() const { return recorder_.refused_view(); }
+  const ComposedNorms& composed_norms() const { return recorder_.composed_norms(); }
 
  private:
   Trace record() {
@@ -514,12 +517,18 @@ Trace record_step(const Step& step, const TrainingOptions& options) {
     try {
       Trace trace = recorder.run();
       needed = recorder.needed_whole(trace);
-      if (needed.empty()) return trace;
+      const bool watched = recorder.composed_norms().is_watched();
+      if (needed.empty() && !watched) return trace;
+      kept.norms |= watched;
     } catch (...) {
       needed = recorder.needed_whole(recorder.recorded());
       const bool without_attention = recorder.changes_attention() && replacements.attention;
       if (without_attention) replacements.attention = false;
-      if (needed.empty() && !without_attention && !records_attention_otherwise(recorder, kept)) throw;
+      if (needed.empty() && !without_attention && !records_attention_otherwise(recorder, kept)) {
+        // A second derivative of a norm, or one by what the operator does not compute.
+        if (kept.norms || !recorder.composed_norms().has_replaced()) throw;
+        kept.norms = true;
+      }
     }
     kept.insert(needed);
   }

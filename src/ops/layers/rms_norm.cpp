@@ -143,8 +143,8 @@ TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
 }
 PLIMSOLL_AUTOCAST("rms_norm", rms_norm_autocast)
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return std::get<0>(call_rms_norm(x, weight, eps, std::nullopt));
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, OutDType out_dtype) {
+  return std::get<0>(call_rms_norm(x, weight, eps, out_dtype));
 }
 
 }  // namespace plimsoll::ops

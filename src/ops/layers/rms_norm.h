@@ -13,9 +13,11 @@ namespace plimsoll::ops {
 /// (float64 for float64). The result is contiguous and of x's dtype; under autocast only the result has the lower
 /// precision, x and weight are not cast. For backward it keeps x and one float32 a row. The gradient of a row of zeros
 /// is that of x * weight, without the factor 1 / sqrt(eps): the gradient of a blank input stays finite behind any
-/// number of norms.
+/// number of norms. If eps is below 0, -eps is meant, and a row of zeros has that factor too, as in libtorch.
+/// `out_dtype`: the result's dtype, also under autocast.
 /// Operators plimsoll::rms_norm and plimsoll::rms_norm_backward. Throws UserError if the shapes do not agree.
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps = 1e-5);
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps = 1e-5,
+                    std::optional<at::ScalarType> out_dtype = std::nullopt);
 
 // The checks and results of rms_norm, for the kernels of every device. Each function throws UserError for tensors that
 // do not belong together, and returns results that are not filled yet. The functions are the Meta kernels too, so that

@@ -131,7 +131,8 @@ __global__ void __launch_bounds__(1024)
     for (int j = 0; j < pack; ++j) squares += widen(values[j]) * widen(values[j]);
   }
   const A mean = sum_of_row<by_warp>(squares) / static_cast<A>(width);
-  const A scale = mean == 0 ? A{1} : 1 / square_root(mean + eps);  // a row of zeros has no scale (kernel_arguments.h)
+  // A row of zeros has no scale (kernel_arguments.h), except if eps is below 0 (rms_norm.h).
+  const A scale = mean == 0 && eps >= 0 ? A{1} : 1 / square_root(mean + (eps < 0 ? -eps : eps));
   if (threadIdx.x == 0) rstd[row] = scale;
   for (int64_t i = first; i < width; i += step) {
     const auto values = x.template again<pack>(row, i);

@@ -70,6 +70,23 @@ TEST(RmsNorm, TheGradientOfARowOfZerosIsNotScaled) {
   }
 }
 
+// libtorch scales it.
+TEST(RmsNorm, WithANegativeEpsTheGradientOfARowOfZerosIsScaled) {
+  torch::manual_seed(5);
+  for (const auto type : kTypes) {
+    const Tensor weight = (1 + 0.3 * torch::randn({77}, at::kDouble)).to(type), grad = torch::randn({4, 77}).to(type);
+    Tensor x = torch::randn({4, 77}, at::kDouble).to(type);
+    const auto forward = [&](double eps) { return call("plimsoll::rms_norm", {x, weight, eps, c10::IValue()}); };
+    EXPECT_TRUE(at::equal(forward(kNormEps)[0].toTensor(), forward(-kNormEps)[0].toTensor()));
+    x[1].zero_();
+    const auto results = forward(-kNormEps);
+    EXPECT_TRUE(at::equal(results[0].toTensor(), forward(kNormEps)[0].toTensor()));
+    const Tensor dx = call("plimsoll::rms_norm_backward", {grad, x, weight, results[1]})[0].toTensor();
+    const Tensor want = grad[1].to(at::kDouble) * weight.to(at::kDouble) / std::sqrt(kNormEps);
+    expect_close(dx[1], want.to(type), tolerance(type), "dx");
+  }
+}
+
 TEST(RmsNorm, WritesTheTypeItIsAskedFor) {
   const Tensor x = torch::randn({4, 48}), weight = torch::randn({48});
   for (const auto type : {at::kBFloat16, at::kHalf, at::kFloat}) {
