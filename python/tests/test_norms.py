@@ -45,6 +45,19 @@ class Products(Llama):
         return x * torch.rsqrt((x * x).mean([x.dim() - 1], True) + self.eps) * self.weight
 
 
+class Power(Llama):
+    """The norm of Gemma 3n and 4."""
+
+    def forward(self, x):
+        wide = x.float()
+        return (wide * torch.pow(wide.pow(2).mean(-1, keepdim=True) + self.eps, -0.5) * self.weight.float()).type_as(x)
+
+
+class Quotient(Llama):
+    def forward(self, x):
+        return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+
 class Frozen(Llama):
     def __init__(self):
         super().__init__()
@@ -131,7 +144,7 @@ class Transformed(Llama):
         return x + size.mean() + slope
 
 
-REPLACED = (Llama, Gemma, T5, Products, Frozen, Library, LibraryWithoutWeight)
+REPLACED = (Llama, Gemma, T5, Products, Power, Quotient, Frozen, Library, LibraryWithoutWeight)
 COMPOSED = (Detached, Overwritten, OtherDimension, Cubes, OtherTensor, Hooked, HookedLater, Penalized, Transformed)
 
 

@@ -103,6 +103,13 @@ std::optional<double> added_by(const Op& op) {
   return number_of(op, 1);
 }
 
+// Returns whether the op computes the square root of its operand, or (unless `divides`) one divided by it.
+bool is_root(const Op& op, bool divides) {
+  if (!operand_of(op, 0)) return false;
+  if (base_of(op) == "aten::pow") return !operand_of(op, 1) && number_of(op, 1) == (divides ? 0.5 : -0.5);
+  return base_of(op) == (divides ? "aten::sqrt" : "aten::rsqrt");
+}
+
 // The ops that computed a tensor, searched from the end of the trace.
 class Ops {
  public:
@@ -138,7 +145,7 @@ class Ops {
   const size_t begin_;
 };
 
-// x / sqrt(mean(x^2) + eps) as the ops computed it.
+// x / sqrt(mean(x^2) + eps) as ops computed it.
 struct Normalized {
   const Op *square = nullptr, *cast = nullptr;  // cast: null if x was squared in its own type
   View x;
@@ -148,14 +155,16 @@ struct Normalized {
 std::optional<Normalized> normalized_by(const Ops& ops, View view) {
   const Op* op = ops.writer_of(view);
   for (; op && is_floating_cast(*op); op = ops.writer_of(view)) view = *operand_of(*op, 1);
-  if (!op || base_of(*op) != "aten::mul" || !operand_of(*op, 0) || !operand_of(*op, 1)) return std::nullopt;
+  const bool divides = op && base_of(*op) == "aten::div" && op->arguments.size() == 3;  // without a rounding mode
+  if (!op || (!divides && base_of(*op) != "aten::mul") || !operand_of(*op, 0) || !operand_of(*op, 1))
+    return std::nullopt;
   View scaled = *operand_of(*op, 0), scale = *operand_of(*op, 1);
-  if (scaled.sizes != view.sizes) std::swap(scaled, scale);
+  if (scaled.sizes != view.sizes && !divides) std::swap(scaled, scale);
   std::vector<int64_t> one_a_row = view.sizes;
   one_a_row.back() = 1;
   if (scaled.sizes != view.sizes || scale.sizes != one_a_row) return std::nullopt;
   const Op* const root = ops.writer_of(scale);
-  if (!root || base_of(*root) != "aten::rsqrt" || !operand_of(*root, 0)) return std::nullopt;
+  if (!root || !is_root(*root, divides)) return std::nullopt;
   const Op* const sum = ops.writer_of(*operand_of(*root, 0));
   const std::optional<double> eps = sum ? added_by(*sum) : std::nullopt;
   if (!eps || *eps <= 0) return std::nullopt;
@@ -186,18 +195,15 @@ class Nodes {
   // Returns the nodes; empty if there are others.
   std::vector<NodePointer> of(const Tensor& normalized) {
     Edge edge = uncast(torch::autograd::impl::gradient_edge(normalized));
-    const NodePointer product = taken(edge, "MulBackward");
+    const NodePointer product = taken(edge, {"MulBackward", "DivBackward"});
     if (!product || product->num_outputs() != 2) return {};
     Edge scaled = product->next_edge(0), scale = product->next_edge(1);
-    if (scale.function && !is_named(*scale.function, "RsqrtBackward")) std::swap(scaled, scale);
+    if (uncast(scaled) != x_) std::swap(scaled, scale);
     if (uncast(scaled) != x_) return {};
-    for (const std::string_view name : {"RsqrtBackward", "AddBackward", "MeanBackward"}) {
-      const NodePointer node = taken(scale, name);
-      if (!node) return {};
-      scale = node->next_edge(0);
-    }
-    const NodePointer power = taken(scale, "PowBackward");
-    const NodePointer square = power ? power : taken(scale, "MulBackward");
+    const NodePointer root = taken(scale, {"RsqrtBackward", "SqrtBackward", "PowBackward"});
+    const NodePointer sum = root ? taken(root->next_edge(0), {"AddBackward"}) : root;
+    const NodePointer mean = sum ? taken(sum->next_edge(0), {"MeanBackward"}) : sum;
+    const NodePointer square = mean ? taken(mean->next_edge(0), {"PowBackward", "MulBackward"}) : mean;
     if (!square) return {};
     for (size_t i = 0; i < square->num_outputs(); ++i)
       if (uncast(square->next_edge(i)) != x_) return {};
@@ -205,14 +211,15 @@ class Nodes {
   }
 
  private:
-  NodePointer taken(const Edge& edge, std::string_view name) {
-    if (!edge.function || !is_named(*edge.function, name)) return {};
+  NodePointer taken(const Edge& edge, std::initializer_list<std::string_view> names) {
+    const auto named = [&](std::string_view name) { return is_named(*edge.function, name); };
+    if (!edge.function || std::ranges::none_of(names, named)) return {};
     nodes_.push_back(edge.function);
     return edge.function;
   }
   Edge uncast(Edge edge) {
     while (edge != x_) {
-      const NodePointer cast = taken(edge, "ToCopyBackward");
+      const NodePointer cast = taken(edge, {"ToCopyBackward"});
       if (!cast) break;
       edge = cast->next_edge(0);
     }
