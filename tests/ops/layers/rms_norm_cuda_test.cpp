@@ -15,7 +15,7 @@ struct Result {
   Tensor y, rstd, dx, dweight;
 };
 
-Result run(const Tensor& x, const Tensor& weight, const Tensor& grad) {
+Result run(const Tensor& x, const Tensor& weight, const Tensor& grad, double eps = kEps) {
   const int64_t count = x.size(0), width = x.size(1);
   const auto wide = accumulator(x.scalar_type());
   Result result{unwritten({count, width}, grad.scalar_type()), unwritten({count, 1}, wide),
@@ -25,7 +25,7 @@ Result run(const Tensor& x, const Tensor& weight, const Tensor& grad) {
                          .weight = weight.const_data_ptr(),
                          .rstd = result.rstd.data_ptr(),
                          .width = width,
-                         .eps = kEps},
+                         .eps = eps},
                         dtype_of(weight), count, nullptr);
   const Tensor partials = unwritten({div_up(count, cuda_norm_block_rows(count)), width}, wide);
   cuda::launch_rms_norm_backward({.grad_y = const_rows(grad),
@@ -38,10 +38,11 @@ Result run(const Tensor& x, const Tensor& weight, const Tensor& grad) {
   return result;
 }
 
-void expect_as_on_cpu(const Tensor& x, const Tensor& weight, const Tensor& grad, const std::string& what) {
+void expect_as_on_cpu(const Tensor& x, const Tensor& weight, const Tensor& grad, const std::string& what,
+                      double eps = kEps) {
   const auto type = x.scalar_type();
-  const Result got = run(x, weight, grad);
-  const auto want = call("plimsoll::rms_norm", {x, weight, kEps, grad.scalar_type()});
+  const Result got = run(x, weight, grad, eps);
+  const auto want = call("plimsoll::rms_norm", {x, weight, eps, grad.scalar_type()});
   const auto gradients = call("plimsoll::rms_norm_backward", {grad, x, weight, want[1]});
   const double close = std::max(tolerance(type), tolerance(grad.scalar_type()));
   expect_close(got.y, want[0].toTensor(), close, what + " y");
@@ -62,6 +63,15 @@ TEST(CudaRmsNorm, AgreesWithTheCpu) {
         expect_as_on_cpu(x, random_rows(1, width, weight_type)[0], grad, what);
         if (type != at::kDouble) expect_as_on_cpu(x, random_rows(1, width, type)[0], grad, what + " weight alike");
       }
+}
+
+TEST(CudaRmsNorm, ScalesARowOfZerosIfEpsIsBelowZero) {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    Tensor x = random_rows(5, 72, type);
+    x[1].zero_();
+    for (const double eps : {kEps, -kEps})
+      expect_as_on_cpu(x, random_rows(1, 72, type)[0], random_rows(5, 72, type), std::to_string(eps), eps);
+  }
 }
 
 TEST(CudaRmsNorm, TakesEveryPairOfTypes) {
