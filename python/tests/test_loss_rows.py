@@ -100,8 +100,8 @@ def is_sliced(plan):
 
 class LossRowsTest(unittest.TestCase):
     def test_has_the_loss_and_the_gradients_of_eager_in_a_smaller_budget(self):
-        for name, loss in [(f.__name__, f) for f in (smoothed, with_z_loss, distilled, preferred, masked, capped)]:
-            with self.subTest(name):
+        for loss in (smoothed, with_z_loss, distilled, preferred, masked, capped):
+            with self.subTest(loss.__name__):
                 model = functools.partial(Model, teacher=loss is distilled)
                 free = planned(loss, model, max_slowdown=0)
                 plan = planned(loss, model, memory=free.minimum)
@@ -114,11 +114,49 @@ class LossRowsTest(unittest.TestCase):
                     ours.train()
                     value = loss(ours, batch())
                     value.backward()
-                    self.assertAlmostEqual(value.item(), trainer.step(batch()), delta=5e-6)
+                    self.assertAlmostEqual(value.item(), trainer.step(batch()), delta=max(5e-6, 2e-6 * value.item()))
                     after = trainer.state_dict()
                     for key, parameter in ours.named_parameters():
                         if parameter.grad is not None:
                             torch.testing.assert_close(after[key], (parameter - 0.1 * parameter.grad).detach(), rtol=0, atol=5e-6)
+
+    def test_means_of_large_values_are_finite_in_16_bits(self):
+        def loss(model, batch):
+            logits = model(batch["tokens"])
+            return smoothed(model, batch) + 0.01 * logits.abs().mean() + 0.01 * logits.square().mean(dim=(0, 2)).mean()
+
+        for precision in ("16-mixed", "bf16-mixed"):
+            with self.subTest(precision):
+                free = planned(loss, Model, max_slowdown=0, precision=precision)
+                plan = planned(loss, Model, memory=free.minimum, precision=precision)
+                self.assertTrue(is_sliced(plan), plan.reasons)
+                with pl.Trainer(plan) as trainer:
+                    ours = Model()
+                    ours.load_state_dict(trainer.state_dict(), strict=False)
+                    self.assertAlmostEqual(loss(ours, batch()).item(), trainer.step(batch()), delta=5e-3)
+
+    def test_sums_over_chunks_in_16_bits_lose_nothing(self):
+        """Gradients of a bfloat16 model, against those of float32: no worse than with all logits."""
+        start, errors = None, {}
+        for precision, replace in (("32-true", False), ("bf16-true", False), ("bf16-true", True)):
+            options = {"precision": precision, "replace": {"loss_rows": replace, "cross_entropy": False}}
+            optimizer = pl.SGD(2.0**20, momentum=0.0, weight_decay=0.0)  # the update is the gradient
+            tokens = {name: torch.cat([values] * 4) for name, values in batch().items()}
+            plan = pl.plan(Model, smoothed, tokens, micro_batch=16, optimizer=optimizer, **options)
+            if replace:
+                plan = pl.plan(Model, smoothed, tokens, micro_batch=16, optimizer=optimizer, memory=plan.minimum, **options)
+            self.assertEqual(is_sliced(plan), replace)
+            with pl.Trainer(plan) as trainer:
+                start = start or {name: x.bfloat16().float() for name, x in trainer.state_dict().items()}
+                trainer.load_state_dict({name: x.to(trainer.state_dict()[name].dtype) for name, x in start.items()})
+                trainer.step(tokens)
+                after = trainer.state_dict()["words.weight"].double()
+            update = after - start["words.weight"].double()
+            if precision == "32-true":
+                exact = update
+            else:
+                errors[replace] = ((update - exact).norm() / exact.norm()).item()
+        self.assertLess(errors[True], 1.2 * errors[False])
 
     def test_without_it_the_logits_are_whole(self):
         whole = planned(smoothed, Model, replace={"loss_rows": False})

@@ -41,14 +41,12 @@ struct RowSlicing {
 
   /// Returns the rule of an op; nullopt: it has none, and is never cut.
   std::function<std::optional<RowRule>(const Op&)> rule;
-  /// Returns the sum with the operands of a mean.
-  std::function<Op(const Op& mean)> sum_of;
   /// Returns the op value *= factor.
   std::function<Op(const View& value, double factor)> scale;
   /// Returns the op sum += a b. The caller sets phase and module.
   std::function<Op(const View& sum, const View& a, const View& b)> add_product;
-  /// Returns the op sum += addend.
-  std::function<Op(const View& sum, const View& addend)> add;
+  /// Returns the op sum += factor addend.
+  std::function<Op(const View& sum, const View& addend, double factor)> add;
   /// Returns the op target = source.
   std::function<Op(const View& target, const View& source)> copy;
 };

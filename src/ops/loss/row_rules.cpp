@@ -339,8 +339,8 @@ struct Operand {
 };
 
 // Returns a call of the operator `name`.`overload` with `operands` as its tensors, and its constants as they are by
-// default.
-Op call_of(const char* name, const char* overload, std::vector<Operand> operands) {
+// default, except `alpha`.
+Op call_of(const char* name, const char* overload, std::vector<Operand> operands, double alpha = 1) {
   const c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
   Op op;
   op.name = *overload ? std::string(name) + "." + overload : name;
@@ -353,7 +353,8 @@ Op call_of(const char* name, const char* overload, std::vector<Operand> operands
       call->constants.emplace_back();
     } else {
       op.arguments.push_back({Argument::Kind::constant, false, {}});
-      call->constants.push_back(argument.default_value().value_or(c10::IValue()));
+      const bool is_alpha = argument.name() == "alpha" && alpha != 1;
+      call->constants.push_back(is_alpha ? c10::IValue(alpha) : argument.default_value().value_or(c10::IValue()));
     }
   }
   op.call = std::move(call);
@@ -365,14 +366,6 @@ Op call_of(const char* name, const char* overload, std::vector<Operand> operands
 RowSlicing row_slicing() {
   RowSlicing slicing;
   slicing.rule = row_rule;
-  slicing.sum_of = [](const Op& mean) {
-    // Both have the arguments (self, dim, keepdim, dtype, out).
-    static const c10::OperatorHandle sum = c10::Dispatcher::singleton().findSchemaOrThrow("aten::sum", "IntList_out");
-    Op op = mean;
-    op.name = "aten::sum.IntList_out";
-    op.call = std::make_shared<OpCall>(OpCall{sum, mean.call->constants});
-    return op;
-  };
   slicing.scale = [](const View& value, double factor) {
     static const c10::OperatorHandle mul = c10::Dispatcher::singleton().findSchemaOrThrow("aten::mul", "out");
     at::Tensor number = at::scalar_tensor(factor, at::kDouble);
@@ -388,8 +381,8 @@ RowSlicing row_slicing() {
   slicing.add_product = [](const View& sum, const View& a, const View& b) {
     return call_of("aten::addmm_", "", {{sum, true}, {a}, {b}});
   };
-  slicing.add = [](const View& sum, const View& addend) {
-    return call_of("aten::add", "out", {{sum}, {addend}, {sum, true}});
+  slicing.add = [](const View& sum, const View& addend, double factor) {
+    return call_of("aten::add", "out", {{sum}, {addend}, {sum, true}}, factor);
   };
   slicing.copy = [](const View& target, const View& source) {
     return call_of("aten::copy_", "", {{target, true}, {source}});

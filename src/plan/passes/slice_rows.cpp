@@ -45,16 +45,32 @@ class RegionWriter {
   size_t chunks() const { return chunks_.size(); }
 
  private:
-  // Finds the sums over rows in 16 bits of which only a cast to float32 is used. The chunks are added in float32.
+  // A sum over rows, or the part of it that belongs to some of them.
+  struct Sum {
+    View whole;
+    View total;           // the sum of the chunks so far: `whole`, or a value in float32
+    bool copied = false;  // `total` is copied to `whole` behind the loop
+  };
+  using Sums = std::map<std::pair<int32_t, std::vector<int64_t>>, Sum>;  // by op and part
+
+  // Finds the sums over rows in 16 bits of which only a cast to float32 is used. The chunks are added to its target.
   void find_casts() {
     std::map<BufferId, std::vector<int32_t>> uses;
     for (int32_t i = 0; i < static_cast<int32_t>(old_.size()); ++i)
       for_each_buffer(old_[i], [&](BufferId buffer) { uses[buffer].push_back(i); });
     for (const auto& [index, op] : region_.ops) {
-      if (!op.rule.sums || op.rule.means || !is_sum(index)) continue;
+      if (!op.rule.sums || !is_sum(index)) continue;
       const View* sum = nullptr;
-      for_each_view(old_[index], [&](const View& view, bool written) { sum = written ? &view : sum; });
-      if (!is_narrow(sum->dtype) || uses[sum->buffer].size() != 2 || uses[sum->buffer][0] != index) continue;
+      bool in_parts = false;
+      size_t number = 0;
+      for_each_view(old_[index], [&](const View& view, bool written) {
+        const std::vector<int>& labels = op.rule.labels[number++];
+        if (!written) return;
+        sum = &view;
+        in_parts = std::ranges::any_of(labels, [&](int label) { return op.rows.cuts(label); });
+      });
+      if (in_parts || !is_narrow(sum->dtype) || uses[sum->buffer].size() != 2 || uses[sum->buffer][0] != index)
+        continue;
       const int32_t reader = uses[sum->buffer][1];
       const Op& cast = old_[reader];
       if (cast.name != "aten::copy_" || region_.ops.contains(reader) || cast.phase != old_[index].phase) continue;
@@ -68,7 +84,7 @@ class RegionWriter {
   }
 
   void write(const RowLoop& loop) {
-    std::set<std::pair<int32_t, std::vector<int64_t>>> begun;  // sums that hold a chunk, by op and part
+    Sums sums;
     for (const RowChunk& chunk : chunks_) {
       std::map<BufferId, BufferId> fresh;
       for (const int32_t index : loop.ops) {
@@ -76,16 +92,11 @@ class RegionWriter {
         Op op = old_[index];
         op.phase = loop.phase;
         op.recomputed = done_.contains(index);
-        if (cut(op, described, chunk, fresh)) append(std::move(op), index, loop, begun);
+        if (cut(op, described, chunk, fresh)) append(std::move(op), index, loop, sums);
       }
     }
-    for (const int32_t index : loop.ops)
-      if (region_.ops.at(index).rule.means && is_sum(index)) {
-        std::vector<View> views;
-        for_each_view(old_[index], [&](const View& view, bool) { views.push_back(view); });
-        const double share = static_cast<double>(views[1].elements()) / static_cast<double>(views[0].elements());
-        emit(slicing_.scale(views[1], share), index, loop);
-      }
+    for (const auto& [part, sum] : sums)
+      if (sum.copied) emit(slicing_.copy(sum.whole, sum.total), part.first, loop);
     done_.insert(loop.ops.begin(), loop.ops.end());
     for (const int32_t index : loop.delayed) {
       if (removed_casts_.contains(index)) continue;
@@ -130,49 +141,68 @@ class RegionWriter {
     return plimsoll::in_chunk(std::move(part), layout, chunk, fresh[old]);
   }
 
-  // Appends an op of a chunk. A sum over rows is written by the first chunk, and the other chunks add to it.
-  void append(Op op, int32_t index, const RowLoop& loop, std::set<std::pair<int32_t, std::vector<int64_t>>>& begun) {
+  // Appends an op of a chunk. A sum over rows is written by the first chunk, and the other chunks add to it. A mean
+  // is the sum of the chunks' means, each times its fraction of the elements. Sums in 16 bits are added up in float32.
+  void append(Op op, int32_t index, const RowLoop& loop, Sums& sums) {
     const RegionOp& described = region_.ops.at(index);
-    View* sum = nullptr;
+    View* result = nullptr;
     if (described.rule.sums && is_sum(index))
       for (Argument& argument : op.arguments)
-        if (argument.written) sum = &argument.views[0];
-    if (!sum) return emit(std::move(op), index, loop);
-    if (described.rule.means) {
-      op = slicing_.sum_of(op);
-      sum = &op.arguments.back().views[0];
-    }
-    std::vector<int64_t> part = sum->sizes;
-    part.push_back(sum->offset);
-    const bool first = begun.insert({index, part}).second;
+        if (argument.written) result = &argument.views[0];
+    if (!result) return emit(std::move(op), index, loop);
+    const double fraction = described.rule.means ? addends_of(op) / addends_of(old_[index]) : 1;
+    std::vector<int64_t> part = result->sizes;
+    part.push_back(result->offset);
+    const auto [found, first] = sums.insert({{index, std::move(part)}, {*result, *result}});
+    Sum& sum = found->second;
+    View addend = *result;
     if (const auto cast = cast_of_.find(index); cast != cast_of_.end()) {
-      const auto [to, from] = cast->second;
-      emit(std::move(op), index, loop);
-      emit(first ? slicing_.copy(to, from) : slicing_.add(to, from), index, loop);
+      sum.total = cast->second.first;
+      addend = cast->second.second;
+    } else if (is_narrow(sum.whole.dtype)) {
+      if (first) sum.total = temporary_like(sum.whole, DType::float32);
+      sum.copied = true;
+      *result = addend = temporary_like(sum.whole, sum.whole.dtype);
     } else if (first) {
       emit(std::move(op), index, loop);
+      if (fraction != 1) emit(slicing_.scale(sum.total, fraction), index, loop);
+      return;
     } else if (described.rule.product) {
       std::vector<View> factors;
       for (const Argument& argument : op.arguments)
         if (argument.kind == Argument::Kind::tensor && !argument.written) factors.push_back(argument.views[0]);
-      emit(slicing_.add_product(*sum, factors.at(0), factors.at(1)), index, loop);
+      return emit(slicing_.add_product(sum.total, factors.at(0), factors.at(1)), index, loop);
     } else {
-      const View whole = *sum;
-      Buffer buffer = trace_.buffers[whole.buffer];
-      buffer.bytes = whole.elements() * element_bytes(whole.dtype);
-      buffer.role = Role::temporary;
-      View addend = whole;
-      addend.buffer = rewriter_.add_buffer(std::move(buffer));
-      addend.offset = 0;
-      int64_t stride = 1;
-      for (size_t d = addend.sizes.size(); d-- > 0;) {
-        addend.strides[d] = stride;
-        stride *= std::max<int64_t>(addend.sizes[d], 1);
-      }
-      *sum = addend;
-      emit(std::move(op), index, loop);
-      emit(slicing_.add(whole, addend), index, loop);
+      *result = addend = temporary_like(sum.whole, sum.whole.dtype);
     }
+    emit(std::move(op), index, loop);
+    if (!first) return emit(slicing_.add(sum.total, addend, fraction), index, loop);
+    emit(slicing_.copy(sum.total, addend), index, loop);
+    if (fraction != 1) emit(slicing_.scale(sum.total, fraction), index, loop);
+  }
+
+  // Returns the number of elements that `op`, a sum with one operand, adds up for each element of its result.
+  static double addends_of(const Op& op) {
+    std::vector<double> elements;
+    for_each_view(op, [&](const View& view, bool) { elements.push_back(static_cast<double>(view.elements())); });
+    return elements.front() / elements.back();
+  }
+
+  // Returns a new contiguous value with the sizes of `view`.
+  View temporary_like(View view, DType dtype) {
+    Buffer buffer = trace_.buffers[view.buffer];
+    buffer.bytes = view.elements() * element_bytes(dtype);
+    buffer.role = Role::temporary;
+    buffer.persistent = buffer.output = false;
+    view.buffer = rewriter_.add_buffer(std::move(buffer));
+    view.dtype = dtype;
+    view.offset = 0;
+    int64_t stride = 1;
+    for (size_t d = view.sizes.size(); d-- > 0;) {
+      view.strides[d] = stride;
+      stride *= std::max<int64_t>(view.sizes[d], 1);
+    }
+    return view;
   }
 
   // Returns whether the op sums over rows.

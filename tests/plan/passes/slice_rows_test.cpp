@@ -46,6 +46,7 @@ RowSlicing rules() {
         {"scatter", {{{0, -1}, {0, -1}, {0, -1}, {0, -1}}, {}}},
         {"zero", {{{0, 1}}, {}}},
         {"scale", {{{0, 1}, {0, 1}}, {}}},
+        {"mean", {.labels = {{0, 1}, {}}, .sums = true, .means = true}},
     };
     const auto found = rules.find(op.name);
     if (found == rules.end()) return std::nullopt;
@@ -63,9 +64,10 @@ RowSlicing rules() {
   slicing.add_product = [op_of](const View& sum, const View& a, const View& b) {
     return op_of("add_product", {tensor(sum, true), tensor(a), tensor(b)});
   };
-  slicing.add = [op_of](const View& sum, const View& addend) {
-    return op_of("add", {tensor(sum, true), tensor(addend)});
+  slicing.add = [op_of](const View& sum, const View& addend, double factor) {
+    return op_of(factor == 1 ? "add" : "add_fraction", {tensor(sum, true), tensor(addend)});
   };
+  slicing.scale = [op_of](const View& value, double) { return op_of("multiply", {tensor(value, true)}); };
   slicing.copy = [op_of](const View& to, const View& from) { return op_of("copy", {tensor(to, true), tensor(from)}); };
   return slicing;
 }
@@ -171,6 +173,54 @@ TEST(SliceRows, ComputesGradientsWhileAChunksLogitsExist) {
   const auto sum = std::ranges::find(sliced.ops, "sum", &Op::name);
   EXPECT_EQ(sum->phase, Phase::backward);
   EXPECT_EQ(std::count_if(sum, sliced.ops.end(), [](const Op& op) { return op.name == "gather"; }), 0);
+}
+
+// A sum in 16 bits is added up in float32, and rounded once.
+TEST(SliceRows, AddsUpSumsIn16BitsInFloat32) {
+  HeadStep step;
+  step.trace.ops[10].arguments[2].views[0].dtype = DType::bfloat16;
+  step.trace.ops.back().arguments[1].views[0].dtype = DType::bfloat16;
+  step.trace.buffers[HeadStep::dw].bytes /= 2;
+  const Trace sliced = slice_rows(step.trace, rules());
+  EXPECT_EQ(step.count(sliced, "add_product"), 0);
+  EXPECT_EQ(step.count(sliced, "add"), 3);
+  EXPECT_EQ(step.count(sliced, "copy"), 2);
+  const View* total = nullptr;
+  int of_dw = 0;
+  for (const Op& op : sliced.ops) {
+    if (op.name == "add") total = &op.arguments[0].views[0];
+    for_each_view(op, [&](const View& view, bool) { of_dw += view.buffer == HeadStep::dw; });
+  }
+  ASSERT_TRUE(total);
+  EXPECT_EQ(total->dtype, DType::float32);
+  EXPECT_EQ(sliced.buffers[total->buffer].bytes, kClasses * kWidth * 4);
+  EXPECT_EQ(of_dw, 2);  // the copy behind the loop, and the update
+  const auto copy =
+      std::find_if(sliced.ops.rbegin(), sliced.ops.rend(), [](const Op& op) { return op.name == "copy"; });
+  EXPECT_EQ(copy->arguments[0].views[0].buffer, HeadStep::dw);
+  EXPECT_EQ(copy->arguments[1].views[0].buffer, total->buffer);
+}
+
+// The mean over all elements is the sum of the means of the chunks, each times its fraction.
+TEST(SliceRows, AddsUpMeansOfChunksTimesTheirFractions) {
+  HeadStep step;
+  const auto mean = static_cast<BufferId>(step.trace.buffers.size());
+  step.trace.buffers.push_back({4, Role::temporary, false, true, "mean"});
+  Op op = step.trace.ops[2];
+  op.name = "mean";
+  op.arguments[1] = tensor(View{mean, DType::float32, 0, {}, {}}, true);
+  step.trace.ops.insert(step.trace.ops.begin() + 3, op);
+  for (Segment& segment : step.trace.segments) segment.end += 1;
+  step.trace.segments[1].begin += 1;
+  for (UpdatePiece& piece : step.trace.update_pieces) {
+    piece.begin += 1;
+    piece.end += 1;
+  }
+  const Trace sliced = slice_rows(step.trace, rules());
+  EXPECT_EQ(step.count(sliced, "mean"), 4);
+  EXPECT_EQ(step.count(sliced, "multiply"), 1);
+  EXPECT_EQ(step.count(sliced, "add_fraction"), 3);
+  for (size_t b = step.trace.buffers.size(); b < sliced.buffers.size(); ++b) EXPECT_FALSE(sliced.buffers[b].output);
 }
 
 TEST(SliceRows, IsTakenIfTheStepDoesNotFitOtherwise) {
