@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "collectives/exchange.h"
 #include "device/backend.h"
+#include "ops/loss/row_rules.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
@@ -74,7 +75,8 @@ struct Training::Impl {
     if (!memory) memory.emplace(*backend, options);
     memory->require(plan);  // before large ops are tried
     require_recorded_ranks(options.ranks, exchange());
-    bool found_more = workspace.probe(recorded, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).found_more;
+    const Trace& ops = loss_rows ? with_loss_rows(recorded, row_slicing()) : recorded;
+    bool found_more = workspace.probe(ops, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).found_more;
     if (exchange()) found_more = merge_workspaces(*exchange(), workspace, found_more);
     if (found_more) {
       replan(" with the scratch that its kernels take", "");

@@ -28,6 +28,7 @@
 #include "ops/libtorch_types.h"
 #include "ops/loss/row_rules.h"
 #include "ops/optimizer/update_group.h"
+#include "plan/passes/passes.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "run/op_times.h"
@@ -300,6 +301,12 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
     throw UserError(fmt::format("compile: true is for the devices cpu and cuda; the device is {}: set compile: auto",
                                 options.device));
   return result;
+}
+
+Trace with_loss_rows(const Trace& recorded, const RowSlicing& slicing) {
+  Trace trace = slice_rows(recorded, slicing);
+  trace.ops.insert(trace.ops.begin(), recorded.ops.begin(), recorded.ops.end());
+  return trace;
 }
 
 PlanOptions with_measured(PlanOptions options, const MeasuredWorkspace& workspace) {

@@ -18,6 +18,7 @@
 #include "plimsoll/trace.h"
 #include "plimsoll/training.h"
 #include "run/executor/executor.h"
+#include "trace/row_slicing.h"
 
 namespace plimsoll {
 
@@ -129,6 +130,10 @@ int threads_of(const TrainingOptions& options);
 /// run is about to allocate the memory.
 PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
                             std::shared_ptr<MeasureAllowance> allowance = nullptr);
+
+/// Returns `recorded` with the ops of its losses in chunks of rows behind its ops, so that the scratch of all ops of
+/// its plans can be measured. It is no step.
+Trace with_loss_rows(const Trace& recorded, const RowSlicing& slicing);
 
 /// Returns `options` with the scratch that was measured by running kernels.
 PlanOptions with_measured(PlanOptions options, const MeasuredWorkspace& workspace);

@@ -109,6 +109,12 @@ const std::vector<Case>& cases() {
          const Tensor rejected = log_probabilities(torch::linear(x.square(), m.head), y);
          return -torch::log_sigmoid(0.1 * (chosen - rejected)).mean();
        }},
+      {"means with scratch",
+       [](auto& m, auto& x, auto& y) {
+         const Tensor logits = torch::linear(x, m.head);
+         return cross_entropy(rows(logits), y.view(-1), 0.1) + 1e-2 * logits.amax(-1).square().mean() +
+                0.1 * logits.abs().mean();
+       }},
       {"a mean of squares over tokens and classes",
        [](auto& m, auto& x, auto& y) {
          const Tensor student = torch::linear(x, m.head), teacher = torch::linear(x.square(), m.words).detach();

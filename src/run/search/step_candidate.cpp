@@ -167,7 +167,8 @@ void StepCandidate::probe() {
       }
       return count();
     };
-  const MeasuredWorkspace::Probed probed = workspace->probe(recorded_, kProbedBytes, *backend_, run);
+  const Trace& ops = plan_options_.row_slicing ? with_loss_rows(recorded_, *plan_options_.row_slicing) : recorded_;
+  const MeasuredWorkspace::Probed probed = workspace->probe(ops, kProbedBytes, *backend_, run);
   workspace_ = workspace;
   if (measuring_ && probed.refused > 0)
     settings_.reasons.push_back({"not measured", not_run(probed.refused, measuring_->limits())});
