@@ -20,8 +20,9 @@ struct RowLossOptions {
   bool of_logarithms = false;  ///< the operand has the logarithms of the softmax
 };
 
-/// Returns whether the step that is being recorded has a large linear layer with a result for each class, and the loss
-/// of `logits`, whose dimension of classes is 1, is not recorded as one for each row anyway.
+/// Returns whether the step that is being recorded has a large linear layer with a result for each class, at most half
+/// of its results unused, and the loss of `logits`, whose dimension of classes is 1, is not recorded as one for each
+/// row anyway.
 bool has_row_loss(const Trace& trace, const at::Tensor& logits, const RowLossOptions& options);
 
 /// Returns the cross entropy of class indices. It is libtorch's up to rounding: NaN for a mean over no token.
