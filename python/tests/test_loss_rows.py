@@ -81,6 +81,11 @@ def capped(model, batch):
     return F.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())
 
 
+def binary(model, batch):
+    logits = model(batch["tokens"])
+    return F.binary_cross_entropy_with_logits(logits, F.one_hot(batch["tokens"], WORDS).float())
+
+
 def padded(model, batch):
     """The last classes are padding of the layer."""
     logits = model(batch["tokens"])[..., : WORDS - 1000]
@@ -113,7 +118,7 @@ def is_sliced(plan):
 
 class LossRowsTest(unittest.TestCase):
     def test_has_the_loss_and_the_gradients_of_eager_in_a_smaller_budget(self):
-        for loss in (smoothed, with_z_loss, distilled, preferred, masked, capped, padded, penalized):
+        for loss in (smoothed, with_z_loss, distilled, preferred, masked, capped, binary, padded, penalized):
             with self.subTest(loss.__name__):
                 model = functools.partial(Model, teacher=loss is distilled)
                 free = planned(loss, model, max_slowdown=0)

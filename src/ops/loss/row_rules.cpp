@@ -66,6 +66,7 @@ constexpr FormRow kForms[] = {
     {"log", RowForm::pointwise},
     {"log1p", RowForm::pointwise},
     {"log_sigmoid_backward", RowForm::pointwise},
+    {"log_sigmoid_forward", RowForm::pointwise},
     {"logaddexp", RowForm::pointwise},
     {"logical_and", RowForm::pointwise},
     {"logical_not", RowForm::pointwise},
@@ -151,7 +152,7 @@ class RuleBuilder {
   explicit RuleBuilder(const Op& op) : op_(op) {
     for_each_view(op, [&](const View& view, bool written) {
       views_.push_back(&view);
-      if (written) result_ = &view;
+      if (written && (!result_ || view.elements() >= result_->elements())) result_ = &view;
     });
   }
 
@@ -231,8 +232,12 @@ class RuleBuilder {
   bool pointwise() {
     const int result = rank(*result_);
     for (const View* view : views_) {
+      // Such as the buffer of log_sigmoid_forward on CUDA.
+      const bool empty = view->elements() == 0 && result_->elements() > 0;
       if (rank(*view) > result) return false;
-      rule_.labels.push_back(numbered(result - rank(*view), rank(*view)));
+      rule_.labels.push_back(empty ? std::vector<int>(rank(*view), RowRule::kNone)
+                                   : numbered(result - rank(*view), rank(*view)));
+      rule_.unused.push_back(empty);
     }
     return true;
   }
