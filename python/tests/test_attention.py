@@ -494,6 +494,8 @@ MODELS = {
                                                "embd_pdrop": 0.0, "resid_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}),
     "llama": ("LlamaForCausalLM", "LlamaConfig", SIZES | FEWER),
     "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", SIZES | FEWER | {"sliding_window": 16}),
+    "gpt_oss": ("GptOssForCausalLM", "GptOssConfig", SIZES | FEWER | {"num_local_experts": 4, "num_experts_per_tok": 2,
+                                                                      "sliding_window": 16}),
     "bert": ("BertForMaskedLM", "BertConfig", SIZES | {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}),
 }
 

@@ -12,20 +12,25 @@ bool is_watched(Node& node) {
          !node.retains_grad_hooks().empty();
 }
 
-std::vector<NodePointer> plain_path(NodePointer from, const Node* to, std::span<const std::string_view> names) {
+NodePointer only_next(Node& node) {
+  NodePointer next;
+  for (const Edge& edge : node.next_edges()) {
+    if (!edge.function) continue;
+    if (next) return {};
+    next = edge.function;
+  }
+  return next;
+}
+
+std::vector<NodePointer> plain_path(NodePointer from, const Node* to, std::span<const std::string_view> names,
+                                    NodePointer (*next)(Node&)) {
   constexpr size_t kMaxNodes = 64;
   std::vector<NodePointer> path;
   while (from && path.size() < kMaxNodes && !is_watched(*from)) {
     path.push_back(from);
     if (from.get() == to) return path;
     if (std::ranges::find(names, std::string_view(from->name())) == names.end()) break;
-    NodePointer next;
-    for (const Edge& edge : from->next_edges()) {
-      if (!edge.function) continue;
-      if (next) return {};
-      next = edge.function;
-    }
-    from = next;
+    from = next(*from);
   }
   return {};
 }

@@ -15,10 +15,14 @@ using NodePointer = decltype(torch::autograd::Edge::function);
 /// Returns whether a hook sees a gradient that the node takes or returns.
 bool is_watched(torch::autograd::Node& node);
 
+/// Returns the node to which a node passes its gradients; null if it passes them to several.
+NodePointer only_next(torch::autograd::Node& node);
+
 /// Returns the nodes through which the gradient of `from` becomes that of `to`, both among them. Each node but `to` has
-/// one of the `names`, and passes a gradient to one other node alone. Empty if there is no such path, or if a hook sees
-/// a gradient on it.
+/// one of the `names`, and is followed by its next(). Empty if there is no such path, or if a hook sees a gradient on
+/// it.
 std::vector<NodePointer> plain_path(NodePointer from, const torch::autograd::Node* to,
-                                    std::span<const std::string_view> names);
+                                    std::span<const std::string_view> names,
+                                    NodePointer (*next)(torch::autograd::Node&) = only_next);
 
 }  // namespace plimsoll

@@ -277,7 +277,7 @@ void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValu
   if (signature.random) op.random_id = next_random_id_++;
   op.flops = flops_of(op);
   op.bytes_moved = bytes_moved_by(op);
-  if (replacements_.attention) written_attentions_.note_op(trace_, op.name, arguments, outputs);
+  if (replacements_.attention) written_attentions_.note_op(trace_, op, arguments, outputs);
   if (phase_ == Phase::forward || phase_ == Phase::evaluate) composed_norms_.note(op, arguments);
   trace_.ops.push_back(std::move(op));
 }

@@ -127,6 +127,27 @@ std::optional<Tensor> written_mask(WrittenAttentions::Call& call) {
   return hidden.logical_not().logical_or(blind);
 }
 
+// Returns attention with sinks: scores of one more key, whose value is 0. They are q's last column, and that key is 1
+// there.
+Tensor attention_with_sinks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sinks,
+                            ops::AttentionOptions options) {
+  const int64_t width = q.size(3), keys = k.size(2);
+  const int64_t padded = (width / 8 + 1) * 8;  // as libtorch's flash kernels need it
+  const std::vector<int64_t> column = {q.size(0), q.size(1), q.size(2), 1};
+  const Tensor last = (sinks / *options.scale).to(q.scalar_type()).expand(column);
+  const Tensor with_column = at::constant_pad_nd(at::cat({q, last}, 3), {0, padded - width - 1});
+  const Tensor sink = at::arange(padded, q.options().dtype(at::kLong)).eq(width).to(k.scalar_type());
+  const Tensor with_sink =
+      at::cat({at::constant_pad_nd(k, {0, padded - width}), sink.expand({k.size(0), k.size(1), 1, padded})}, 2);
+  if (options.mask) {
+    std::vector<int64_t> sizes = options.mask->sizes().vec();
+    sizes.back() = keys;
+    options.mask = at::constant_pad_nd(options.mask->expand(sizes), {0, 1});
+  }
+  const Tensor values = at::constant_pad_nd(v, {0, padded - width, 0, 1});
+  return ops::attention(with_column, with_sink, values, options).slice(3, 0, width);
+}
+
 // Returns probabilities times v as attention; an undefined tensor if they are not the probabilities of an attention
 // that plimsoll::attention computes.
 Tensor written_attention(Recorder& recorder, const Tensor& probabilities, const Tensor& v) {
@@ -140,14 +161,19 @@ Tensor written_attention(Recorder& recorder, const Tensor& probabilities, const 
   for (const auto* mask : {&call->added, &call->hidden})
     if (*mask && !is_replaceable_mask(**mask, call->q, matrix)) return {};
   if ((masked || dropped) && !recorder.has_masked_attention()) return {};
+  if (call->sinks && !is_plainly_differentiated({&*call->sinks})) return {};
   if (!attentions.replace(probabilities)) return {};
   ops::AttentionOptions options{.causal = false, .scale = call->scale, .softcap = call->cap, .dropout = call->dropout};
   const Tensor keys = attentions.unrepeated(call->k), values = attentions.unrepeated(v);
   const bool grouped = keys.defined() && values.defined() && keys.sizes() == values.sizes();
-  if (masked) options.mask = with_heads(written_mask(*call)->expand(matrix));
   if (dropped) options.seed = drawn_seed(call->q);
-  const Tensor out = ops::attention(with_heads(call->q), with_heads(grouped ? keys : call->k),
-                                    with_heads(grouped ? values : v), options);
+  std::optional<Tensor> mask = written_mask(*call);
+  if (mask && !call->sinks) mask = with_heads(mask->expand(matrix));
+  options.mask = mask;
+  const Tensor q = with_heads(call->q), all_keys = with_heads(grouped ? keys : call->k);
+  const Tensor all_values = with_heads(grouped ? values : v);
+  const Tensor out = call->sinks ? attention_with_sinks(q, all_keys, all_values, *call->sinks, options)
+                                 : ops::attention(q, all_keys, all_values, options);
   const Tensor result = without_heads(out, call->q);
   return recorder.has_contiguous_attention() ? result.contiguous() : result;
 }

@@ -23,13 +23,14 @@ using c10::IValue;
 // Scores that are set to this number or a smaller one have the probability 0 next to any other score.
 constexpr double kMaxHidden = -1e4;
 
-constexpr std::array<std::string_view, 16> kSteps = {
-    "MulBackward0",        "MulBackward1",    "DivBackward0",        "DivBackward1",
-    "TanhBackward0",       "AddBackward0",    "MaskedFillBackward0", "WhereBackward0",
-    "CloneBackward0",      "ToCopyBackward0", "SoftmaxBackward0",    "NativeDropoutBackward0",
-    "UnsafeViewBackward0", "ViewBackward0",   "AliasBackward0",      "ReshapeAliasBackward0"};
-constexpr std::array<std::string_view, 6> kRepetition = {"CloneBackward0",     "UnsafeViewBackward0", "ViewBackward0",
-                                                         "TransposeBackward0", "PermuteBackward0",    "AliasBackward0"};
+constexpr std::array<std::string_view, 19> kSteps = {
+    "MulBackward0",          "MulBackward1",           "DivBackward0",        "DivBackward1",   "TanhBackward0",
+    "AddBackward0",          "MaskedFillBackward0",    "WhereBackward0",      "CloneBackward0", "ToCopyBackward0",
+    "SoftmaxBackward0",      "NativeDropoutBackward0", "UnsafeViewBackward0", "ViewBackward0",  "AliasBackward0",
+    "ReshapeAliasBackward0", "CatBackward0",           "SubBackward0",        "SliceBackward0"};
+constexpr std::array<std::string_view, 7> kRepetition = {"ToCopyBackward0", "CloneBackward0",     "UnsafeViewBackward0",
+                                                         "ViewBackward0",   "TransposeBackward0", "PermuteBackward0",
+                                                         "AliasBackward0"};
 
 bool is_plan_tensor(const IValue& value) {
   return value.isTensor() && is_plan(value.toTensor());
@@ -59,6 +60,25 @@ std::string_view plain_name(std::string_view name) {
   return name;
 }
 
+// Returns whether a dimension, or a list of one, is the last one of a tensor.
+bool is_last(const IValue& dims, const IValue& tensor) {
+  const int64_t last = tensor.toTensor().dim() - 1;
+  if (dims.isInt()) return at::maybe_wrap_dim(dims.toInt(), last + 1) == last;
+  return dims.isIntList() && dims.toIntVector().size() == 1 &&
+         at::maybe_wrap_dim(dims.toIntVector()[0], last + 1) == last;
+}
+
+// Returns the next node on the way from probabilities to scores. The largest score that is subtracted has a gradient of
+// 0, and sinks have one of their own.
+NodePointer next_to_scores(torch::autograd::Node& node) {
+  const std::string name = node.name();
+  if (name == "CatBackward0") return node.next_edge(0).function;
+  if (name != "SubBackward0" || !node.next_edge(1).function) return only_next(node);
+  const NodePointer largest = node.next_edge(1).function, scores = node.next_edge(0).function;
+  const bool known = largest->name() == "MaxBackward0" || largest->name() == "AmaxBackward0";
+  return known && !is_watched(*largest) && largest->next_edge(0).function == scores ? scores : NodePointer();
+}
+
 }  // namespace
 
 WrittenAttentions::Operand WrittenAttentions::operand(const Tensor& tensor) {
@@ -78,6 +98,52 @@ const WrittenAttentions::Matrix* WrittenAttentions::matrix_of(const IValue& valu
   if (!is_plan_tensor(value)) return nullptr;
   const auto found = matrices_.find(buffer_of(value.toTensor()));
   return found == matrices_.end() || !is_whole(found->second, value.toTensor()) ? nullptr : &found->second;
+}
+
+// Returns whether `tensor` is all columns of a matrix but that of the sinks.
+bool WrittenAttentions::is_without_sinks(const Matrix& matrix, const Tensor& tensor) {
+  std::vector<int64_t> sizes = matrix.sizes, strides(sizes.size(), 1);
+  for (size_t d = sizes.size() - 1; d > 0; --d) strides[d - 1] = strides[d] * sizes[d];
+  --sizes.back();
+  return matrix.has_sinks && matrix.stage >= Stage::probabilities && tensor.storage_offset() == 0 &&
+         tensor.sizes() == at::IntArrayRef(sizes) && tensor.strides() == at::IntArrayRef(strides);
+}
+
+// Returns the matrix that a tensor is, or is but for the column of the sinks.
+std::optional<WrittenAttentions::Matrix> WrittenAttentions::without_sinks(const IValue& value) const {
+  if (const Matrix* const whole = matrix_of(value)) return *whole;
+  const auto found = is_plan_tensor(value) ? matrices_.find(buffer_of(value.toTensor())) : matrices_.end();
+  if (found == matrices_.end() || !is_without_sinks(found->second, value.toTensor())) return std::nullopt;
+  Matrix matrix = found->second;
+  matrix.has_sinks = false;
+  --matrix.sizes.back();
+  return matrix;
+}
+
+// Returns the matrix with a column of sinks that cat() makes.
+std::optional<WrittenAttentions::Matrix> WrittenAttentions::with_sinks(const std::vector<IValue>& arguments) const {
+  if (!arguments[0].isTensorList() || arguments[0].toTensorList().size() != 2) return std::nullopt;
+  const Tensor scores = arguments[0].toTensorList().get(0), sinks = arguments[0].toTensorList().get(1);
+  const Matrix* const source = matrix_of(scores);
+  if (!source || source->stage > Stage::masked || source->stage == Stage::tanh || source->call.cap > 0 ||
+      source->call.hidden || source->call.scale == 0 || scores.dim() != 4 || !is_plan(sinks) || sinks.is_inference() ||
+      !at::isFloatingType(sinks.scalar_type()) || at::maybe_wrap_dim(arguments[1].toInt(), 4) != 3 ||
+      sinks.dim() != 4 || sinks.size(3) != 1)
+    return std::nullopt;
+  Matrix matrix = *source;
+  matrix.call.sinks = sinks;
+  matrix.operands.push_back(operand(sinks));
+  matrix.stage = Stage::sunk;
+  matrix.has_sinks = true;
+  ++matrix.sizes.back();
+  return matrix;
+}
+
+// Returns whether `value` is the largest element of each row of `matrix`.
+bool WrittenAttentions::is_largest_of(const IValue& value, const IValue& matrix) const {
+  const auto found = is_plan_tensor(value) ? largest_.find(buffer_of(value.toTensor())) : largest_.end();
+  return found != largest_.end() && found->second == buffer_of(matrix.toTensor()) &&
+         value.toTensor().dim() == matrix.toTensor().dim() && value.toTensor().size(-1) == 1;
 }
 
 void WrittenAttentions::note_scores(const Trace& trace, const Tensor& q, const Tensor& keys, const Tensor& scores) {
@@ -142,7 +208,7 @@ std::optional<WrittenAttentions::Matrix> WrittenAttentions::next_of(const Trace&
                                                                     const std::vector<IValue>& arguments) const {
   const std::string_view op = plain_name(name);
   if (op == "masked_fill" || op == "tanh" || op == "div" || op == "_softmax" || op == "native_dropout") {
-    const Matrix* const source = matrix_of(arguments[0]);
+    const std::optional<Matrix> source = without_sinks(arguments[0]);
     if (!source || name.ends_with("_mode")) return std::nullopt;
     Matrix matrix = *source;
     const Tensor& tensor = arguments[0].toTensor();
@@ -165,10 +231,17 @@ std::optional<WrittenAttentions::Matrix> WrittenAttentions::next_of(const Trace&
     }
     return known ? std::optional(std::move(matrix)) : std::nullopt;
   }
+  if (op == "cat") return with_sinks(arguments);
   if (op == "copy") {
-    const Matrix* const source = matrix_of(arguments[1]);
-    return source && arguments[0].toTensor().sizes() == arguments[1].toTensor().sizes() ? std::optional(*source)
-                                                                                        : std::nullopt;
+    std::optional<Matrix> source = without_sinks(arguments[1]);
+    return source && arguments[0].toTensor().sizes() == arguments[1].toTensor().sizes() ? source : std::nullopt;
+  }
+  if (op == "sub") {
+    const Matrix* const source = matrix_of(arguments[0]);
+    return source && source->stage < Stage::probabilities && source->stage != Stage::tanh &&
+                   number_of(trace, arguments[2]) == 1.0 && is_largest_of(arguments[1], arguments[0])
+               ? std::optional(*source)
+               : std::nullopt;
   }
   if (op == "mul" || op == "add") {
     const size_t which = matrix_of(arguments[0]) ? 0 : 1;
@@ -194,13 +267,25 @@ std::optional<WrittenAttentions::Matrix> WrittenAttentions::next_of(const Trace&
   return std::nullopt;
 }
 
-void WrittenAttentions::note_op(const Trace& trace, std::string_view name, const std::vector<IValue>& arguments,
+void WrittenAttentions::note_op(const Trace& trace, const Op& op, const std::vector<IValue>& arguments,
                                 const std::vector<IValue>& outputs) {
-  if (name == "aten::copy_") note_repetition(arguments);
-  if (matrices_.empty() || outputs.empty()) return;
-  std::optional<Matrix> next = next_of(trace, name, arguments);
-  for (const IValue& output : outputs)
-    if (is_plan_tensor(output)) matrices_.erase(buffer_of(output.toTensor()));
+  std::optional<Matrix> next = matrices_.empty() ? std::nullopt : next_of(trace, op.name, arguments);
+  const std::string_view name = plain_name(op.name);
+  const bool finds_largest = (name == "max" || name == "amax") && arguments.size() > 2 && !outputs.empty() &&
+                             is_plan_tensor(outputs[0]) && matrix_of(arguments[0]) &&
+                             is_last(arguments[1], arguments[0]);
+  for_each_view(op, [&](const View& view, bool written) {
+    if (!written) return;
+    matrices_.erase(view.buffer);
+    largest_.erase(view.buffer);
+    repeated_.erase(view.buffer);
+    cast_.erase(view.buffer);
+  });
+  if (finds_largest) {
+    largest_[buffer_of(outputs[0].toTensor())] = buffer_of(arguments[0].toTensor());
+    ops_.insert(trace.ops.size());
+  }
+  if (op.name == "aten::copy_") note_repetition(arguments);
   if (!next || !is_plan_tensor(outputs[0]) || !is_whole(*next, outputs[0].toTensor())) return;
   const BufferId buffer = buffer_of(outputs[0].toTensor());
   next->buffers.push_back(buffer);
@@ -212,22 +297,24 @@ void WrittenAttentions::note_repetition(const std::vector<IValue>& copy) {
   if (!is_plan_tensor(copy[0])) return;
   const Tensor& target = copy[0].toTensor();
   const BufferId buffer = buffer_of(target);
-  repeated_.erase(buffer);
   if (!is_plan_tensor(copy[1])) return;
   const Tensor& source = copy[1].toTensor();
-  if (source.dim() == 5 && source.stride(2) == 0 && source.size(2) > 1 && source.sizes() == target.sizes() &&
-      source.scalar_type() == target.scalar_type() && target.is_contiguous() && target.storage_offset() == 0 &&
-      !source.is_inference())
+  if (source.sizes() != target.sizes() || target.storage_offset() != 0 || source.is_inference()) return;
+  if (source.scalar_type() != target.scalar_type()) {
+    if (repeated_.contains(buffer_of(source))) cast_[buffer] = {operand(source), target.strides().vec()};
+  } else if (source.dim() == 5 && source.stride(2) == 0 && source.size(2) > 1 && target.is_contiguous()) {
     repeated_[buffer] = operand(source);
+  }
 }
 
 std::vector<NodePointer> WrittenAttentions::path_of(const Matrix& matrix, const Tensor& probabilities) {
-  return plain_path(probabilities.grad_fn(), matrix.node.get(), kSteps);
+  return plain_path(probabilities.grad_fn(), matrix.node.get(), kSteps, next_to_scores);
 }
 
 std::optional<WrittenAttentions::Call> WrittenAttentions::find(const Tensor& probabilities) const {
-  const Matrix* const matrix = is_off_ ? nullptr : matrix_of(probabilities);
-  if (!matrix || matrix->stage < Stage::probabilities || !std::ranges::all_of(matrix->operands, &Operand::is_unchanged))
+  const std::optional<Matrix> matrix = is_off_ ? std::nullopt : without_sinks(probabilities);
+  if (!matrix || matrix->has_sinks || matrix->stage < Stage::probabilities ||
+      !std::ranges::all_of(matrix->operands, &Operand::is_unchanged))
     return std::nullopt;
   if (at::GradMode::is_enabled()) {
     const bool differentiable =
@@ -240,6 +327,7 @@ std::optional<WrittenAttentions::Call> WrittenAttentions::find(const Tensor& pro
 }
 
 Tensor WrittenAttentions::unrepeated(const Tensor& tensor) const {
+  if (const auto cast = cast_.find(buffer_of(tensor)); cast != cast_.end()) return uncast(tensor, cast->second);
   const auto found = tensor.dim() == 4 ? repeated_.find(buffer_of(tensor)) : repeated_.end();
   if (found == repeated_.end() || !tensor.is_contiguous() || tensor.storage_offset() != 0 ||
       !found->second.is_unchanged())
@@ -266,6 +354,20 @@ Tensor WrittenAttentions::unrepeated(const Tensor& tensor) const {
   return single.squeeze(2);
 }
 
+// Returns unrepeated() of a cast tensor, or of its transpose.
+Tensor WrittenAttentions::uncast(const Tensor& tensor, const Cast& cast) const {
+  const Tensor& source = cast.source.tensor;
+  const bool transposed = tensor.strides() != at::IntArrayRef(cast.strides);
+  const Tensor same = transposed ? tensor.transpose(-2, -1) : tensor;  // in the order of dimensions of the cast
+  if (!cast.source.is_unchanged() || same.strides() != at::IntArrayRef(cast.strides) ||
+      same.sizes() != source.sizes() || tensor.storage_offset() != 0 ||
+      tensor.requires_grad() != source.requires_grad() ||
+      (tensor.requires_grad() && plain_path(tensor.grad_fn(), source.grad_fn().get(), kRepetition).empty()))
+    return {};
+  const Tensor single = unrepeated(transposed ? source.transpose(-2, -1) : source);
+  return single.defined() ? single.to(tensor.scalar_type()) : single;
+}
+
 bool WrittenAttentions::replace(const Tensor& probabilities) {
   const auto number = static_cast<int64_t>(replaced_.size());
   const Matrix& matrix = matrices_.at(buffer_of(probabilities));
@@ -286,7 +388,9 @@ void WrittenAttentions::note_hooks() {
 void WrittenAttentions::begin_segment() {
   note_hooks();
   matrices_.clear();
+  largest_.clear();
   repeated_.clear();
+  cast_.clear();
 }
 
 std::set<int64_t> WrittenAttentions::needed_whole(const Trace& trace) {

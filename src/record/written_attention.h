@@ -20,7 +20,8 @@ namespace plimsoll {
 ///
 ///     softmax(cap tanh(scale q k^T / cap) + mask)
 ///
-/// and the same without cap, without mask, with masked_fill() or where() as masks, with casts between floating-point
+/// and the same less the largest score, with sinks (a last column of scores, whose probabilities are left out; without
+/// cap), without cap, without mask, with masked_fill() or where() as masks, with casts between floating-point
 /// types, and with dropout. The matrices are recorded. If no other op reads them, the planner removes them
 /// (remove_dead_ops).
 class WrittenAttentions {
@@ -35,6 +36,7 @@ class WrittenAttentions {
     std::optional<at::Tensor> hidden;
     bool hides = true;
     bool finite = false;  ///< the number is no infinity, so a query that sees no key has the mean of all values
+    std::optional<at::Tensor> sinks;  ///< [batch, heads, T, 1]
     double dropout = 0;
   };
 
@@ -42,8 +44,8 @@ class WrittenAttentions {
   void begin_segment();
   /// Notes that the op recorded last computed `scores`, which is q times `keys`: [..., D, S].
   void note_scores(const Trace& trace, const at::Tensor& q, const at::Tensor& keys, const at::Tensor& scores);
-  /// Notes the next op of the trace.
-  void note_op(const Trace& trace, std::string_view name, const std::vector<c10::IValue>& arguments,
+  /// Notes the next op of the trace, a call with these arguments and outputs.
+  void note_op(const Trace& trace, const Op& op, const std::vector<c10::IValue>& arguments,
                const std::vector<c10::IValue>& outputs);
 
   /// Returns the attention with these probabilities. Empty if they are others, or if their gradient flows elsewhere
@@ -64,19 +66,24 @@ class WrittenAttentions {
   std::set<int64_t> needed_whole(const Trace& trace);
 
  private:
-  enum class Stage : uint8_t { scaled, tanh, capped, masked, probabilities, dropped };
+  enum class Stage : uint8_t { scaled, tanh, capped, masked, sunk, probabilities, dropped };
   struct Operand {
     at::Tensor tensor;
     int64_t version = 0;
     bool is_unchanged() const;
   };
   static Operand operand(const at::Tensor& tensor);
+  struct Cast {
+    Operand source;
+    std::vector<int64_t> strides;  // of the cast tensor
+  };
   struct Matrix {
     Stage stage = Stage::scaled;
     Call call;
     std::vector<Operand> operands;
     std::vector<int64_t> sizes;
-    NodePointer node;  // of q k^T
+    bool has_sinks = false;  // the last column is that of the sinks
+    NodePointer node;        // of q k^T
     std::vector<BufferId> buffers;
   };
   struct Replaced {
@@ -84,8 +91,12 @@ class WrittenAttentions {
     std::vector<NodePointer> path;
   };
   static bool is_whole(const Matrix& matrix, const at::Tensor& tensor);
+  static bool is_without_sinks(const Matrix& matrix, const at::Tensor& tensor);
   static bool is_mask(const Matrix& matrix, const at::Tensor& source, const at::Tensor& mask);
   const Matrix* matrix_of(const c10::IValue& value) const;
+  std::optional<Matrix> without_sinks(const c10::IValue& value) const;
+  std::optional<Matrix> with_sinks(const std::vector<c10::IValue>& arguments) const;
+  bool is_largest_of(const c10::IValue& value, const c10::IValue& matrix) const;
   std::optional<Matrix> next_of(const Trace& trace, std::string_view name,
                                 const std::vector<c10::IValue>& arguments) const;
   static bool multiply(Matrix& matrix, double factor);
@@ -94,10 +105,13 @@ class WrittenAttentions {
                    std::optional<double> value);
   static std::vector<NodePointer> path_of(const Matrix& matrix, const at::Tensor& probabilities);
   void note_repetition(const std::vector<c10::IValue>& copy);
+  at::Tensor uncast(const at::Tensor& tensor, const Cast& cast) const;
   void note_hooks();
 
   std::unordered_map<BufferId, Matrix> matrices_;
+  std::unordered_map<BufferId, BufferId> largest_;  // of each row of a matrix: its buffer
   std::unordered_map<BufferId, Operand> repeated_;  // contiguous copies of tensors expanded along a new dimension
+  std::unordered_map<BufferId, Cast> cast_;         // copies of these in another type
   std::unordered_set<size_t> ops_;                  // that make the matrices from each other
   std::vector<Replaced> replaced_;
   std::set<int64_t> kept_, watched_;

@@ -100,6 +100,14 @@ Tensor added(const Tensor& seen, double hidden = kLowest) {
   return torch::zeros(seen.sizes(), seen.options().dtype(torch::kFloat)).masked_fill(seen.logical_not(), hidden);
 }
 
+// Probabilities as GPT-OSS computes them.
+Tensor without_sinks(const Tensor& matrix, const Operands& o) {
+  const Tensor sinks = o.bias.reshape({1, -1, 1, 1}).expand({kSequences, -1, kTokens, -1});
+  const Tensor combined = torch::cat({matrix, sinks}, -1);
+  const Tensor largest = std::get<0>(combined.max(-1, /*keepdim=*/true));
+  return (combined - largest).softmax(-1).slice(-1, 0, kTokens);
+}
+
 const std::vector<std::pair<std::string, Form>>& replaced() {
   static const std::vector<std::pair<std::string, Form>> forms = {
       {"no scale", [](auto& o) { return torch::matmul(scores(o).softmax(-1), o.v); }},
@@ -152,6 +160,17 @@ const std::vector<std::pair<std::string, Form>>& replaced() {
          const Tensor k = repeated(o.few), v = repeated(o.fewv);
          return torch::matmul((torch::matmul(o.q, k.transpose(2, 3)) * 0.3 + added(o.seen)).softmax(-1), v);
        }},
+      {"less the largest score",
+       [](auto& o) {
+         const Tensor matrix = scores(o) * 0.3;
+         return torch::matmul((matrix - matrix.amax(-1, true)).softmax(-1), o.v);
+       }},
+      {"sinks", [](auto& o) { return torch::matmul(without_sinks(scores(o) * 0.3, o), o.v); }},
+      {"sinks, masked, repeated heads",
+       [](auto& o) {
+         const Tensor k = repeated(o.few), v = repeated(o.fewv);
+         return torch::matmul(without_sinks(torch::matmul(o.q, k.transpose(2, 3)) * 0.3 + added(o.none), o), v);
+       }},
       {"three dimensions",
        [](auto& o) {
          const auto flat = [](const Tensor& x) { return x.reshape({kSequences * kHeads, kTokens, kWidth}); };
@@ -177,7 +196,9 @@ TEST_P(Replaced, HasTheValuesOfEagerAndNoMatrix) {
   const Step step = step_of(form);
   ASSERT_GT(attentions_in(step, options), 0);
   Training training(step, options), whole(step_of(form, {.attention = false}), options);
-  EXPECT_LT(training.plan().arena_bytes, whole.plan().arena_bytes - kSequences * kHeads * kTokens * kTokens * 4);
+  // Sinks take columns of q, k and v, which are narrow here.
+  const int64_t matrix = kSequences * kHeads * kTokens * kTokens * 4;
+  EXPECT_LT(training.plan().arena_bytes, whole.plan().arena_bytes - (name.starts_with("sinks") ? matrix / 2 : matrix));
   training.start();
   EagerStep eager(step, options);
   eager.copy_from(training);
@@ -201,6 +222,41 @@ TEST(WrittenAttention, ReadsKeysBeforeTheyAreRepeated) {
   EXPECT_EQ(op->arguments[2].views[0].sizes[1], kFewer);
 }
 
+TEST(WrittenAttention, ReadsKeysBeforeTheyAreRepeatedAndCast) {
+  const auto form = [](const Operands& o) {
+    const Tensor k = repeated(o.few.to(torch::kFloat)), v = repeated(o.fewv);
+    return torch::matmul((torch::matmul(o.q, k.transpose(2, 3)) * 0.3).softmax(-1), v);
+  };
+  const TrainingOptions options = options_of(Precision::bf16_mixed);
+  const Trace trace = record_step(step_of(form), options);
+  const auto op = std::ranges::find(trace.ops, "plimsoll::attention", &Op::name);
+  ASSERT_NE(op, trace.ops.end());
+  EXPECT_EQ(op->arguments[1].views[0].sizes[1], kFewer);
+  Training training(step_of(form), options), whole(step_of(form, {.attention = false}), options);
+  training.start(), whole.start();
+  EXPECT_NEAR(training.step({batch_of(1)}, 1).loss, whole.step({batch_of(1)}, 1).loss, 2e-3);
+  std::map<std::string, Tensor> reference;
+  for (const auto& [key, tensor] : whole.state()) reference[key] = tensor;
+  for (const auto& [key, tensor] : training.state())
+    EXPECT_LT((tensor - reference.at(key)).abs().max().item<double>(), 2e-3) << key;
+}
+
+TEST(WrittenAttention, ReadsRepeatedKeysThatChange) {
+  const auto form = [](const Operands& o) {
+    const torch::NoGradGuard guard;
+    const Tensor k = repeated(o.few).mul_(2), v = repeated(o.fewv);
+    return torch::matmul(torch::matmul(o.q, k.transpose(2, 3)).softmax(-1), v);
+  };
+  const auto loss = [&](Replacements replace) {
+    Step step = step_of(form, replace);
+    Training training(step, options_of());
+    training.start();
+    return training.step({batch_of(1)}, 1).loss;
+  };
+  EXPECT_EQ(attentions_in(step_of(form)), 1);
+  EXPECT_NEAR(loss({}), loss({.attention = false}), 2e-6);
+}
+
 TEST(WrittenAttention, InMixedPrecisionIsCloseToEager) {
   for (const char* name : {"mask added", "repeated heads", "softcap"}) {
     const auto form = std::ranges::find(replaced(), name, &std::pair<std::string, Form>::first)->second;
@@ -221,6 +277,17 @@ TEST(WrittenAttention, InMixedPrecisionIsCloseToEager) {
 const std::vector<std::pair<std::string, Form>>& kept() {
   static const std::vector<std::pair<std::string, Form>> forms = {
       {"trained bias", [](auto& o) { return torch::matmul((scores(o) + o.bias).softmax(-1), o.v); }},
+      {"less another score",
+       [](auto& o) {
+         const Tensor matrix = scores(o);
+         return torch::matmul((matrix - matrix.amax(-2, true)).softmax(-1), o.v);
+       }},
+      {"probabilities of sinks",
+       [](auto& o) {
+         const Tensor sinks = o.bias.reshape({1, -1, 1, 1}).expand({kSequences, -1, kTokens, -1});
+         const Tensor p = torch::cat({scores(o), sinks}, -1).softmax(-1);
+         return torch::matmul(p, torch::cat({o.v, o.v.slice(2, 0, 1)}, 2));
+       }},
       {"softmax over queries", [](auto& o) { return torch::matmul(scores(o).softmax(-2), o.v); }},
       {"scaled behind the mask",
        [](auto& o) { return torch::matmul(((scores(o) + added(o.seen, -9)) * 0.3).softmax(-1), o.v); }},
