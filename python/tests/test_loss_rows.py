@@ -139,6 +139,18 @@ class LossRowsTest(unittest.TestCase):
                         if parameter.grad is not None:
                             torch.testing.assert_close(after[key], (parameter - 0.1 * parameter.grad).detach(), rtol=0, atol=5e-6)
 
+    def test_classes_before_tokens_run_in_chunks_in_mixed_precision(self):
+        def loss(model, batch):
+            return F.cross_entropy(model(batch["tokens"]).transpose(1, 2), batch["labels"], label_smoothing=0.1)
+
+        free = planned(loss, Model, max_slowdown=0, precision="bf16-mixed")
+        plan = planned(loss, Model, memory=free.minimum, precision="bf16-mixed")
+        self.assertTrue(is_sliced(plan), plan.reasons)
+        with pl.Trainer(plan) as trainer:
+            ours = Model()
+            ours.load_state_dict(trainer.state_dict(), strict=False)
+            self.assertAlmostEqual(loss(ours, batch()).item(), trainer.step(batch()), delta=5e-3)
+
     def test_means_of_large_values_are_finite_in_16_bits(self):
         def loss(model, batch):
             logits = model(batch["tokens"])

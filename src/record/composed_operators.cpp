@@ -1,8 +1,10 @@
 // Implements operators that are recorded otherwise than libtorch computes them: it reads values on the host, notes bits
 // in a tensor, or splits them into ops that need more memory.
+#include <ATen/ExpandUtils.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/cov_native.h>
 #include <ATen/ops/isfinite_native.h>
 #include <ATen/ops/istft_native.h>
@@ -41,6 +43,23 @@ at::Tensor computed_conjugate(const at::Tensor& self) {
 
 at::Tensor computed_negative(const at::Tensor& self) {
   return noted(at::neg(self));
+}
+
+// libtorch keeps the order of a cast's strides on devices that it lists, and makes it contiguous on others.
+at::Tensor cast(const at::Tensor& self, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                std::optional<at::Device> device, std::optional<bool> pin_memory, bool non_blocking,
+                std::optional<at::MemoryFormat> memory_format) {
+  const bool preserved = memory_format.value_or(at::MemoryFormat::Preserve) == at::MemoryFormat::Preserve;
+  // Tensors of the CPU come here too while a step is recorded.
+  if (!preserved || !is_plan(self) || (device && device->type() != kPlanDevice))
+    return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, memory_format);
+  const std::vector<int64_t> strides = self.is_non_overlapping_and_dense()
+                                           ? self.strides().vec()
+                                           : at::infer_dense_strides(self.sizes(), self.strides());
+  at::Tensor result =
+      at::empty_strided(self.sizes(), strides, self.options().dtype(dtype.value_or(self.scalar_type())));
+  result.copy_(self, non_blocking);
+  return result;
 }
 
 // Decompositions read on the host whether they succeeded. A recorded one that fails gives values that are not finite.
@@ -303,6 +322,7 @@ TORCH_LIBRARY_IMPL(aten, IPU, m) {
   m.impl("equal", equal);
   m.impl("_conj", computed_conjugate);
   m.impl("_neg_view", computed_negative);
+  m.impl("_to_copy", cast);
   m.impl("_linalg_check_errors", no_check);
 }
 

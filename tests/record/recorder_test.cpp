@@ -74,6 +74,19 @@ TEST(Recorder, BackwardBelongsToTheModuleOfItsForward) {
   EXPECT_GT(backward["second"], 0);
 }
 
+// As on the CPU: a copy of a permuted tensor is dense in the same order.
+TEST(Recorder, CastsKeepTheOrderOfStrides) {
+  const auto strides = [](const Tensor& x) {
+    std::vector<std::vector<int64_t>> result;
+    for (const Tensor& view : {x, x.transpose(1, 2), x.permute({2, 0, 1}), x.transpose(1, 2).slice(2, 1),
+                               x.select(1, 0).unsqueeze(1).expand({4, 3, 5})})
+      result.push_back(view.to(torch::kDouble).strides().vec());
+    return result;
+  };
+  const auto expected = strides(torch::zeros({4, 6, 5}));
+  testing::record([&](Recorder&) { EXPECT_EQ(strides(torch::zeros({4, 6, 5})), expected); });
+}
+
 TEST(Recorder, ViewsVanish) {
   const Trace trace = testing::record([](Recorder&) {
     const Tensor x = torch::zeros({4, 6});
