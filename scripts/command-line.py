@@ -59,6 +59,7 @@ FIELDS = {
     "batches_ahead_bytes": "host memory for micro batches that are prepared ahead",
     "disk_bytes": "planned bytes on disk",
     "disk_budget_bytes": "disk_budget",
+    "process": "with process_budget: budget_bytes, planned_bytes, minimum_bytes, present_bytes, later_bytes, arena_bytes; else null",
     "elsewhere": "offloaded buffers that live from step to step, or from a micro batch to the update: label, role, memory, bytes",
     "cost_model": "device and source of the rates that times are predicted from",
     "effective_batch_size": "samples of a step in the first epoch",

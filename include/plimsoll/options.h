@@ -122,6 +122,11 @@ struct Budget {
   int64_t disk = 0;               ///< bytes of disk for what host memory has no room for; 0: nothing is offloaded there
   int64_t context = 0;            ///< bytes that the device's runtime allocates for itself
   int64_t library = 0;            ///< bytes that the device's libraries reserve as workspace
+  /// Bytes of resident memory that this process may have at any time, as the operating system counts them: the program,
+  /// its libraries, the planner and the data, besides the arenas of the machine's memory. On the CPU `device` is then
+  /// at most what the others leave. 0: the limit of the process's control group, or else what the machine has free.
+  /// Empty: no limit.
+  std::optional<int64_t> process;
 
   /// Returns `device` in bytes; 0: no limit.
   int64_t device_bytes() const { return device.value_or(0); }

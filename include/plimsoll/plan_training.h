@@ -58,6 +58,18 @@ struct ResolvedSettings : TrainingOptions {
 /// Returns the micro batches of a step of the first epoch as text: "4 x 8", or "4 x 2 + 2" if the last one is smaller.
 std::string describe_micro_batches(const ResolvedSettings& settings);
 
+/// The resident memory that a process with a process budget is planned to have in its training, in bytes.
+struct ProcessMemory {
+  int64_t budget = 0;  ///< limit; 0: none
+  int64_t present =
+      0;               ///< resident when planning was done: the program, its libraries, the planner, data that are open
+  int64_t later = 0;   ///< allocated after that, apart from arenas: batches, data that are not open yet
+  int64_t arenas = 0;  ///< arenas in the machine's memory
+  int64_t minimum = 0;  ///< smallest limit for which a plan was placed
+
+  int64_t total() const { return present + later + arenas; }
+};
+
 /// A recorded and planned training step, as a Training runs it.
 struct PlannedStep {
   Trace recorded;  ///< recorded trace before any pass
@@ -66,6 +78,7 @@ struct PlannedStep {
   std::shared_ptr<const MeasuredWorkspace> workspace;
   /// Smallest budget for which a plan was placed, over every choice left to the planner.
   int64_t minimum_budget_bytes = 0;
+  ProcessMemory process;
 };
 
 /// A training with its settings and its plan.
@@ -103,6 +116,8 @@ struct PlanTarget {
   /// the machine's memory is then measured.
   std::shared_ptr<MeasureAllowance> measuring;
   TargetRanks ranks;
+  /// Bytes that the process will allocate after its planning and that no arena holds; for `budget.process`.
+  int64_t later_bytes = 0;
 };
 
 /// Decision of the note on a budget of the job that is more than the machine has available (PlanTarget::notes).

@@ -101,6 +101,7 @@ struct DataConfig {
   bool skip_bad = false;                     ///< files that cannot be read are skipped and counted
   /// Largest number of bytes of host memory for data files; empty: the limits of each format.
   std::optional<int64_t> memory_budget;
+  bool memory_of_process = false;  ///< memory_budget is what the process budget leaves; no key sets it
   SeriesConfig series;
   SlicesConfig slices;
   PicturesConfig pictures;

@@ -94,6 +94,11 @@ struct TrainReport {
       measured;  ///< measured: the same parts, up to the highest byte of the arena in use, and scratch as counted
   /// Peak of the process in bytes until the end of the training, as counted by the operating system.
   int64_t resident_bytes = 0;
+  /// Resident memory of the process in bytes, beside job.process.
+  struct ProcessUse {
+    int64_t prepared = 0;    ///< peak of planning and of opening the data, before arenas were allocated
+    int64_t first_step = 0;  ///< after the first step
+  } process;
   RunLength length;  ///< steps of the whole run
   EvaluatedPart evaluated;
   int64_t steps = 0;           ///< steps done in total, those before a resume included

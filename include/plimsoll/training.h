@@ -161,6 +161,8 @@ class Training {
   /// peak_bytes_used() instead.
   MemoryUse used() const;
   int64_t peak_bytes_used() const;  ///< used().measured_peak(), in constant time
+  /// Returns the peak of the process's resident memory before start() allocated the arenas, in bytes; 0: it did not.
+  int64_t resident_before_arenas() const;
   /// Returns the number of optimizer steps, skipped steps included.
   int64_t steps_done() const;
   /// Returns the number of steps skipped for gradients that were not finite.

@@ -31,6 +31,7 @@ def plan(
     micro_batch: int | str | None = None,
     accumulate: int | None = None,
     host_memory: str | int | None = None,
+    process_memory: str | int | None = None,
     disk: str | int | None = None,
     devices: int = 1,
     compile: bool | str = "auto",
@@ -61,6 +62,9 @@ def plan(
         batch_size: samples of an optimizer step; None: those of the micro batch times `accumulate`.
         micro_batch: samples that are computed at a time; None: as the example; "auto": the fastest size that fits.
         accumulate: micro batches of a step; None: batch_size / micro_batch.
+        process_memory: budget of the resident memory of this process as the operating system counts it: Python, libraries
+            and data as they are now, and what the training adds; "auto": the limit of the container, or what the machine
+            has free. On the CPU `memory` is at most what it leaves.
         host_memory, disk: budgets for offloaded values and state; None: nothing is offloaded.
         devices: devices that train together; the plan is that of one of them.
         compile: "auto", True or False: whether chains of pointwise operators run as one.
@@ -124,6 +128,8 @@ def plan(
         keys["host_memory_budget"] = _bytes(host_memory)
     if disk is not None:
         keys["disk_budget"] = _bytes(disk)
+    if process_memory is not None:
+        keys["process_budget"] = process_memory if process_memory == "auto" else _bytes(process_memory)
     keys |= _batch_keys(shape.samples, batch_size, micro_batch, accumulate)
     keys |= options
     return Plan(model, loss, shape, device, keys, optimizer, evaluate, on_schedule)
@@ -242,6 +248,7 @@ class Plan:
         peak: bytes that the training takes: it takes exactly these.
         minimum: bytes of the smallest budget that fits, over every choice that was left open.
         budget: bytes; None: no limit is known.
+        process: bytes of resident memory, with `process_memory`: budget_bytes, planned_bytes, minimum_bytes; else empty.
         breakdown: bytes at the peak by kind.
         modules: the same by first part of the model.
         reasons: list of (decision, why).
@@ -315,6 +322,7 @@ class Plan:
         self.peak: int = report["peak_bytes"]
         self.minimum: int = report["minimum_budget_bytes"]
         self.budget: int | None = report["budget_bytes"]
+        self.process: dict[str, int] = dict(report["process"])
         self.breakdown: dict[str, int] = dict(report["breakdown"])
         self.modules: dict[str, dict[str, int]] = dict(report["modules"])
         self.reasons: list[tuple[str, str]] = [(each["decision"], each["why"]) for each in report["reasons"]]
@@ -351,9 +359,12 @@ class Plan:
         """Returns this plan. Raises PlanDoesNotFit if it does not fit."""
         if self.fits:
             return self
+        needed, budget = self.minimum, self.budget or 0
+        if self.process:
+            needed, budget = self.process["minimum_bytes"], self.process["budget_bytes"]
         raise errors.PlanDoesNotFit(
-            f"the training needs at least {_format_bytes(self.minimum)}, and the budget is {_format_bytes(self.budget or 0)}; "
-            "plan.advice() looks for changes that fit",
+            f"the {'process' if self.process else 'training'} needs at least {_format_bytes(needed)}, and the budget is "
+            f"{_format_bytes(budget)}; plan.advice() looks for changes that fit",
             self.minimum, self,
         )
 

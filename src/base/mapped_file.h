@@ -2,6 +2,7 @@
 // error at the next check.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +35,19 @@ class MappedFile {
   /// Returns the memory pages of `part` to the system, except pages that it shares with neighboring bytes. A later
   /// access reads them from the disk again.
   static void release_pages(std::span<const std::byte> part);
+
+  /// Calls `take` with the pieces of `part`, of 2 MiB, from front to back, and releases the pages of each afterwards:
+  /// no more of the part is resident at a time.
+  template <typename Take>
+  static void for_each_piece(std::span<const std::byte> part, const Take& take) {
+    constexpr size_t kPiece = size_t{2} << 20;
+    for (std::span<const std::byte> rest = part; !rest.empty();) {
+      const std::span<const std::byte> piece = rest.first(std::min(kPiece, rest.size()));
+      take(piece);
+      release_pages(piece);
+      rest = rest.subspan(piece.size());
+    }
+  }
 
  private:
   struct Mapping;

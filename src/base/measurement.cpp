@@ -3,11 +3,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <string>
 #include <thread>
+
+#include "plimsoll/bytes.h"
 
 namespace plimsoll {
 namespace {
@@ -88,6 +93,12 @@ std::optional<int64_t> MeasureAllowance::estimate(const std::string& key) const 
   const std::lock_guard lock(mutex_);
   const auto found = estimates_.find(key);
   return found == estimates_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string describe_limits(const MeasureLimits& limits) {
+  const std::string bytes = format_bytes(limits.bytes);
+  if (std::isinf(limits.seconds)) return fmt::format("planning measures ops of at most {}", bytes);
+  return fmt::format("planning measures for at most {:g} s and {}", limits.seconds, bytes);
 }
 
 MeasureAllowance::Charge::Charge(MeasureAllowance* allowance)

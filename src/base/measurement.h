@@ -79,6 +79,9 @@ struct MeasureLimits {
   double seconds = 3;         ///< limit for all measurements together
 };
 
+/// Returns "planning measures for at most 3 s and 256 MiB".
+std::string describe_limits(const MeasureLimits& limits);
+
 /// The memory and the time that the measurements of one command may take. Threads may share an allowance. A measurement
 /// is charged the time that passes on the clock of measuring_machine(): on a busy machine fewer measurements are made.
 class MeasureAllowance {

@@ -1,5 +1,6 @@
 #include "base/process.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -24,6 +25,44 @@ std::optional<int64_t> process_start_of(int64_t pid) {
   int64_t start = 0;
   if (!(rest >> start) || state == "Z" || state == "X") return std::nullopt;
   return start;
+}
+
+ResidentMemory resident_memory() {
+  std::ifstream stream("/proc/self/status");
+  ResidentMemory memory;
+  for (std::string line; std::getline(stream, line);) {
+    std::istringstream fields(line);
+    std::string key;
+    int64_t kib = 0;
+    if (!(fields >> key >> kib)) continue;
+    if (key == "VmRSS:") memory.now = kib * 1024;
+    if (key == "VmHWM:") memory.peak = kib * 1024;
+  }
+  return memory;
+}
+
+std::optional<double> processor_quota(const std::filesystem::path& root) {
+  std::optional<double> least;
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // HIERARCHY:CONTROLLERS:PATH; version 2 names no controllers
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool unified = controllers.empty();
+    if (!unified && ("," + controllers + ",").find(",cpu,") == std::string::npos) continue;
+    const std::filesystem::path mount = root / "sys/fs/cgroup" / controllers;
+    for (std::filesystem::path group = line.substr(second + 1);; group = group.parent_path()) {
+      const std::filesystem::path folder = mount / group.relative_path();
+      double quota = 0, period = 0;
+      if (unified)
+        std::ifstream(folder / "cpu.max") >> quota >> period;  // "max 100000": no limit
+      else if (std::ifstream(folder / "cpu.cfs_quota_us") >> quota)
+        std::ifstream(folder / "cpu.cfs_period_us") >> period;
+      if (quota > 0 && period > 0) least = std::min(least.value_or(quota / period), quota / period);
+      if (!group.has_relative_path()) break;
+    }
+  }
+  return least;
 }
 
 void release_free_memory() {

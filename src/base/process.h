@@ -1,10 +1,11 @@
-// Reads when a process began, returns free memory to the system, and loads libraries at run time that may not be
-// installed.
+// Reads when a process began and its resident memory, returns free memory to the system, and loads libraries at run
+// time that may not be installed.
 #pragma once
 
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 
 namespace plimsoll {
@@ -12,6 +13,20 @@ namespace plimsoll {
 /// Returns when the process began, in ticks of the kernel's clock since the machine's start (field 22 of
 /// /proc/PID/stat, see proc(5)). Returns nullopt if there is no such process, or if it has ended.
 std::optional<int64_t> process_start_of(int64_t pid);
+
+/// The resident memory of this process as the operating system counts it, in bytes.
+struct ResidentMemory {
+  int64_t now = 0;   ///< VmRSS
+  int64_t peak = 0;  ///< VmHWM: the largest value since the program began
+};
+
+/// Returns the resident memory (/proc/self/status, see proc(5)); 0 where the system does not say.
+ResidentMemory resident_memory();
+
+/// Returns the processor cores that the limits of the process's control groups (containers, batch systems) amount to:
+/// seconds of processors for each second. Returns nullopt if there is no limit. `root` holds /proc and /sys; it is for
+/// tests.
+std::optional<double> processor_quota(const std::filesystem::path& root = "/");
 
 /// Returns freed memory of malloc() to the system. Otherwise glibc keeps freed blocks below the end of the heap
 /// resident. Has no effect with another C library.

@@ -276,7 +276,11 @@ void copy_state(const SafetensorsFile& file, const NamedTensors& state, const st
       bytes = bytes.subspan(begin, std::min(bytes.size() - begin, target.nbytes()));
       std::memset(static_cast<std::byte*>(target.mutable_data_ptr()) + bytes.size(), 0, target.nbytes() - bytes.size());
     }
-    if (!bytes.empty()) std::memcpy(target.mutable_data_ptr(), bytes.data(), bytes.size());
+    auto* to = static_cast<std::byte*>(target.mutable_data_ptr());
+    MappedFile::for_each_piece(bytes, [&](std::span<const std::byte> piece) {
+      std::memcpy(to, piece.data(), piece.size());
+      to += piece.size();
+    });
     if (!direct) tensor.copy_(target);
   }
   for (const StateConversion& conversion : conversions) conversion.apply();

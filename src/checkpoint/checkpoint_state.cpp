@@ -83,7 +83,11 @@ class Converter : public std::enable_shared_from_this<Converter> {
   at::Tensor read(const std::string& name) const {
     const StoredTensor& stored = file_.tensors().at(name);
     at::Tensor tensor = at::empty(stored.sizes, at::TensorOptions().dtype(scalar_type_of(stored.dtype)));
-    if (!stored.bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+    auto* to = stored.bytes.empty() ? nullptr : static_cast<std::byte*>(tensor.mutable_data_ptr());
+    MappedFile::for_each_piece(stored.bytes, [&](std::span<const std::byte> piece) {
+      std::memcpy(to, piece.data(), piece.size());
+      to += piece.size();
+    });
     return tensor;
   }
 

@@ -85,6 +85,9 @@ void JobFlags::add_to(CLI::App& command) {
   add(command, "--device", device_, "device to train on: cpu, cuda, rocm or mps");
   add(command, "--bf16", bf16_, "precision: bf16-mixed; same as --use-amp");
   add(command, "--fp16", fp16_, "precision: 16-mixed, with loss scaling; same memory as --bf16");
+  add(command, "--process-budget", process_budget_,
+      "process_budget: resident memory of the whole process, as the operating system counts it; auto: the limit of the "
+      "container, or what the machine has free");
   add(command, "--pin-memory", pinned_, "no effect: batches always go to the device through pinned host memory");
   add(command, "--persistent-workers", persistent_, "no effect: the threads that prepare batches always persist");
   add(command, "--compile-model", compile_,
@@ -130,6 +133,7 @@ std::vector<std::string> JobFlags::overrides() const {
   put("batch_size", batch_size_);
   put("gradient_accumulation_steps", accumulation_);
   put("data.max_frames", max_frames_);
+  put("process_budget", process_budget_);
   put("model.image_size", image_size_);
   put("data.num_workers", workers_);
   put("optimizer.learning_rate", learning_rate_);

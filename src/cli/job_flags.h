@@ -30,7 +30,8 @@ class JobFlags {
   std::vector<std::string> overrides() const;
 
  private:
-  std::string batch_size_, accumulation_, max_frames_, image_size_, workers_, learning_rate_, epochs_, data_root_;
+  std::string batch_size_, accumulation_, max_frames_, process_budget_, image_size_, workers_, learning_rate_, epochs_,
+      data_root_;
   std::string recipe_, device_, sequence_;
   Switch checkpointing_, no_checkpointing_, amp_, no_amp_, compile_, no_compile_, bf16_, fp16_, pinned_, persistent_;
 };

@@ -23,6 +23,16 @@ Json json_of(const Breakdown& breakdown) {
   return json;
 }
 
+Json json_of(const ProcessMemory& process) {
+  const auto known = [](int64_t bytes) { return bytes > 0 ? Json(bytes) : Json(nullptr); };
+  return {{"budget_bytes", known(process.budget)},
+          {"planned_bytes", known(process.total())},
+          {"minimum_bytes", known(process.minimum)},
+          {"present_bytes", known(process.present)},
+          {"later_bytes", process.later},
+          {"arena_bytes", process.arenas}};
+}
+
 Json json_of(const std::vector<Resident>& residents) {
   Json list = Json::array();
   for (const Resident& resident : residents)

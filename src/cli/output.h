@@ -26,6 +26,7 @@ using Json = nlohmann::ordered_json;
 /// Returns {"parameters": bytes, "gradients": …, …, "fragmentation": …}.
 Json json_of(const Breakdown& breakdown);
 /// Returns [{"label", "role", "bytes"}, …].
+Json json_of(const ProcessMemory& process);
 Json json_of(const std::vector<Resident>& residents);
 
 /// An output of one result, as text and as JSON. With `--json -` standard output has the JSON and nothing else.

@@ -24,6 +24,13 @@ std::string verdict_of(const PlannedStep& planned) {
   const auto exactly = [&](const std::string& text, int64_t bytes) {
     return peak == budget ? fmt::format("{} ({} bytes)", text, bytes) : text;
   };
+  const ProcessMemory& process = planned.process;
+  if (process.budget > 0)
+    return fmt::format(
+        "does not fit: with a plan of {}, the process has {} resident, process_budget is {}; the minimum "
+        "is {} ({} bytes){}",
+        peak, format_bytes_up(process.total()), format_bytes(process.budget), format_bytes_up(process.minimum),
+        process.minimum, limits);
   return fmt::format("does not fit: the peak is {}, the budget is {}; the minimum budget is {} ({} bytes){}",
                      exactly(peak, plan.peak_bytes), exactly(budget, plan.budget.device_bytes()),
                      format_bytes_up(planned.minimum_budget_bytes), planned.minimum_budget_bytes, limits);

@@ -83,6 +83,10 @@ class SampleSource {
   /// Returns samples [first, first + count) of `order`, whose count is samples(split).
   virtual Batch batch(const WindowOrder& order, Split split, int64_t first, int64_t count) const = 0;
 
+  /// Returns the bytes of host memory that reading samples takes at most in addition to what is held now: caches that
+  /// fill as samples are read.
+  virtual int64_t bytes_later() const { return 0; }
+
   /// Returns the baselines on the held-out samples with these numbers, from counts alone. Returns none if the source
   /// has none.
   virtual std::vector<Baseline> baselines(const std::vector<int64_t>& held_out) const { return {}; }

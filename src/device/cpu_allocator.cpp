@@ -1,5 +1,6 @@
 #include "device/cpu_allocator.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <atomic>
@@ -48,6 +49,8 @@ class CountingAllocator final : public c10::Allocator {
       frame->add_out_of_arena(address, bytes);
       return {address, address, &release, cpu};
     }
+    // Another thread of the program, which trains something else or prepares data, is no worker of a kernel.
+    if (!at::in_parallel_region()) return default_->allocate(bytes);
     void* address = take_from_heap(bytes, /*by_worker=*/true);
     return {address, address, &release, cpu};
   }

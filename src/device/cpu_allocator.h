@@ -10,15 +10,15 @@ namespace plimsoll::cpu_allocator {
 /// Replaces libtorch's allocator, once in a process.
 void install();
 
-/// Begins an op: until end_op(), this thread's requests belong to it. Requests of other threads during that time are
-/// counted.
+/// Begins an op: until end_op(), this thread's requests belong to it. Requests of threads in a parallel region during
+/// that time are counted: they are the kernel's workers. Other threads of the program are not.
 void begin_op(AllocationFrame& frame);
 /// Ends an op. Returns the largest number of bytes that other threads allocated on the heap at one time since
 /// begin_op().
 int64_t end_op();
 
-/// Returns the largest number of heap bytes allocated at one time while ops ran, of the whole process. Allocations that
-/// other threads of the program make through libtorch during that time are counted as well.
+/// Returns the largest number of heap bytes allocated at one time by ops and their kernels' workers, of the whole
+/// process.
 int64_t out_of_arena_peak();
 void reset_out_of_arena_peak();
 /// Returns the number of heap allocations while ops ran, since the process began.

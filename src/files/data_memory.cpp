@@ -30,11 +30,13 @@ void require_data_memory(const std::string& file, const std::string& announces, 
       current->kept_ > 0 ? fmt::format(" less {:.0f} bytes of other files", current->kept_) : std::string();
   if (current->reserved_ > 0)
     others += fmt::format(" less {} bytes for files that are kept or read at the same time", current->reserved_);
-  throw UserError(
-      fmt::format("{}: {}, {:.0f} bytes in memory; allowed: {:.0f} bytes, which is data.memory_budget {}{}; "
-                  "set a larger data.memory_budget, or a smaller file",
-                  file, announces, bytes, left, format_bytes(*current->budget_), others),
-      UserError::Kind::failure);
+  throw UserError(fmt::format("{}: {}, {:.0f} bytes in memory; allowed: {:.0f} bytes, which is {} {}{}; "
+                              "set a larger {}, or a smaller file",
+                              file, announces, bytes, left,
+                              current->of_process_ ? "what process_budget leaves to the data," : "data.memory_budget",
+                              format_bytes(*current->budget_), others,
+                              current->of_process_ ? "process_budget" : "data.memory_budget"),
+                  UserError::Kind::failure);
 }
 
 double data_memory_left() {

@@ -19,8 +19,9 @@ namespace plimsoll {
 class DataMemory {
  public:
   /// Without a budget only the bounds of each format hold. `reserved`: bytes of the budget for files that are kept or
-  /// that other threads read, at most the budget.
-  explicit DataMemory(std::optional<int64_t> budget, int64_t reserved = 0) : budget_(budget), reserved_(reserved) {}
+  /// that other threads read, at most the budget. `of_process`: the budget is what the process budget leaves.
+  explicit DataMemory(std::optional<int64_t> budget, int64_t reserved = 0, bool of_process = false)
+      : budget_(budget), reserved_(reserved), of_process_(of_process) {}
 
   /// A scope that counts the bytes that readers on this thread request in `memory`. Scopes nest.
   class Scope {
@@ -41,7 +42,8 @@ class DataMemory {
 
   std::optional<int64_t> budget_;
   int64_t reserved_ = 0;  // bytes
-  double kept_ = 0;       // bytes
+  bool of_process_ = false;
+  double kept_ = 0;  // bytes
 };
 
 /// Throws UserError (failure) if `bytes` more than the kept ones exceed the budget of the thread's DataMemory. The

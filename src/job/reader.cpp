@@ -52,7 +52,7 @@ std::optional<std::string> key_in_training_section(std::string_view name) {
 
 /// Returns a note on a budget of a few digits without a unit: "256" means bytes, which is seldom intended.
 std::optional<std::string> missing_unit_note(const Value& value) {
-  constexpr std::array kBudgets = {"memory_budget", "host_memory_budget", "disk_budget"};
+  constexpr std::array kBudgets = {"memory_budget", "process_budget", "host_memory_budget", "disk_budget"};
   constexpr size_t kFewDigits = 6;
   const std::string& text = value.node->text;
   if (std::ranges::find(kBudgets, value.key) == kBudgets.end() || value.node->kind != Node::Kind::scalar ||

@@ -267,6 +267,10 @@ std::string Session::report() {
       {"plan_hash", plan_hash(plan)},
       {"change", training_ ? training_->plan_change() : std::string()},
   };
+  json["process"] = nlohmann::json::object();
+  if (const ProcessMemory& process = planned_.process; process.budget > 0)
+    json["process"] = {
+        {"budget_bytes", process.budget}, {"planned_bytes", process.total()}, {"minimum_bytes", process.minimum}};
   json["budget_bytes"] = settings.budget.device ? nlohmann::json(*settings.budget.device) : nlohmann::json();
   nlohmann::json modules = nlohmann::json::object();
   for (const ModuleBytes& each : bytes_by_module(plan)) modules[each.module] = json_of(each.bytes);

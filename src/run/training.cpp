@@ -46,6 +46,7 @@ struct Training::Impl {
     const int64_t before = plan.peak_bytes;
     PlanOptions plan_options = with_measured(plan_options_of(options, backend), workspace);
     if (!loss_rows) plan_options.row_slicing = nullptr;
+    plan_options.on_schedule = [&] { require_room_for_planning(options.budget); };
     const Planner planner(recorded, plan_options);
     // The plan may be for less than the budget (SearchOptions::accepted_slowdown).
     const std::optional<int64_t> within = plan.budget.device;
@@ -76,7 +77,10 @@ struct Training::Impl {
     memory->require(plan);  // before large ops are tried
     require_recorded_ranks(options.ranks, exchange());
     const Trace& ops = loss_rows ? with_loss_rows(recorded, row_slicing()) : recorded;
-    bool found_more = workspace.probe(ops, std::max<int64_t>(plan.arena_bytes, kProbedBytes), *backend).found_more;
+    if (options.budget.process) release_free_memory();
+    const int64_t probed =
+        options.budget.process ? plan.arena_bytes : std::max<int64_t>(plan.arena_bytes, kProbedBytes);
+    bool found_more = workspace.probe(ops, probed, *backend).found_more;
     if (exchange()) found_more = merge_workspaces(*exchange(), workspace, found_more);
     if (found_more) {
       replan(" with the scratch that its kernels take", "");
@@ -84,6 +88,7 @@ struct Training::Impl {
     }
     if (exchange()) require_same_exchanges(*exchange(), plan.trace);
     release_free_memory();  // of planning and of the ops that were tried: the arena is in addition to it
+    resident_before_arenas = resident_memory().peak;
     memory->allocate(plan);
     executor = memory->make_executor(plan);
     memory->start_counting();
@@ -213,6 +218,7 @@ struct Training::Impl {
   MeasuredWorkspace workspace;
   int64_t minimum_budget;  // bytes
   const bool loss_rows;    // Replacements::loss_rows
+  int64_t resident_before_arenas = 0;
   LossScaler scaler;
   Plan plan;
   std::string plan_change_text;
@@ -348,6 +354,10 @@ int64_t Training::write_profile() {
 MemoryUse Training::used() const {
   impl_->note_use();
   return impl_->use();
+}
+
+int64_t Training::resident_before_arenas() const {
+  return impl_->resident_before_arenas;
 }
 
 int64_t Training::peak_bytes_used() const {

@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/process.h"
 #include "collectives/exchange.h"
 #include "collectives/nccl_memory.h"
 #include "collectives/shared_block.h"
@@ -238,9 +239,35 @@ Breakdown measured_breakdown(const Breakdown& planned, const MemoryUse& use) {
 }
 
 int64_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * KiB;  // Linux counts in KiB
+  return resident_memory().peak;
+}
+
+namespace {
+
+// What planning takes in addition until the next schedule, and until it is likely to end.
+constexpr int64_t kBetweenSchedules = 4 * MiB, kPlanningStep = 16 * MiB;
+
+}  // namespace
+
+void require_room_for_planning(const Budget& budget) {
+  if (budget.process.value_or(0) <= 0) return;
+  const int64_t most = *budget.process - kBetweenSchedules;
+  if (resident_memory().now <= most) return;
+  release_free_memory();
+  const int64_t taken = resident_memory().now;
+  if (taken <= most) return;
+  throw UserError(
+      fmt::format("process_budget is {}, and planning alone has {} resident; set process_budget to at least "
+                  "{}",
+                  format_bytes(*budget.process), format_bytes_up(taken), format_bytes_up(taken + kPlanningStep)),
+      UserError::Kind::does_not_fit);
+}
+
+int64_t room_to_try(const Budget& budget, int64_t most) {
+  if (budget.process.value_or(0) <= 0) return most;
+  // What libraries allocate by themselves, such as weights in another order, grows with the ops.
+  const int64_t beside_ops = *budget.process / 24;
+  return std::clamp<int64_t>(*budget.process - resident_memory().now - beside_ops, 0, most);
 }
 
 int threads_of(const TrainingOptions& options) {
@@ -251,7 +278,10 @@ int threads_of(const TrainingOptions& options) {
     if (std::from_chars(text, text + std::strlen(text), stated).ec == std::errc() && stated > 0)
       return std::min(stated, 1024);
   }
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  // More threads than a quota of processor time allows wait for each other, at every op.
+  static const std::optional<double> quota = processor_quota();
+  return quota ? std::clamp(static_cast<int>(std::ceil(*quota)), 1, cores) : cores;
 }
 
 namespace {

@@ -121,6 +121,13 @@ class Backend;
 class MeasuredWorkspace;
 class MeasureAllowance;
 
+/// Throws UserError (does_not_fit) if planning itself exceeds the process budget; called before each schedule.
+void require_room_for_planning(const Budget& budget);
+
+/// Returns how many of `most` bytes an op may take that is tried before arenas are allocated: what the process budget
+/// leaves now.
+int64_t room_to_try(const Budget& budget, int64_t most);
+
 /// Returns the number of CPU threads that kernels run on.
 int threads_of(const TrainingOptions& options);
 

@@ -193,7 +193,7 @@ std::vector<DataFileOfKey> data_files(const Job& job) {
 }
 
 OpenedSamples open_samples(const Job& job, const Step& step, const DataProgress& progress) {
-  DataMemory memory(job.data.memory_budget);
+  DataMemory memory(job.data.memory_budget, 0, job.data.memory_of_process);
   const DataMemory::Scope scope(memory);
   DataNotes notes;
   const DataNotes::Scope notes_scope(notes);

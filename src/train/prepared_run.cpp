@@ -7,6 +7,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/process.h"
 #include "base/text.h"
 #include "device/available_memory.h"
 #include "device/backend.h"
@@ -14,6 +15,7 @@
 #include "plimsoll/bytes.h"
 #include "plimsoll/train_job.h"
 #include "run/search/open_choices.h"
+#include "run/search/process_budget.h"
 #include "run/training_parts.h"
 #include "train/job_data.h"
 
@@ -58,6 +60,38 @@ void PreparedRun::plan(PlanTarget target) {
   report_.planned = report_.job.plan.breakdown;
 }
 
+// What the process holds now, with the planned arenas: nothing of them is allocated yet.
+void PreparedRun::count_process() {
+  release_free_memory();
+  ProcessMemory& process = report_.job.process;
+  const Plan& plan = report_.job.plan;
+  process.present = resident_memory().now;
+  process.later = later_bytes_of(report_.job.settings) + data().source().bytes_later();
+  process.arenas = plan.host_bytes + (job_.device == "cpu" ? plan.arena_bytes : 0);
+  process.minimum = process.total() - (job_.device == "cpu" ? plan.arena_bytes - report_.job.minimum_budget_bytes : 0);
+}
+
+void PreparedRun::keep_process_budget() {
+  constexpr int kPlans = 3;
+  for (int plans = 0;; ++plans) {
+    count_process();
+    const ProcessMemory process = report_.job.process;
+    const bool exceeded = process.budget > 0 && process.total() > process.budget;
+    if (!agreement_.any(exceeded)) return;
+    if (plans == kPlans) {
+      report_.fits = report_.job.plan.fits = false;
+      return;
+    }
+    const std::string why = fmt::format("with its data, the process takes {} beside the plan's {}",
+                                        format_bytes(process.present), format_bytes(process.arenas));
+    const std::optional<int64_t> micro_batch = job_.micro_batch_size;
+    plan(target_of(requested_));
+    observer_.replanned(why, report_.job);
+    if (!report_.fits) return;
+    if (job_.micro_batch_size != micro_batch) open_data();
+  }
+}
+
 void PreparedRun::take_memory() {
   while (true) {
     TrainingOptions options = settings();
@@ -78,6 +112,8 @@ void PreparedRun::take_memory() {
     }
     if (!report_.fits) return;
     open_data();  // the size of micro batches may have changed
+    keep_process_budget();
+    if (!report_.fits) return;
   }
 }
 
@@ -122,7 +158,16 @@ void PreparedRun::identify_data() {
 
 void PreparedRun::open_own_data() {
   const Step step = step_of(job_, *job_.micro_batch_size);
-  OpenedSamples opened = open_samples(job_, step, [&](const std::string& what, double fraction) {
+  Job bounded = job_;
+  if (const ProcessMemory& process = report_.job.process; process.budget > 0) {
+    const int64_t least = process.minimum - process.present;  // arenas and batches in the smallest plan
+    const int64_t left = std::max<int64_t>(1, process.budget - resident_memory().now - std::max<int64_t>(0, least));
+    if (!bounded.data.memory_budget || *bounded.data.memory_budget > left) {
+      bounded.data.memory_budget = left;
+      bounded.data.memory_of_process = true;
+    }
+  }
+  OpenedSamples opened = open_samples(bounded, step, [&](const std::string& what, double fraction) {
     observer_.preparing(what, fraction);
     if (is_stop_requested()) throw StoppedEarly();
   });

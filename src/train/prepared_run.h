@@ -42,6 +42,9 @@ class PreparedRun {
   void open_data();
   /// Identifies the data that are open: the first rank reads their files, and all ranks get its facts.
   void identify_data();
+  /// Compares the process, with the data that are open, with the process budget, and plans the job again for less if it
+  /// exceeds it. `report.fits` says whether it is kept; `report.job.process` has what the process takes.
+  void keep_process_budget();
   /// Allocates the memory. If another program has allocated it since planning, the job is planned again for the
   /// available memory, and its data are opened again. `report.fits` says whether memory was allocated.
   void take_memory();
@@ -76,6 +79,7 @@ class PreparedRun {
   template <typename Work>
   void stop_together(const Work& work) const;
   void open_own_data();
+  void count_process();
   void replan(const MemoryUnavailable& error);
 
   const Job& requested_;

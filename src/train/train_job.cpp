@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/file_error.h"
 #include "base/measurement.h"
+#include "base/process.h"
 #include "checkpoint/checkpoint.h"
 #include "collectives/exchange.h"
 #include "device/backend.h"
@@ -99,9 +100,12 @@ class Run {
       note("the preparation of the data");
       prepared_.open_data();
       if (checkpoint || !requested_.checkpoint.directory.empty()) prepared_.identify_data();
+      prepared_.keep_process_budget();
+      if (!report_.fits) return std::move(report_);
       note("the allocation of memory");
       prepared_.take_memory();
       if (!report_.fits) return std::move(report_);
+      report_.process.prepared = training().resident_before_arenas();
       count_steps();
       note("the loading of weights");
       refuse_together([&] {
@@ -116,10 +120,11 @@ class Run {
       train();
     } catch (const StoppedEarly&) {
       report_.stopped = true;
-      report_.resident_bytes = peak_resident_bytes();
+      report_.resident_bytes = resident_memory().peak;
       return std::move(report_);
     } catch (const UserError& error) {
-      if (error.kind() != UserError::Kind::does_not_fit || !prepared_.has_training()) throw;
+      // Planning that exceeds the process budget leaves a plan that fits: its message says what to do.
+      if (error.kind() != UserError::Kind::does_not_fit || !prepared_.has_training() || training().plan().fits) throw;
       report_.fits = false;  // because of scratch that was not known; the plan has the minimum budget
     }
     finish();
@@ -292,6 +297,7 @@ class Run {
         },
         rate, settings().last_micro_batch > 0);
     prepared_.report_plan_change();
+    if (report_.process.first_step == 0) report_.process.first_step = resident_memory().now;
     const int64_t windows = settings().sequences(count) * agreement_.ranks();
     note_soundness(result, number, position_, windows);
     position_ += windows;
@@ -409,7 +415,7 @@ class Run {
     report_.used = training().used();
     report_.measured_peak_bytes = report_.used.measured_peak();
     report_.measured = measured_breakdown(report_.planned, report_.used);
-    report_.resident_bytes = peak_resident_bytes();
+    report_.resident_bytes = resident_memory().peak;
     report_.ranks = agreement_.uses({.planned = report_.planned_peak_bytes,
                                      .used = report_.measured_peak_bytes,
                                      .planned_host = report_.job.plan.host_bytes,

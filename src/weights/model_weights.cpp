@@ -51,6 +51,7 @@ class Reading {
 
   /// Returns rows [begin, end), valid until the next call.
   at::Tensor rows(int64_t begin, int64_t end) {
+    source_.release_pages(name_);  // of the rows before
     const std::span<const std::byte> bytes = source_.rows(name_, begin, end, buffer_);
     std::vector<int64_t> sizes = tensor_.sizes;
     sizes[0] = end - begin;

@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,6 +40,42 @@ TEST(Process, FreedMemoryIsNoLongerResident) {
   release_free_memory();
   EXPECT_LT(resident_bytes(), before - kBlocks / 2 * kBlockBytes);
   EXPECT_EQ(last[0], 0);
+}
+
+/// A folder with the files of control groups, as /proc and /sys have them.
+class ControlGroups : public ::testing::Test {
+ protected:
+  ~ControlGroups() override { std::filesystem::remove_all(root_); }
+  void put(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((root_ / name).parent_path());
+    std::ofstream(root_ / name) << text << "\n";
+  }
+  std::optional<double> quota() const { return processor_quota(root_); }
+
+ private:
+  const std::filesystem::path root_ =
+      std::filesystem::temp_directory_path() / ("plimsoll-groups-" + std::to_string(::getpid()));
+};
+
+TEST_F(ControlGroups, QuotasOfProcessorsAreTheSmallestOfAllGroups) {
+  EXPECT_FALSE(quota());
+  put("proc/self/cgroup", "0::/machine/job");
+  EXPECT_FALSE(quota());
+  put("sys/fs/cgroup/machine/cpu.max", "250000 100000");
+  EXPECT_DOUBLE_EQ(*quota(), 2.5);
+  put("sys/fs/cgroup/machine/job/cpu.max", "max 100000");
+  EXPECT_DOUBLE_EQ(*quota(), 2.5);
+  put("sys/fs/cgroup/machine/job/cpu.max", "50000 100000");
+  EXPECT_DOUBLE_EQ(*quota(), 0.5);
+}
+
+TEST_F(ControlGroups, QuotasOfTheFirstVersionHaveFilesOfTheirOwn) {
+  put("proc/self/cgroup", "3:memory:/job\n2:cpu,cpuacct:/job\n1:cpuset:/\n0::/");
+  put("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1");
+  put("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000");
+  EXPECT_FALSE(quota());
+  put("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "300000");
+  EXPECT_DOUBLE_EQ(*quota(), 3);
 }
 
 }  // namespace

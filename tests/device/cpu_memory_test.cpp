@@ -1,8 +1,10 @@
 // The arena, and the allocator that answers a kernel's requests while an op runs.
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <array>
+#include <functional>
 #include <stdexcept>
 #include <thread>
 
@@ -115,14 +117,24 @@ TEST_F(Frame, NoBytesTakeNoScratchAndOneByteDoes) {
   EXPECT_EQ(usage.out_of_arena_bytes, 0);
 }
 
-// Scratch of an earlier op that another thread still keeps is not the next op's.
-TEST_F(Frame, WhatOtherThreadsKeptBeforeTheOpIsNotItsOwn) {
+// Calls `work` on a worker of a kernel: in a parallel region, and not on the thread that runs the op.
+void on_worker(const std::function<void()>& work) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  at::parallel_for(0, 2, 1, [&](int64_t, int64_t) {
+    if (at::get_thread_num() == 1) work();
+  });
+  at::set_num_threads(threads);
+}
+
+// Scratch of an earlier op that a worker still keeps is not the next op's.
+TEST_F(Frame, WhatWorkersKeptBeforeTheOpIsNotItsOwn) {
   torch::Tensor kept, later;
   begin({}, scratch_, 64);
-  std::thread([&] { kept = torch::empty({3000}, torch::kUInt8); }).join();
+  on_worker([&] { kept = torch::empty({3000}, torch::kUInt8); });
   EXPECT_EQ(end().other_thread_bytes, 3000);
   begin({}, scratch_, 64);
-  std::thread([&] { later = torch::empty({500}, torch::kUInt8); }).join();
+  on_worker([&] { later = torch::empty({500}, torch::kUInt8); });
   EXPECT_EQ(end().other_thread_bytes, 500);
   begin({}, scratch_, 64);
   EXPECT_EQ(end().other_thread_bytes, 0);
@@ -139,11 +151,26 @@ TEST_F(Frame, WhatIsKeptIsNoticed) {
   tensors_.clear();
 }
 
-TEST_F(Frame, OtherThreadsGetTheirMemoryFromTheHeap) {
+// Such as a thread that prepares data, or another training of the process.
+TEST_F(Frame, TensorsOfOtherThreadsAreNotCharged) {
+  cpu_allocator::reset_out_of_arena_peak();
+  const int64_t before = cpu_allocator::out_of_arena_peak();
+  begin({{100, place_}}, scratch_, 1024);
+  torch::Tensor tensor;
+  std::thread([&] { tensor = torch::full({5000}, 1, torch::kUInt8); }).join();
+  EXPECT_EQ(end().other_thread_bytes, 0);
+  EXPECT_EQ(cpu_allocator::out_of_arena_peak(), before);
+  EXPECT_EQ(tensor.sum().item<int64_t>(), 5000);
+  begin({}, scratch_, 64);
+  tensor = torch::Tensor();  // freed while an op runs
+  EXPECT_EQ(end().out_of_arena_bytes, 0);
+}
+
+TEST_F(Frame, WorkersGetTheirMemoryFromTheHeap) {
   begin({{100, place_}}, scratch_, 1024);
   void* taken = nullptr;
   torch::Tensor tensor;
-  std::thread([&] { tensor = torch::empty({100}, torch::kUInt8), taken = tensor.data_ptr(); }).join();
+  on_worker([&] { tensor = torch::empty({100}, torch::kUInt8), taken = tensor.data_ptr(); });
   EXPECT_NE(taken, place_);
   const auto usage = end();
   EXPECT_EQ(usage.workspace_bytes, 0);

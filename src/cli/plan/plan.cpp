@@ -102,6 +102,9 @@ PlanTarget target_for(const PlanArguments& arguments, const Job& job, const std:
     target.budget.device = job.budget.device;
     target.budget_reason = "set in the job; the device has more";
   }
+  if (!gpu.empty() && job.budget.process)
+    target.notes.push_back(
+        {"process_budget", "it is planned on the machine that trains, where the process is measured"});
   return target;
 }
 

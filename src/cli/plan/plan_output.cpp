@@ -21,7 +21,8 @@
 namespace plimsoll::cli {
 namespace {
 
-std::string breakdown_table(const Plan& plan, const Screen& screen) {
+std::string breakdown_table(const PlannedJob& planned, const Screen& screen) {
+  const Plan& plan = planned.plan;
   Table table({{"part"}, {"planned", Align::right}, {"bytes", Align::right}, {"share", Align::right}},
               "Memory at the peak");
   const auto add = [&](const std::string& name, int64_t bytes) {
@@ -39,6 +40,10 @@ std::string breakdown_table(const Plan& plan, const Screen& screen) {
   if (plan.budget.disk > 0) {
     table.add_row({"disk", format_bytes(plan.disk_bytes), std::to_string(plan.disk_bytes)});
     table.add_row({"disk budget", format_bytes(plan.budget.disk), std::to_string(plan.budget.disk)});
+  }
+  if (const ProcessMemory& process = planned.process; process.budget > 0) {
+    table.add_row({"process, without data", format_bytes(process.total()), std::to_string(process.total())});
+    table.add_row({"process budget", format_bytes(process.budget), std::to_string(process.budget)});
   }
   return table.to_string(screen);
 }
@@ -208,7 +213,7 @@ std::string plan_text(const Job& job, const PlannedJob& planned, const std::stri
     if (reason.decision == "memory_budget")
       beside += fold(fmt::format("memory_budget: {}", reason.why), screen.columns, 2);
   text.insert(verdict.size(), beside);
-  text += "\n" + breakdown_table(plan, screen);
+  text += "\n" + breakdown_table(planned, screen);
   if (const std::string shares = shares_text(planned, screen); !shares.empty()) text += "\n" + shares;
   text += "\n" + step_table(job, planned, run_length, screen);
   if (!plan.reasons.empty()) text += "\nDecisions\n\n";
@@ -266,6 +271,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
             {"host_budget_bytes", plan.budget.host},
             {"disk_bytes", plan.disk_bytes},
             {"disk_budget_bytes", plan.budget.disk},
+            {"process", planned.process.budget > 0 ? json_of(planned.process) : Json(nullptr)},
             {"elsewhere", elsewhere_json(plan)},
             {"cost_model", {{"device", planned.settings.cost.device}, {"source", planned.settings.cost.source}}},
             {"effective_batch_size", effective_batch_of(planned.settings)},

@@ -86,6 +86,14 @@ Json ranks_json(const TrainReport& report) {
   return ranks;
 }
 
+Json process_json(const TrainReport& report) {
+  Json json = json_of(report.job.process);
+  json["prepared_bytes"] = report.process.prepared;
+  json["first_step_bytes"] = report.process.first_step;
+  json["peak_bytes"] = report.resident_bytes;
+  return json;
+}
+
 Json report_json(const Job& job, const TrainReport& report) {
   const Plan& plan = report.job.plan;
   return {{"fits", report.fits},
@@ -115,6 +123,7 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"losses", report.losses},
           {"arena_waste", plan.arena_waste()},
           {"resident_bytes", report.resident_bytes},
+          {"process", process_json(report)},
           {"steps_skipped", report.steps_skipped},
           {"resumed_step", report.resumed_step},
           {"stopped", report.stopped},
@@ -142,7 +151,23 @@ std::string memory_table(const TrainReport& report, const Screen& screen) {
     table.add_row({"host memory", format_bytes(report.job.plan.host_bytes), format_bytes(report.used.host)});
   if (report.job.plan.disk_bytes > 0)
     table.add_row({"disk", format_bytes(report.job.plan.disk_bytes), format_bytes(report.used.disk)});
-  table.add_row({"resident memory of the process", "", format_bytes(report.resident_bytes)});
+  return table.to_string(screen);
+}
+
+// Returns the table of the whole process: what it was planned to have resident, and what the operating system counted.
+std::string process_table(const TrainReport& report, const Screen& screen) {
+  const ProcessMemory& process = report.job.process;
+  Table table({{"part"}, {"planned", Align::right}, {"measured", Align::right}}, "Resident memory of the process");
+  const auto measured = [](int64_t bytes) { return bytes > 0 ? format_bytes(bytes) : std::string("-"); };
+  table.add_row({"program, planner, data", format_bytes(process.present), ""});
+  table.add_row({"batches", format_bytes(process.later), ""});
+  table.add_row({"arenas", format_bytes(process.arenas), ""});
+  table.add_rule();
+  table.add_row({"total", format_bytes(process.total()), ""});
+  table.add_row({"after the first step", "", measured(report.process.first_step)});
+  table.add_row({"peak before the first step", "", measured(report.process.prepared)});
+  table.add_row({"peak", "", measured(report.resident_bytes)});
+  table.add_row({"process budget", process.budget > 0 ? format_bytes(process.budget) : "none"});
   return table.to_string(screen);
 }
 
@@ -227,7 +252,8 @@ std::string results_text(const Job& job, const TrainReport& report, const Screen
         job.checkpoint.directory.empty()
             ? fmt::format("the checkpoint is {}", job.checkpoint.resume)
             : fmt::format("the last checkpoint is in {}", job.checkpoint.directory.lexically_normal().string()));
-  return memory_table(report, screen) + "\n" + run_table(job, report, screen) + ranks_table(report, screen);
+  return memory_table(report, screen) + "\n" + process_table(report, screen) + "\n" + run_table(job, report, screen) +
+         ranks_table(report, screen);
 }
 
 const char* variable(const char* name) {

@@ -46,6 +46,13 @@ class Kept {
     return plane;
   }
 
+  size_t room() const { return room_; }
+  /// Returns the number of cached planes, and their bytes.
+  std::pair<size_t, size_t> kept() const {
+    const std::scoped_lock lock(mutex_);
+    return {planes_.size(), bytes_};
+  }
+
  private:
   static size_t bytes_of(const PicturePlane& plane) { return plane.values.size() * sizeof(float); }
   static size_t bytes_of(const MaskPlane& plane) { return plane.numbers.size() * sizeof(uint16_t); }
@@ -76,11 +83,20 @@ class PictureSamples final : public MaskSource<PictureSample> {
         normalize_(config.pictures.normalize),
         seed_(seed),
         budget_(config.memory_budget),
+        of_process_(config.memory_of_process),
         readers_(std::max<int64_t>(1, config.num_workers) + 1),
         tasks_(picture_tasks(config)),
         pictures_(room_for_kept(config)),
         masks_(room_for_kept(config)) {
     find_samples(config, tokenizer, progress);
+  }
+
+  /// Pictures have as many pixels as their masks, which are cached already.
+  int64_t bytes_later() const override {
+    const auto [masks, bytes] = masks_.kept();
+    if (masks == 0) return static_cast<int64_t>(pictures_.room());
+    const size_t of_picture = bytes / masks / sizeof(uint16_t) * sizeof(float) * static_cast<size_t>(shape_.channels);
+    return static_cast<int64_t>(std::min(pictures_.room(), of_picture * images_));
   }
 
   std::string name_of(Split split, int64_t index) const override {
@@ -109,7 +125,7 @@ class PictureSamples final : public MaskSource<PictureSample> {
   /// Half of the budget is for cached planes; the threads that may read share the other half.
   template <typename Read>
   auto with_budget(const Read& read) const {
-    DataMemory memory(budget_, budget_ ? *budget_ - *budget_ / 2 / readers_ : 0);
+    DataMemory memory(budget_, budget_ ? *budget_ - *budget_ / 2 / readers_ : 0, of_process_);
     const DataMemory::Scope scope(memory);
     return read();
   }
@@ -140,6 +156,7 @@ class PictureSamples final : public MaskSource<PictureSample> {
       if (std::ranges::find(of_picture, found->second) == of_picture.end()) of_picture.push_back(found->second);
     }
     const std::map<std::filesystem::path, DataPart> split = splits(config, listed, labels);
+    images_ = labels.size();
     std::map<std::pair<std::string, std::string>, size_t> known_prompts;
     const DataPart evaluated = config.evaluate_on == "test" ? DataPart::test : DataPart::validation;
     PartLabels in_parts({.samples = "pictures", .label = "structure"});
@@ -298,10 +315,12 @@ class PictureSamples final : public MaskSource<PictureSample> {
   std::string normalize_;
   uint64_t seed_;
   std::optional<int64_t> budget_;
+  bool of_process_;
   int64_t readers_;  // threads that may read at the same time: the workers and the evaluating thread
   std::vector<PictureTask> tasks_;
   Kept<PicturePlane> pictures_;
   Kept<MaskPlane> masks_;
+  size_t images_ = 0;
 };
 
 }  // namespace

@@ -110,9 +110,18 @@ void TokenFile::copy(int64_t begin, int64_t count, int64_t* out) const {
                          ? copy_tokens(reinterpret_cast<const uint16_t*>(map_.data()) + begin, count, vocab_size_, out)
                          : copy_tokens(reinterpret_cast<const uint32_t*>(map_.data()) + begin, count, vocab_size_, out);
   require_whole();
+  release(begin, count);
   if (!valid)
     throw corrupt(file_, fmt::format("tokens {} to {} are not all less than its vocabulary of {}", begin,
                                      begin + count - 1, vocab_size_));
+}
+
+void TokenFile::release(int64_t begin, int64_t count) const {
+  if (count < 2) return;  // tokens that are read one by one are near one another
+  const auto whole = static_cast<size_t>(map_.size());
+  const size_t first = static_cast<size_t>(begin * width_) / kBlockBytes * kBlockBytes;
+  const size_t last = static_cast<size_t>((begin + count) * width_ - 1) / kBlockBytes * kBlockBytes;
+  MappedFile::release_pages({map_.data() + first, std::min(whole, last + kBlockBytes) - first});
 }
 
 void TokenFile::verify(int64_t begin, int64_t count) const {

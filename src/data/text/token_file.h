@@ -53,6 +53,9 @@ class TokenFile {
 
  private:
   void verify(int64_t begin, int64_t count) const;
+  /// Returns the blocks of the tokens to the system, with the pages around them that it mapped as well: a file that is
+  /// read once would otherwise be resident as a whole.
+  void release(int64_t begin, int64_t count) const;
   void require_whole() const;
 
   std::filesystem::path file_;

@@ -171,6 +171,29 @@ Key memory_budget() {
       [](Job& job, std::optional<int64_t> bytes) { job.budget.device = bytes; });
 }
 
+Key process_budget() {
+  return {
+      {"process_budget", "none | auto | bytes (8GiB, 8GB, 8589934592)", "none",
+       "upper limit in bytes of the resident memory of the process, as the operating system counts it: the program "
+       "and its libraries, the planner, the data, batches, and on the CPU the memory_budget; auto: the limit of the "
+       "control group (container, batch system), or else what the machine has free; none: no limit. Of each device's "
+       "process, if there are several"},
+      [](const Value& value, Job& job) {
+        job.budget.process.reset();
+        if (value.is("none")) return;
+        constexpr std::string_view allowed = "none, auto, an amount above 0 such as 8GiB, 8GB, 8589934592";
+        if (value.node->kind != Node::Kind::scalar) value.refuse(allowed);
+        job.budget.process = 0;
+        if (value.is("auto")) return;
+        try {
+          job.budget.process = parse_bytes(value.node->text);
+        } catch (const UserError& error) {
+          value.refuse_since(fmt::format("is wrong: {}", error.what()));
+        }
+        if (*job.budget.process == 0) value.refuse(allowed);
+      }};
+}
+
 Key data_memory_budget() {
   return budget_or_auto(
       "data.memory_budget",
@@ -332,6 +355,7 @@ std::vector<Key> training_keys() {
       compile(),
       accumulator_dtype(),
       memory_budget(),
+      process_budget(),
       host_memory_budget(),
       disk_budget(),
       disk_path(),

@@ -10,7 +10,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/process.h"
 #include "base/text.h"
+#include "run/search/process_budget.h"
 
 namespace plimsoll {
 
@@ -122,12 +124,22 @@ MicroBatchSearch::MicroBatchSearch(const StepOfSize& step, TrainingOptions optio
 StepCandidate& MicroBatchSearch::candidate(size_t index) {
   Open& requested = open_[index];
   if (!requested.candidate) {
+    if (is_tight(target_.budget)) release();
     TrainingOptions options = options_;
     options.micro_batch_size = requested.micro_batch_size;
     options.gradient_accumulation_steps = requested.accumulation;
     requested.candidate = std::make_unique<StepCandidate>(step_, options, target_, search_);
   }
   return *requested.candidate;
+}
+
+void MicroBatchSearch::release() {
+  for (Open& each : open_) each.candidate.reset();
+  release_free_memory();
+}
+
+void MicroBatchSearch::make_room() {
+  if (is_tight(target_.budget)) release();
 }
 
 int64_t MicroBatchSearch::minimum_budget_of(size_t index) {

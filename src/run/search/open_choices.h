@@ -37,6 +37,10 @@ class MicroBatchSearch {
   /// the smallest need, or the largest, which need not accumulate.
   int64_t minimum_budget();
 
+  /// Drops the recorded steps if the process budget is nearly used up (is_tight()); they are recorded again when they
+  /// are needed.
+  void make_room();
+
  private:
   struct Open {
     int64_t micro_batch_size;
@@ -45,6 +49,7 @@ class MicroBatchSearch {
   };
 
   StepCandidate& candidate(size_t index);
+  void release();
   int64_t minimum_budget_of(size_t index);
   std::string micro_batch_reason(const PlannedTraining& planned, size_t evaluated) const;
 

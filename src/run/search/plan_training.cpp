@@ -14,6 +14,7 @@
 #include "plimsoll/machine.h"
 #include "plimsoll/training.h"
 #include "run/search/open_choices.h"
+#include "run/search/process_budget.h"
 #include "run/search/step_candidate.h"
 #include "run/training_parts.h"
 
@@ -163,9 +164,12 @@ class ChoiceSearch {
     std::vector<MicroBatchSearch>& precisions = formats.precisions;
     Found best = precisions[0].choose(budget);
     if (precisions.size() == 1) return best;
+    precisions[0].make_room();
     Found mixed = precisions[1].choose(budget);
+    precisions[1].make_room();
     const bool third = precisions.size() > 2;
     const int64_t third_minimum = third ? precisions[2].minimum_budget() : mixed.minimum_budget;
+    precisions.back().make_room();
     std::string why;
     if (best.fits() || mixed.fits()) {
       why = mixed.is_better_than(best) ? compared(mixed, best) : compared(best, mixed);
@@ -231,12 +235,9 @@ void add_estimates(const PlannedTraining& planned, const PlanTarget& target, std
   const bool one = estimated.matmuls == 1;
   const std::string which = fmt::format("scratch of {} matmul{} is an estimate ({} planned): ", estimated.matmuls,
                                         one ? "" : "s", format_bytes(estimated.bytes));
-  const std::string why =
-      allowance ? fmt::format(
-                      "planning measures matmuls of at most {}, and for at most {:g} s; train measures {} before "
-                      "its first step",
-                      format_bytes(allowance->limits().bytes), allowance->limits().seconds, one ? "it" : "them")
-                : "the machine does not have the memory to measure more now";
+  const std::string why = allowance ? fmt::format("{}; train measures {} before its first step",
+                                                  describe_limits(allowance->limits()), one ? "it" : "them")
+                                    : "the machine does not have the memory to measure more now";
   reasons.push_back({"not measured", which + why});
 }
 
@@ -260,12 +261,19 @@ std::string describe_micro_batches(const ResolvedSettings& settings) {
   return fmt::format("{} x {} + {}", settings.micro_batch(), count - 1, settings.last_micro_batch);
 }
 
-PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& options, const PlanTarget& target,
-                              const SearchOptions& search) {
+namespace {
+
+PlannedTraining plan_for(const StepOfSize& step, const TrainingOptions& options, const PlanTarget& target,
+                         const SearchOptions& search) {
   const double start = seconds_now();
   if (!(search.accepted_slowdown >= 0 && search.accepted_slowdown <= 1))
     throw UserError(fmt::format("SearchOptions::accepted_slowdown is {}; allowed: 0 to 1", search.accepted_slowdown));
   SearchOptions once = search;
+  if (target.budget.process)
+    once.on_schedule = [&] {
+      require_room_for_planning(target.budget);
+      if (search.on_schedule) search.on_schedule();
+    };
   if (!target.budget.device)
     once.on_fit = {};  // leanest() plans under budgets that nobody stated
   else if (search.on_fit)
@@ -286,6 +294,14 @@ PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& opt
                               planned.settings.reasons.end());
   planned.plan_seconds = seconds_now() - start;
   return planned;
+}
+
+}  // namespace
+
+PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& options, const PlanTarget& target,
+                              const SearchOptions& search) {
+  return plan_within_process(target,
+                             [&](const PlanTarget& bounded) { return plan_for(step, options, bounded, search); });
 }
 
 PlannedTraining plan_training(const StepOfSize& step, const TrainingOptions& options) {

@@ -45,10 +45,6 @@ constexpr double kSecondsThatTell = 1e-3;
 // The largest part of the remaining time that one op may take.
 constexpr double kPartForOneOp = 0.5;
 
-std::string describe_limits(const MeasureLimits& limits) {
-  return fmt::format("planning measures for at most {:g} s and {}", limits.seconds, format_bytes(limits.bytes));
-}
-
 std::string not_run(int64_t ops, const MeasureLimits& limits) {
   if (ops == 1)
     return fmt::format(
@@ -150,8 +146,9 @@ void StepCandidate::probe() {
       const double seconds = seconds_of(plan_options_.cost, op), slower = charged > expected ? charged / expected : 1;
       const double most = (measuring_->seconds_left() - kSecondsForMatmuls) * kPartForOneOp;
       if (most <= 0 || !measuring_->allows(bytes, 0) || seconds * slower > most) return false;
+      if (room_to_try(settings_.budget, bytes) < bytes) return false;
       const MeasureAllowance::Charge charge(measuring_.get());
-      const ScratchLimit scratch(measuring_->limits().bytes - bytes);
+      const ScratchLimit scratch(room_to_try(settings_.budget, measuring_->limits().bytes) - bytes);
       const auto count = [&] {
         if (seconds >= kSecondsThatTell) {
           expected += seconds;
@@ -168,7 +165,8 @@ void StepCandidate::probe() {
       return count();
     };
   const Trace& ops = plan_options_.row_slicing ? with_loss_rows(recorded_, *plan_options_.row_slicing) : recorded_;
-  const MeasuredWorkspace::Probed probed = workspace->probe(ops, kProbedBytes, *backend_, run);
+  const MeasuredWorkspace::Probed probed =
+      workspace->probe(ops, room_to_try(settings_.budget, kProbedBytes), *backend_, run);
   workspace_ = workspace;
   if (measuring_ && probed.refused > 0)
     settings_.reasons.push_back({"not measured", not_run(probed.refused, measuring_->limits())});
@@ -251,8 +249,7 @@ bool retime_stale_ops(PlannedTraining& planned, const StepOfSize& step, const Tr
   };
   if (left == stale) {  // a second plan would equal the first
     say(fmt::format("not timed again: {} operator{}", left, left == 1 ? "" : "s"),
-        allowance ? fmt::format("planning measures for at most {:g} s and {}; plimsoll train times {}",
-                                allowance->limits().seconds, format_bytes(allowance->limits().bytes),
+        allowance ? fmt::format("{}; plimsoll train times {}", describe_limits(allowance->limits()),
                                 left == 1 ? "it" : "them")
                   : "timing takes too long; typical rates are used");
     return false;

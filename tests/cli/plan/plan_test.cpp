@@ -70,6 +70,7 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "batches_ahead_bytes",
                                                   "disk_bytes",
                                                   "disk_budget_bytes",
+                                                  "process",
                                                   "elsewhere",
                                                   "host_budget_bytes",
                                                   "cost_model",

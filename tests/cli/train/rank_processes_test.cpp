@@ -86,7 +86,10 @@ TEST_F(RankProcessesTest, WhatAllRanksRefuseIsSaidOnce) {
 
 TEST_F(RankProcessesTest, OneThatIsKilledIsNamed) {
   const Outcome outcome =
-      run_script(3, "case $PLIMSOLL_RANK in 1) kill -9 $$;; *) sleep 0.3; echo gone >&2; exit 1;; esac");
+      run_script(3,
+                 "case $PLIMSOLL_RANK in 1) echo $$ > first.new; mv first.new first; kill -9 $$;; esac; "
+                 "until test -e first; do sleep 0.01; done; while kill -0 $(cat first) 2>/dev/null; do sleep 0.01; "
+                 "done; echo gone >&2; exit 1");
   EXPECT_EQ(outcome.exit_code, kThrew);
   EXPECT_THAT(outcome.err, HasSubstr("rank 1 of 3 was ended by signal 9 (Killed)"));
 }
@@ -95,8 +98,10 @@ TEST_F(RankProcessesTest, OneThatIsKilledIsNamed) {
 TEST_F(RankProcessesTest, WhereTheFirstWasWhenItWasKilledIsSaid) {
   const Outcome outcome = run_script(
       3,
-      "case $PLIMSOLL_RANK in 0) kill -9 $$;; *) printf 'a note\\nplimsoll: rank 0 (host here) ended in step 5, "
-      "plimsoll::all_reduce_\\n' >&2; exit 1;; esac");
+      // The others end when the killed process is gone, so that its parent knows how it ended.
+      "case $PLIMSOLL_RANK in 0) echo $$ > first.new; mv first.new first; kill -9 $$;; esac; "
+      "until test -e first; do sleep 0.01; done; while kill -0 $(cat first) 2>/dev/null; do sleep 0.01; done; "
+      "printf 'a note\\nplimsoll: rank 0 (host here) ended in step 5, plimsoll::all_reduce_\\n' >&2; exit 1");
   EXPECT_EQ(outcome.exit_code, kThrew);
   EXPECT_EQ(outcome.err,
             "plimsoll: rank 0 (host here) ended in step 5, plimsoll::all_reduce_\nrank 0 of 3 was ended by signal 9 "

@@ -63,7 +63,7 @@ TEST_F(TrainCommand, SaysWhatWasPlannedAndWhatWasUsed) {
   const Outcome outcome = run({"train", "job.yaml", "memory_budget=1GiB"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("planned"), HasSubstr("used"), HasSubstr("optimizer state"),
-                                 HasSubstr("total"), HasSubstr("1.00 GiB"), HasSubstr("resident memory"),
+                                 HasSubstr("total"), HasSubstr("1.00 GiB"), HasSubstr("Resident memory"),
                                  HasSubstr("median step"), HasSubstr("tokens/s")));
   EXPECT_THAT(outcome.err,
               AllOf(HasSubstr("fits: "), HasSubstr("micro batch 2 x 2"), HasSubstr("\ntrain "), HasSubstr("loss "),

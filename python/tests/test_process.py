@@ -1,0 +1,63 @@
+"""Budgets of the whole process: what the kernel counts beside what was planned."""
+import json
+import subprocess
+import sys
+import unittest
+
+PROGRAM = """
+import json, sys
+import torch
+from torch import nn
+import plimsoll as pl
+
+def model():
+    return nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 8))
+
+def loss(model, batch):
+    return nn.functional.cross_entropy(model(batch["x"]), batch["y"])
+
+def resident(field):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith(field + ":"))
+
+torch.manual_seed(0)
+batch = {"x": torch.randn(512, 256), "y": torch.randint(8, (512,))}
+before = resident("VmRSS")
+budget = before + int(sys.argv[1]) * 2**20
+try:
+    plan = pl.plan(model, loss, batch, process_memory=budget)
+    plan.require()
+except pl.PlanDoesNotFit as error:
+    print(json.dumps({"fits": False, "message": str(error)}))
+    sys.exit()
+with pl.Trainer(plan) as trainer:
+    losses = [trainer.step(batch) for _ in range(3)]
+print(json.dumps({"fits": True, "budget": budget, "before": before, "peak": resident("VmHWM"), "losses": losses, **plan.process}))
+"""
+MIB = 2**20
+
+
+def trained(room):
+    """Returns what a process says that trains with `room` MiB beside what it has after its imports."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(room)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class ProcessTest(unittest.TestCase):
+    def test_the_process_keeps_its_budget_and_its_plan(self):
+        wide, narrow = trained(400), trained(210)
+        self.assertTrue(wide["fits"] and narrow["fits"], (wide, narrow))
+        self.assertLessEqual(narrow["peak"], narrow["budget"] * 1.02)
+        self.assertLessEqual(narrow["planned_bytes"], narrow["budget"])
+        self.assertLess(abs(narrow["peak"] - narrow["planned_bytes"]), max(8 * MIB, 0.03 * narrow["planned_bytes"]))
+        self.assertEqual(wide["losses"], narrow["losses"])
+
+    def test_too_small_a_budget_is_refused_before_the_training(self):
+        refused = trained(2)
+        self.assertFalse(refused["fits"])
+        self.assertRegex(refused["message"], "process")
+
+
+if __name__ == "__main__":
+    unittest.main()
