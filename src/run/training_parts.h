@@ -85,8 +85,11 @@ class TrainingMemory {
   /// grow.
   void change_plan(const Plan& before, const Plan& plan, size_t recorded_buffers);
 
+  /// Returns an executor of `plan` in the arenas. It checks each op if a CheckedOps exists.
   std::unique_ptr<Executor> make_executor(const Plan& plan) const {
-    return std::make_unique<Executor>(plan, backend_, *arena_, host_arena_.get(), disk_arena_.get());
+    auto executor = std::make_unique<Executor>(plan, backend_, *arena_, host_arena_.get(), disk_arena_.get());
+    if (CheckedOps::current()) executor->check_ops();
+    return executor;
   }
 
   /// Throws UserError (failure) if the arena on disk has lost bytes or could not be written.

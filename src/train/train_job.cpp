@@ -19,6 +19,7 @@
 #include "plimsoll/job.h"
 #include "plimsoll/options.h"
 #include "plimsoll/run_length.h"
+#include "run/executor/guard.h"
 #include "run/training_parts.h"
 #include "train/job_data.h"
 #include "train/job_outputs.h"
@@ -54,14 +55,22 @@ class WatchOfRanks {
 
 class Run {
  public:
-  Run(const Job& job, TrainObserver& observer, ProfileOptions profile, std::shared_ptr<Exchange> exchange)
+  Run(const Job& job, TrainObserver& observer, ProfileOptions profile, std::shared_ptr<Exchange> exchange,
+      bool check_ops)
       : requested_(job),
         observer_(observer),
         profile_(std::move(profile)),
         exchange_(std::move(exchange)),
         agreement_(exchange_.get()),
         prepared_(requested_, observer_, exchange_, agreement_, report_),
-        metrics_(observer_) {}
+        metrics_(observer_) {
+    if (!check_ops) return;
+    // The contents of the arenas a second time would break the promise.
+    if (requested_.budget.process)
+      throw UserError(
+          "--check: process_budget is set, and checked ops take the arena's bytes twice; remove one of them");
+    checked_ops_.emplace();
+  }
 
   // Runs the training. Other ranks wait for this one, so they receive its error.
   TrainReport run() {
@@ -423,6 +432,7 @@ class Run {
                                      .resident = report_.resident_bytes});
     if (exchange_)
       exchange_->watch_others({});  // the last exchange: other ranks end before this one has counted baselines
+    if (checked_ops_) report_.checked_ops = checked_ops_->summary();
     report_.steps = training().steps_done();
     report_.steps_skipped = training().steps_skipped();
     prepared_.release_memory();  // the report has its figures
@@ -432,8 +442,8 @@ class Run {
     report_.data_wait_seconds = step_times_.mean_data_seconds();
     report_.data_note = data_note(job(), step_times_);
     report_.tokens_per_second = step_times_.tokens_per_second();
-    // Step times of ranks that share a machine's cores say nothing about its ops.
-    if (job().device == "cpu" && step_times_.representative() && profile_.file.empty() && !exchange_)
+    // Step times of ranks that share a machine's cores say nothing about its ops, nor do those of checked ops.
+    if (job().device == "cpu" && step_times_.representative() && profile_.file.empty() && !exchange_ && !checked_ops_)
       report_.prediction_notes = prediction_notes(job(), report_.job, step_times_);
   }
 
@@ -453,8 +463,9 @@ class Run {
 
   Job requested_;
   TrainObserver& observer_;
-  ProfileOptions profile_;              // without a file: no profile
-  std::shared_ptr<Exchange> exchange_;  // null: one rank
+  std::optional<CheckedOps> checked_ops_;  // empty: ops are not checked
+  ProfileOptions profile_;                 // without a file: no profile
+  std::shared_ptr<Exchange> exchange_;     // null: one rank
   RankAgreement agreement_;
   TrainReport report_;
   std::optional<RunOutputs> outputs_;
@@ -486,10 +497,10 @@ TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOpti
 }
 
 TrainReport train_job(const Job& job, TrainObserver& observer, const ProfileOptions& profile,
-                      std::shared_ptr<Exchange> exchange) {
+                      std::shared_ptr<Exchange> exchange, bool check_ops) {
   const StopRequest request;
   try {
-    return Run(job, observer, profile, exchange).run();
+    return Run(job, observer, profile, exchange, check_ops).run();
   } catch (const std::exception& error) {
     if (exchange) exchange->fail(error.what());  // the others wait for this rank
     throw;

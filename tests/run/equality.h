@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 
 #include "plimsoll/training.h"
 #include "run/eager.h"
+#include "run/executor/guard.h"
 
 namespace plimsoll::testing {
 
@@ -17,9 +19,12 @@ inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
   return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
-/// Trains both for `steps` steps of `micro` micro batches and compares losses and every bit of the state.
+/// Trains both for `steps` steps of `micro` micro batches and compares losses and every bit of the state. On the
+/// CPU, the ops of the planned training are checked.
 inline void expect_equal(const Step& step, const TrainingOptions& options, const std::function<Batch()>& batch,
                          int steps, int micro) {
+  std::optional<CheckedOps> checked;
+  if (options.device == "cpu") checked.emplace();
   Training training(step, options);
   ASSERT_TRUE(training.plan().fits);
   training.start();

@@ -35,17 +35,9 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
   try {
     if (disk_) disk_->require_written();  // errors found after the last wait
     random_ = random;
-    if (observer_ == nullptr) {
-      captures_.run(
-          segment, [this](int32_t i) { run_one(ops_[i]); }, unplanned_.empty());
-      return;
-    }
-    for (int32_t i = segment.begin; i < segment.end; ++i) {
-      const auto begin = ProfileClock::now();
-      run_one(ops_[i]);
-      ops_[i].backend->synchronize();
-      observer_->ran(i, {begin, ProfileClock::now()});
-    }
+    if (guard_) guard_->begin_segment();
+    run_ops(segment);
+    if (guard_) guard_->end_segment();
   } catch (...) {
     std::exception_ptr cause;  // an exchange that failed before the op that reported it
     try {
@@ -55,9 +47,41 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
       if (failed) cause = failed;
     } catch (...) {  // a failed device reports its error at every call; the first exception has the op and its module
     }
+    if (guard_) guard_->end_segment();
     if (cause) std::rethrow_exception(cause);
     throw;
   }
+}
+
+void Executor::run_ops(const Segment& segment) {
+  if (observer_ == nullptr && !guard_) {
+    captures_.run(
+        segment, [this](int32_t i) { run_one(ops_[i]); }, unplanned_.empty());
+    return;
+  }
+  for (int32_t i = segment.begin; i < segment.end; ++i) {
+    const auto begin = ProfileClock::now();
+    guard_ ? run_checked(ops_[i]) : run_one(ops_[i]);
+    ops_[i].backend->synchronize();
+    if (observer_) observer_->ran(i, {begin, ProfileClock::now()});
+  }
+}
+
+void Executor::check_ops() {
+  if (!backend_.device().is_cpu())
+    throw UserError(fmt::format("ops are checked on the CPU only; the device is {}: use device: cpu", backend_.name()));
+  guard_ = std::make_unique<OpGuard>(plan_, arena_, host_);
+}
+
+// Copies and exchanges are done when they return, so that their writes are theirs alone. They run once: a second
+// exchange would need the other ranks, which may have failed. Random ops draw the same numbers in both runs.
+void Executor::run_checked(BoundOp& op) {
+  const bool repeats = op.op->copy == CopyStage::none && op.op->exchange == CopyStage::none && op.op->link_bytes == 0;
+  guard_->run(op.index, {op.workspace, static_cast<size_t>(op.workspace_bytes)}, repeats, [&] {
+    run_one(op);
+    if (const std::exception_ptr failed = exchanges_.wait_for_all()) std::rethrow_exception(failed);
+    copies_->wait_for_all();
+  });
 }
 
 void Executor::run_one(BoundOp& op) {
@@ -186,6 +210,10 @@ void Executor::run_op(BoundOp& op) {
   if (usage.escaped_arena)  // no check(), which would format its message for every op
     throw InternalError("a kernel of " + op.op->name + " keeps memory that it was lent for one call");
   other_thread_bytes_ = std::max(other_thread_bytes_, usage.other_thread_bytes);
+  if (guard_)
+    if (CheckedOps* const checked = CheckedOps::current())
+      checked->note_run(op.index, op.op->name, plan_.workspace_offsets[op.index] < 0 ? 0 : op.workspace_bytes,
+                        usage.workspace_bytes);
   if (usage.out_of_arena_bytes > 0 && !usage.escaped) {
     int64_t& known = unplanned_[op.index];
     known = std::max(known, usage.workspace_bytes);

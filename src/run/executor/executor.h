@@ -23,6 +23,7 @@
 #include "plimsoll/plan.h"
 #include "run/executor/captures.h"
 #include "run/executor/exchange_lane.h"
+#include "run/executor/guard.h"
 
 namespace plimsoll {
 
@@ -61,8 +62,12 @@ class Executor {
   Executor(const Plan& plan, Backend& backend, Arena& arena, Arena* host = nullptr, DiskArena* disk = nullptr);
   ~Executor();
 
+  /// Checks every op from now on (run/executor/guard.h), and waits for each copy and exchange.
+  /// Throws UserError if the host does not address the device's memory.
+  void check_ops();
+
   /// Runs a segment. Throws UserError if a kernel refuses its input (an index out of range, say), naming the op and its
-  /// module, or if a write to the disk fails.
+  /// module, or if a write to the disk fails. Throws InternalError if check_ops() finds a fault of an op.
   void run(const Segment& segment, const RandomContext& random);
 
   /// Sets the observer of every op and copy from now on; null: none, which costs a branch for each op. Waits for copies
@@ -102,7 +107,9 @@ class Executor {
   void run_copy(BoundOp& op);
   void start_exchange(BoundOp& op);
   void note_use(const BoundOp& op);
+  void run_ops(const Segment& segment);
   void run_one(BoundOp& op);
+  void run_checked(BoundOp& op);
   void run_op(BoundOp& op);
   Arena* arena_of(Memory memory) const;
   std::byte* address_in(Memory memory, int64_t offset) const;
@@ -130,6 +137,7 @@ class Executor {
   std::map<int32_t, int64_t> unplanned_;
   int64_t other_thread_bytes_ = 0;
   OpObserver* observer_ = nullptr;
+  std::unique_ptr<OpGuard> guard_;  // null: ops are not checked
 };
 
 /// An op of a plan, bound to its addresses in the arenas.

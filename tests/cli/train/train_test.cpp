@@ -70,6 +70,31 @@ TEST_F(TrainCommand, SaysWhatWasPlannedAndWhatWasUsed) {
                     HasSubstr("6/6"), HasSubstr("evaluation loss"), Not(HasSubstr("\x1b"))));
 }
 
+// Ops run with guarded surroundings: the same bits, and a line with the result.
+TEST_F(TrainCommand, CheckRunsEachOpWithGuardedSurroundings) {
+  const Arguments plain = {"train", "job.yaml", "memory_budget=1GiB", "--json", "-"};
+  Arguments checking = plain;
+  checking.emplace_back("--check");
+  const Outcome unchecked = run(plain), checked = run(checking);
+  ASSERT_EQ(unchecked.exit_code, 0) << unchecked.err;
+  ASSERT_EQ(checked.exit_code, 0) << checked.err;
+  const json expected = json::parse(unchecked.out), report = json::parse(checked.out);
+  EXPECT_EQ(report["losses"], expected["losses"]);
+  EXPECT_EQ(report["evaluation_loss"], expected["evaluation_loss"]);
+  EXPECT_EQ(report["plan_hash"], expected["plan_hash"]);
+  EXPECT_EQ(report["measured_peak_bytes"], expected["measured_peak_bytes"]);
+  EXPECT_THAT(checked.err, AllOf(HasSubstr("checked: "), HasSubstr("runs of ops stayed within their planned places")));
+  EXPECT_THAT(unchecked.err, Not(HasSubstr("checked: ")));
+  EXPECT_THAT(run({"train", "--help"}).out, AllOf(HasSubstr("--check"), HasSubstr("device=cpu: run each op twice")));
+}
+
+TEST_F(TrainCommand, CheckIsForTheCpu) {
+  expect_refusal(run({"train", "job.yaml", "device=cuda", "--check"}), 2,
+                 AllOf(HasSubstr("--check: device is cuda"), HasSubstr("set device=cpu")));
+  expect_refusal(run({"train", "job.yaml", "process_budget=2GiB", "--check"}), 2,
+                 AllOf(HasSubstr("--check: process_budget is set"), HasSubstr("remove one")));
+}
+
 TEST_F(TrainCommand, WritesMetricsAndACheckpoint) {
   const Outcome outcome =
       run({"train", "job.yaml", "log.metrics_file=metrics.jsonl", "checkpoint.directory=run", "--json", "report.json"});
