@@ -11,7 +11,9 @@ TEST_JOBS ?= 2
 CTEST_ARGS ?=
 PYTHON := $(if $(PLIMSOLL_TORCH_DIR)$(TORCH),python3,$(CURDIR)/.venv/bin/python)
 # Another version of libtorch than that of .venv, for any target: make test TORCH=2.15. It has build/ to itself until TORCH changes.
-ifdef TORCH
+comma := ,
+torches := $(subst $(comma), ,$(TORCH))
+ifeq ($(words $(torches)),1)
 export PLIMSOLL_TORCH := $(TORCH)
 endif
 BENCHES := $(basename $(notdir $(wildcard bench/*_bench.cpp)))
@@ -71,10 +73,14 @@ install: setup ## Install program, libraries and headers below PREFIX (make inst
 	@cmake --install build $(if $(PREFIX),--prefix '$(PREFIX)')
 
 .PHONY: wheel
-wheel: setup ## Make the wheel of the program, with libraries and headers, in dist/
+wheel: setup ## Make the wheel of the program, with libraries and headers, in dist/ (TORCH=2.11,2.15: for both)
 	@scripts/setup-wheel.sh
+ifeq ($(filter-out 0 1,$(words $(torches))),)
 	@scripts/build.sh release plimsoll_installed
-	@scripts/wheel.py
+	@scripts/wheel.py $(WHEEL_ARGS)
+else
+	@scripts/wheel-torches.sh $(torches)
+endif
 
 .PHONY: package
 package: wheel ## Make the wheel and an archive of the sources, in dist/

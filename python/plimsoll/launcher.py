@@ -1,5 +1,7 @@
 """The command `plimsoll` of the wheel: checks that this machine can run the program, then becomes it.
 
+A wheel may have builds for several torches, each in a folder of its own; the one of the installed torch runs.
+
 The program is linked with libtorch, which lies in the package torch. It looks for libtorch in the folder that has this package
 too, which is where pip puts both. If torch lies in another folder (a virtual environment with --system-site-packages, a cluster's
 module, pip install --user), LD_LIBRARY_PATH gets that folder. torch itself is not imported: that takes seconds.
@@ -38,12 +40,18 @@ def version_of(torch):
     return found[1] if found else ""
 
 
-def check_torch(torch, version, wanted, python=sys.executable):
-    """Raises Refusal unless the folder `torch`, of the version `version`, is a torch of the series `wanted` ("2.11")."""
-    install = f"install it: {python} -m pip install 'torch=={wanted}.*'"
+def series_of(version):
+    """Returns the series of a version: "2.11" of "2.11.0+cpu"."""
+    return ".".join(version.split("+")[0].split(".")[:2])
+
+
+def check_torch(torch, version, torches, python=sys.executable):
+    """Raises Refusal unless the folder `torch`, of the version `version`, is a torch of one of the series `torches` ("2.11")."""
+    wanted = " or ".join(torches)
+    install = f"install it: {python} -m pip install 'torch=={list(torches)[-1]}.*'"
     if torch is None:
         raise Refusal(f"torch is not installed for {python}; torch {wanted} is needed, because libtorch is in it; {install}")
-    if version.split("+")[0].split(".")[:2] != wanted.split("."):
+    if series_of(version) not in torches:
         raise Refusal(f"torch is {version or 'of an unknown version'} in {torch}; torch {wanted} is needed, because the program is "
                       f"linked with its libraries; {install}")
     if not (torch / "lib" / "libtorch_cpu.so").is_file():
@@ -94,12 +102,13 @@ def read_text(path):
 
 
 def main():
-    from plimsoll._build import GLIBC, TORCH
+    from plimsoll._build import GLIBC, TORCHES
     try:
         check_c_library(c_library(), GLIBC)
         torch = find_torch(FOLDER)
-        check_torch(torch, version_of(torch) if torch else "", TORCH)
-        program = str(FOLDER / "bin" / "plimsoll")
+        version = version_of(torch) if torch else ""
+        check_torch(torch, version, TORCHES)
+        program = str(FOLDER / TORCHES[series_of(version)] / "bin" / "plimsoll")
         note = cpu_note(read_text("/proc/cpuinfo"))
         if note:
             print(f"plimsoll: {note}", file=sys.stderr, flush=True)

@@ -53,13 +53,13 @@ class Launcher(unittest.TestCase):
         other = make_torch(self.folder / "other", "2.10.0")
         self.assertEqual(launcher.find_torch(self.package, found_elsewhere(other)), beside)
         self.assertEqual(launcher.version_of(beside), "2.11.0")
-        launcher.check_torch(beside, "2.11.0", "2.11")
+        launcher.check_torch(beside, "2.11.0", ["2.11"])
         self.assertEqual(launcher.environment_for(beside, self.package, {"A": "b"}), {"A": "b"})
 
     def test_torch_elsewhere_gets_into_the_library_path(self):
         other = make_torch(self.folder / "other", "2.11.1+cpu")
         self.assertEqual(launcher.find_torch(self.package, found_elsewhere(other)), other)
-        launcher.check_torch(other, launcher.version_of(other), "2.11")
+        launcher.check_torch(other, launcher.version_of(other), ["2.11"])
         library = str(other / "lib")
         self.assertEqual(launcher.environment_for(other, self.package, {}), {"LD_LIBRARY_PATH": library})
         self.assertEqual(launcher.environment_for(other, self.package, {"LD_LIBRARY_PATH": "/x:/y"}),
@@ -72,20 +72,29 @@ class Launcher(unittest.TestCase):
         self.assertIsNone(launcher.find_torch(self.package, lambda name: None))
         (self.folder / "empty" / "torch").mkdir(parents=True)  # a folder of that name is no package
         self.assertIsNone(launcher.find_torch(self.package, found_elsewhere(self.folder / "empty" / "torch")))
-        text = self.refusal(launcher.check_torch, None, "", "2.11", "/env/bin/python")
+        text = self.refusal(launcher.check_torch, None, "", ["2.11"], "/env/bin/python")
         self.assertEqual(text, "torch is not installed for /env/bin/python; torch 2.11 is needed, because libtorch is in it; "
                                "install it: /env/bin/python -m pip install 'torch==2.11.*'")
 
     def test_another_torch(self):
         for version in ("2.10.0", "2.12.0+cu130", "2.1.1", "3.11.0", "2.110.0", ""):
             torch = make_torch(self.folder / f"of {version}", version)
-            text = self.refusal(launcher.check_torch, torch, launcher.version_of(torch), "2.11", "python3")
+            text = self.refusal(launcher.check_torch, torch, launcher.version_of(torch), ["2.11"], "python3")
             self.assertIn(f"torch is {version or 'of an unknown version'} in {torch}; torch 2.11 is needed", text)
             self.assertIn("python3 -m pip install 'torch==2.11.*'", text)
 
+    def test_a_wheel_for_several_torches(self):
+        torches = {"2.11": "", "2.15": "torch-2.15"}
+        for version in ("2.11.0", "2.15.1+cpu"):
+            launcher.check_torch(make_torch(self.folder / version, version), version, torches)
+        torch = make_torch(self.folder / "between", "2.13.0")
+        text = self.refusal(launcher.check_torch, torch, "2.13.0", torches, "python3")
+        self.assertIn("torch 2.11 or 2.15 is needed", text)
+        self.assertIn("python3 -m pip install 'torch==2.15.*'", text)
+
     def test_torch_without_libraries(self):
         torch = make_torch(self.folder, "2.11.0", library=False)
-        self.assertIn("has no lib/libtorch_cpu.so", self.refusal(launcher.check_torch, torch, "2.11.0", "2.11"))
+        self.assertIn("has no lib/libtorch_cpu.so", self.refusal(launcher.check_torch, torch, "2.11.0", ["2.11"]))
 
     def test_c_library(self):
         for good in ("glibc 2.35", "glibc 2.36", "glibc 2.100", "glibc 3.0"):

@@ -254,7 +254,8 @@ class Script(unittest.TestCase):
                                                f"torch /build/site-packages/torch/lib/libc10.so\n")
         (stage / "share" / "man").mkdir(parents=True)
         (stage / "share" / "man" / "plimsoll.1").write_text("manual")
-        script.lay_out(stage, tree, "plimsoll-1.data", pathlib.Path("/build/site-packages/torch"))
+        places = {name: place.format(data="plimsoll-1.data") for name, place in script.PLACES.items()}
+        script.lay_out(stage, tree, pathlib.Path("/build/site-packages/torch"), places)
         self.assertEqual(sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file()),
                          ["plimsoll-1.data/data/share/man/plimsoll.1", "plimsoll/lib/cmake/plimsoll/targets.cmake",
                           "plimsoll/lib/libplimsoll_media.so.0"])
@@ -264,7 +265,28 @@ class Script(unittest.TestCase):
         (stage / "etc").mkdir()
         (stage / "etc" / "new").touch()
         with self.assertRaisesRegex(script.Failure, "etc/new is installed, and .* has no place for it"):
-            script.lay_out(stage, tree, "plimsoll-1.data", pathlib.Path("/build/site-packages/torch"))
+            script.lay_out(stage, tree, pathlib.Path("/build/site-packages/torch"), places)
+
+    def test_a_further_build_has_only_programs_and_libraries(self):
+        stage, tree, script = self.folder / "stage", self.folder / "tree", wheel_script()
+        (stage / "lib" / "cmake").mkdir(parents=True)
+        (stage / "include").mkdir()
+        for text in (stage / "lib" / "cmake" / "targets.cmake", stage / "include" / "plan.h"):
+            text.write_text("text")
+        library = next(Wheel.build.glob("libplimsoll_media.so.*.*.*"))
+        shutil.copy(library, stage / "lib")
+        places = {name: place.format(series="2.15") for name, place in script.FURTHER_PLACES.items()}
+        script.lay_out(stage, tree, pathlib.Path("/torch"), places)
+        self.assertEqual([path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file()],
+                         ["plimsoll/torch-2.15/lib/libplimsoll_media.so.0"])
+
+    def test_requirements_name_the_torches(self):
+        script = wheel_script()
+        self.assertEqual(script.requirement_for(["2.11"]), "==2.11.*")
+        self.assertEqual(script.requirement_for(["2.15", "2.11"]), ">=2.11,<2.16,!=2.12.*,!=2.13.*,!=2.14.*")
+        self.assertEqual(script.requirement_for(["2.14", "2.15"]), ">=2.14,<2.16")
+        with self.assertRaisesRegex(script.Failure, "one major version"):
+            script.requirement_for(["2.15", "3.0"])
 
     def test_paths_are_found(self):
         (self.folder / "good").write_text("plimsoll/src/run.cpp /home/build/src2 x/home/build/src/a\n")
