@@ -60,12 +60,12 @@ std::string describe_micro_batches(const ResolvedSettings& settings);
 
 /// The resident memory that a process with a process budget is planned to have in its training, in bytes.
 struct ProcessMemory {
-  int64_t budget = 0;  ///< limit; 0: none
-  int64_t present =
-      0;               ///< resident when planning was done: the program, its libraries, the planner, data that are open
-  int64_t later = 0;   ///< allocated after that, apart from arenas: batches, data that are not open yet
-  int64_t arenas = 0;  ///< arenas in the machine's memory
+  int64_t budget = 0;   ///< limit; 0: none
+  int64_t present = 0;  ///< resident when planning was done: program, libraries, planner, data that are open
+  int64_t later = 0;    ///< allocated after that, apart from arenas: batches, data that are not open yet
+  int64_t arenas = 0;   ///< arenas in the machine's memory
   int64_t minimum = 0;  ///< smallest limit for which a plan was placed
+  bool binds = false;   ///< the limit leaves less than the other budgets allow
 
   int64_t total() const { return present + later + arenas; }
 };

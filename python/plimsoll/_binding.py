@@ -251,7 +251,7 @@ def error_of(torch: Any, error: RuntimeError) -> Exception:
         named = named_at_its_line(error)
         return named if isinstance(named, Exception) else error
     found = json.loads(text)
-    message = re.sub(r"options(:\d+)*: ", "", found["text"]).strip()
+    message = re.sub(r"options(:\d+)*: ", "", found["text"]).strip().replace("process_budget", "process_memory")
     kinds: dict[str, type[Exception]] = {
         "usage": errors.UserError,
         "failure": errors.RunError,

@@ -15,8 +15,8 @@ class PlanDoesNotFit(UserError):
     """The budget is too small.
 
     Attributes:
-        minimum: bytes of the smallest budget that fits, over every choice that was left open.
-        plan: the plan with that need; `plan.advice()` plans changes that fit.
+        minimum: bytes of the smallest budget that fits, over every choice that was left open; None: it is not known.
+        plan: the plan with that need; `plan.advice()` plans changes that fit. None: not even the planning fits.
     """
 
     def __init__(self, text: str, minimum: int | None = None, plan: Plan | None = None) -> None:

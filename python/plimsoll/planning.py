@@ -87,7 +87,8 @@ def plan(
         a Plan; its `fits` says whether the budget is enough.
 
     Raises:
-        UserError for a wrong option, batch or model; an exception of model or loss as it was raised.
+        UserError for a wrong option, batch or model; an exception of model or loss as it was raised; PlanDoesNotFit if not even
+        the planning fits into `process_memory`.
     """
     torch = _binding.load()
     if isinstance(model, torch.nn.Module) or not callable(model):
@@ -129,7 +130,7 @@ def plan(
     if disk is not None:
         keys["disk_budget"] = _bytes(disk)
     if process_memory is not None:
-        keys["process_budget"] = process_memory if process_memory == "auto" else _bytes(process_memory)
+        keys["process_budget"] = process_memory if process_memory == "auto" else _bytes(process_memory, "process_memory")
     keys |= _batch_keys(shape.samples, batch_size, micro_batch, accumulate)
     keys |= options
     return Plan(model, loss, shape, device, keys, optimizer, evaluate, on_schedule)
@@ -143,7 +144,10 @@ def fits(
     **options: Any,
 ) -> bool:
     """Returns whether the training fits; arguments as for plan()."""
-    return plan(model, loss, example_batch, memory, **({"max_slowdown": 0} | options)).fits
+    try:
+        return plan(model, loss, example_batch, memory, **({"max_slowdown": 0} | options)).fits
+    except errors.PlanDoesNotFit:  # not even its planning fits into `process_memory`
+        return False
 
 
 def _replacements_of(replace: Any) -> dict[str, bool]:
@@ -172,15 +176,17 @@ def _device_of(name: str) -> str:
     return name
 
 
-def _bytes(amount: Any) -> str:
+def _bytes(amount: Any, name: str = "memory") -> str:
     if isinstance(amount, str):
         return amount
     if isinstance(amount, float) and amount.is_integer():
         amount = int(amount)
     try:
+        if isinstance(amount, bool):
+            raise TypeError
         return f"{operator.index(amount)}B"
     except TypeError:
-        raise errors.UserError(f'{amount!r} is no amount of memory; write for example memory="8GiB", or bytes') from None
+        raise errors.UserError(f'{amount!r} is no amount of memory; write for example {name}="8GiB", or bytes') from None
 
 
 def _batch_keys(
@@ -248,7 +254,8 @@ class Plan:
         peak: bytes that the training takes: it takes exactly these.
         minimum: bytes of the smallest budget that fits, over every choice that was left open.
         budget: bytes; None: no limit is known.
-        process: bytes of resident memory, with `process_memory`: budget_bytes, planned_bytes, minimum_bytes; else empty.
+        process: bytes of resident memory, with `process_memory`: budget_bytes, planned_bytes, minimum_bytes, and binds: True if it
+            leaves less than `memory` allows; else empty.
         breakdown: bytes at the peak by kind.
         modules: the same by first part of the model.
         reasons: list of (decision, why).
@@ -322,7 +329,7 @@ class Plan:
         self.peak: int = report["peak_bytes"]
         self.minimum: int = report["minimum_budget_bytes"]
         self.budget: int | None = report["budget_bytes"]
-        self.process: dict[str, int] = dict(report["process"])
+        self.process: dict[str, int | bool] = dict(report["process"])
         self.breakdown: dict[str, int] = dict(report["breakdown"])
         self.modules: dict[str, dict[str, int]] = dict(report["modules"])
         self.reasons: list[tuple[str, str]] = [(each["decision"], each["why"]) for each in report["reasons"]]
@@ -359,13 +366,11 @@ class Plan:
         """Returns this plan. Raises PlanDoesNotFit if it does not fit."""
         if self.fits:
             return self
-        needed, budget = self.minimum, self.budget or 0
-        if self.process:
-            needed, budget = self.process["minimum_bytes"], self.process["budget_bytes"]
+        needed, budget, bound = self._need()
         raise errors.PlanDoesNotFit(
-            f"the {'process' if self.process else 'training'} needs at least {_format_bytes(needed)}, and the budget is "
+            f"the {bound} needs at least {_format_bytes(needed)}, and the budget is "
             f"{_format_bytes(budget)}; plan.advice() looks for changes that fit",
-            self.minimum, self,
+            needed, self,
         )
 
     def advice(self, most: int = 4) -> list[tuple[dict[str, Any], Plan]]:
@@ -417,11 +422,19 @@ class Plan:
             pathlib.Path(path).write_text(text, encoding="utf-8")
         return text
 
+    def _need(self) -> tuple[int, int, str]:
+        """Returns the smallest budget that fits, the budget, and what it bounds."""
+        if self.process.get("binds"):
+            return self.process["minimum_bytes"], self.process["budget_bytes"], "process"
+        return self.minimum, self.budget or 0, "training"
+
     def _verdict(self) -> str:
-        budget = "no budget" if self.budget is None else _format_bytes(self.budget)
         if self.fits:
+            budget = "no budget" if self.budget is None else _format_bytes(self.budget)
             return f"fits: {_format_bytes(self.peak)} of {budget}"
-        return f"does not fit: {_format_bytes(self.minimum)} at least, budget {budget}"
+        needed, limit, bound = self._need()
+        of = " of the process" if bound == "process" else ""
+        return f"does not fit: {_format_bytes(needed)} at least, budget{of} {_format_bytes(limit)}"
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         report = self._report

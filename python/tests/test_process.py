@@ -4,6 +4,11 @@ import subprocess
 import sys
 import unittest
 
+import torch
+from torch import nn
+
+import plimsoll as pl
+
 PROGRAM = """
 import json, sys
 import torch
@@ -57,6 +62,23 @@ class ProcessTest(unittest.TestCase):
         refused = trained(2)
         self.assertFalse(refused["fits"])
         self.assertRegex(refused["message"], "process")
+
+
+class ProcessArgumentTest(unittest.TestCase):
+    def planned(self, **options):
+        return pl.plan(lambda: nn.Linear(8, 8), lambda model, batch: model(batch["x"]).mean(), {"x": torch.zeros(4, 8)}, **options)
+
+    def test_too_small_a_memory_is_not_the_process(self):
+        plan = self.planned(memory=64, process_memory="64GiB")
+        with self.assertRaisesRegex(pl.PlanDoesNotFit, "the training needs at least"):
+            plan.require()
+
+    def test_fits_answers_and_wrong_values_are_named(self):
+        self.assertFalse(pl.fits(lambda: nn.Linear(8, 8), lambda model, batch: model(batch["x"]).mean(), {"x": torch.zeros(4, 8)},
+                                 process_memory="1MiB"))
+        for value in (True, "lots", 1.5, 0):
+            with self.assertRaisesRegex(pl.UserError, "process_memory"):
+                self.planned(process_memory=value)
 
 
 if __name__ == "__main__":

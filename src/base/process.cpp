@@ -1,9 +1,11 @@
 #include "base/process.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #ifdef __GLIBC__  // which <fstream> has defined
 #include <malloc.h>
@@ -63,6 +65,12 @@ std::optional<double> processor_quota(const std::filesystem::path& root) {
     }
   }
   return least;
+}
+
+int usable_cores() {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  static const std::optional<double> quota = processor_quota();
+  return quota ? std::clamp(static_cast<int>(std::ceil(*quota)), 1, cores) : cores;
 }
 
 void release_free_memory() {

@@ -28,6 +28,9 @@ ResidentMemory resident_memory();
 /// tests.
 std::optional<double> processor_quota(const std::filesystem::path& root = "/");
 
+/// Returns the cores that this process may use: those of its affinity, at most what processor_quota() amounts to.
+int usable_cores();
+
 /// Returns freed memory of malloc() to the system. Otherwise glibc keeps freed blocks below the end of the heap
 /// resident. Has no effect with another C library.
 void release_free_memory();

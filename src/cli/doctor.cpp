@@ -135,7 +135,7 @@ void add_doctor(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("doctor", "show this machine's processor, memory and drivers and measure its rates");
   const auto arguments = std::make_shared<DoctorArguments>();
-  command->add_option("--threads", arguments->threads, "CPU threads for the measurement; default: all cores")
+  command->add_option("--threads", arguments->threads, "CPU threads for the measurement; default: all usable cores")
       ->check(between(1, 4096));
   command->add_flag("--again", arguments->again, "measure again even if stored rates exist");
   command->add_flag("--force", arguments->force, "store the rates even if other programs were busy meanwhile");

@@ -25,7 +25,7 @@ std::string verdict_of(const PlannedStep& planned) {
     return peak == budget ? fmt::format("{} ({} bytes)", text, bytes) : text;
   };
   const ProcessMemory& process = planned.process;
-  if (process.budget > 0)
+  if (process.binds)
     return fmt::format(
         "does not fit: with a plan of {}, the process has {} resident, process_budget is {}; the minimum "
         "is {} ({} bytes){}",

@@ -61,7 +61,8 @@ int run_hot(const TraceArguments& arguments, const Job& job) {
 }
 
 int run_trace(const TraceArguments& arguments) {
-  const Job job = arguments.job.read();
+  Job job = arguments.job.read();
+  job.budget.process.reset();  // nothing is trained
   arguments.job.require_outputs_apart(job);
   const Output& output = arguments.job.output;
   output.require_writable();

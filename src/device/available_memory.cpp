@@ -87,29 +87,33 @@ struct Hierarchy {
   const char* droppable;  // page cache, as a key of memory.stat
 };
 
-/// Returns the smallest rest of a limit in `group` and the groups that contain it.
-std::optional<int64_t> left_in(const Hierarchy& hierarchy, path group) {
-  std::optional<int64_t> least;
+/// A limit of a group, and what is left of it.
+struct GroupMemory {
+  std::optional<int64_t> limit, left;
+
+  void add(const GroupMemory& other) {
+    for (auto member : {&GroupMemory::limit, &GroupMemory::left})
+      if (other.*member) this->*member = std::min((this->*member).value_or(*(other.*member)), *(other.*member));
+  }
+};
+
+/// Returns the smallest limit, and the smallest rest of one, in `group` and the groups that contain it.
+GroupMemory memory_of(const Hierarchy& hierarchy, path group) {
+  GroupMemory least;
   for (;; group = group.parent_path()) {
     const path folder = hierarchy.mount / group.relative_path();
     const auto limit = number_of(folder / hierarchy.limit, "");
     const auto usage = number_of(folder / hierarchy.usage, "");
     if (limit && usage) {
       const int64_t cache = number_of(folder / "memory.stat", hierarchy.droppable).value_or(0);
-      const int64_t left = std::max<int64_t>(0, *limit - std::max<int64_t>(0, *usage - cache));
-      least = std::min(least.value_or(left), left);
+      least.add({*limit, std::max<int64_t>(0, *limit - std::max<int64_t>(0, *usage - cache))});
     }
     if (!group.has_relative_path()) return least;
   }
 }
 
-}  // namespace
-
-std::optional<int64_t> available_host_memory(const path& root) {
-  std::optional<int64_t> available = number_of(root / "proc/meminfo", "MemAvailable:");
-  if (!available) return {};
-  *available *= 1024;  // the kernel's "kB"
-
+GroupMemory memory_of_groups(const path& root) {
+  GroupMemory least;
   // HIERARCHY:CONTROLLERS:PATH; version 2 has number 0 and names no controllers.
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
@@ -118,14 +122,30 @@ std::optional<int64_t> available_host_memory(const path& root) {
     const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const path group = line.substr(second + 1);
     const path mounts = root / "sys/fs/cgroup";
-    std::optional<int64_t> left;
     if (line.starts_with("0::"))
-      left = left_in({mounts, "memory.max", "memory.current", "inactive_file "}, group);
+      least.add(memory_of({mounts, "memory.max", "memory.current", "inactive_file "}, group));
     else if (controllers.find(",memory,") != std::string::npos)
-      left =
-          left_in({mounts / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}, group);
-    if (left) available = std::min(*available, *left);
+      least.add(memory_of({mounts / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "},
+                          group));
   }
+  return least;
+}
+
+}  // namespace
+
+std::optional<int64_t> control_group_memory(const path& root) {
+  // Version 1 writes a number without meaning where there is no limit.
+  constexpr int64_t kNoLimit = int64_t{1} << 60;
+  const std::optional<int64_t> limit = memory_of_groups(root).limit;
+  return limit && *limit < kNoLimit ? limit : std::nullopt;
+}
+
+std::optional<int64_t> available_host_memory(const path& root) {
+  std::optional<int64_t> available = number_of(root / "proc/meminfo", "MemAvailable:");
+  if (!available) return {};
+  *available *= 1024;  // the kernel's "kB"
+
+  if (const std::optional<int64_t> left = memory_of_groups(root).left) available = std::min(*available, *left);
   return available;
 }
 

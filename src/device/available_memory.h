@@ -27,6 +27,10 @@ std::optional<DeviceMemory> metal_memory();
 /// counts as free. Returns nullopt if the system reports nothing. `root` holds /proc and /sys; it is for tests.
 std::optional<int64_t> available_host_memory(const std::filesystem::path& root = "/");
 
+/// Returns the smallest memory limit of the process's control groups, in bytes; nullopt: there is none. `root`: as
+/// above.
+std::optional<int64_t> control_group_memory(const std::filesystem::path& root = "/");
+
 /// Returns available_host_memory() for all plans for this machine.
 std::optional<int64_t> current_host_memory();
 

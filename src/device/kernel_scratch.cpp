@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/measurement.h"
+#include "base/process.h"
 #include "device/available_memory.h"
 #include "device/cpu_allocator.h"
 #include "ops/libtorch_types.h"
@@ -185,7 +186,7 @@ constexpr double kUnmeasuredSpeed = 20e9;
 constexpr double kPartOfMeasuredSpeed = 0.5;
 
 double expected_flops_per_second(DType dtype, int threads) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = usable_cores();
   const double one = dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::float16
                          ? kPartOfMeasuredSpeed * ops::matmul_throughputs().of(dtype).libtorch
                          : kUnmeasuredSpeed;

@@ -225,6 +225,10 @@ void Session::plan(double accepted_slowdown) {
     const SearchOptions search{.on_schedule = [this] { call(callback_, Request::schedule); },
                                .accepted_slowdown = job_.budget.device ? 0 : accepted_slowdown};
     planned_ = plan_training([this](int64_t samples) { return step_of(samples); }, job_, target_, search);
+    if (planned_.process.budget > 0) {  // plans for other budgets have the arena that is left, whatever this one keeps
+      target_.budget.process.reset();
+      if (target_.device == "cpu") target_.budget.device = planned_.plan.budget.device;
+    }
     for (const auto& reason : {attention_reason(planned_.recorded), cross_entropy_reason(planned_.recorded),
                                norms_reason(planned_.recorded)})
       if (reason) planned_.plan.reasons.push_back(*reason);
@@ -269,8 +273,10 @@ std::string Session::report() {
   };
   json["process"] = nlohmann::json::object();
   if (const ProcessMemory& process = planned_.process; process.budget > 0)
-    json["process"] = {
-        {"budget_bytes", process.budget}, {"planned_bytes", process.total()}, {"minimum_bytes", process.minimum}};
+    json["process"] = {{"binds", process.binds},
+                       {"budget_bytes", process.budget},
+                       {"planned_bytes", process.total()},
+                       {"minimum_bytes", process.minimum}};
   json["budget_bytes"] = settings.budget.device ? nlohmann::json(*settings.budget.device) : nlohmann::json();
   nlohmann::json modules = nlohmann::json::object();
   for (const ModuleBytes& each : bytes_by_module(plan)) modules[each.module] = json_of(each.bytes);

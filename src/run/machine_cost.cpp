@@ -22,6 +22,7 @@
 
 #include "base/atomic_file.h"
 #include "base/measurement.h"
+#include "base/process.h"
 #include "device/arena.h"
 #include "device/available_memory.h"
 #include "ops/attention/attention.h"
@@ -185,7 +186,7 @@ MachineReport inspect_machine(int threads, bool again, bool store_in_any_case) {
   MachineReport report;
   report.processor = machine_name();
   report.instructions = at::get_cpu_capability();
-  report.cores = static_cast<int>(std::thread::hardware_concurrency());
+  report.cores = usable_cores();
   report.threads = threads > 0 ? threads : std::max(report.cores, 1);
   report.available_memory = current_host_memory();
   report.folder = measurements_folder();

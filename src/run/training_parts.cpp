@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -14,10 +13,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "base/process.h"
+#include "base/text.h"
 #include "collectives/exchange.h"
 #include "collectives/nccl_memory.h"
 #include "collectives/shared_block.h"
@@ -278,10 +277,8 @@ int threads_of(const TrainingOptions& options) {
     if (std::from_chars(text, text + std::strlen(text), stated).ec == std::errc() && stated > 0)
       return std::min(stated, 1024);
   }
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   // More threads than a quota of processor time allows wait for each other, at every op.
-  static const std::optional<double> quota = processor_quota();
-  return quota ? std::clamp(static_cast<int>(std::ceil(*quota)), 1, cores) : cores;
+  return usable_cores();
 }
 
 namespace {

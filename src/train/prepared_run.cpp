@@ -9,6 +9,7 @@
 
 #include "base/process.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint.h"
 #include "device/available_memory.h"
 #include "device/backend.h"
 #include "job/shared_keys.h"
@@ -35,6 +36,7 @@ void PreparedRun::stop_together(const Work& work) const {
 
 void PreparedRun::plan(PlanTarget target) {
   target.measuring = nullptr;  // the run allocates the memory next
+  target.later_bytes = later_bytes();
   target.ranks.rank = agreement_.rank();
   target.ranks.exchange = exchange_;
   if (exchange_ && exchange_->runs_beside_operators()) {
@@ -60,13 +62,38 @@ void PreparedRun::plan(PlanTarget target) {
   report_.planned = report_.job.plan.breakdown;
 }
 
+// Bytes that are allocated after planning, apart from batches and arenas, as far as they are known.
+int64_t PreparedRun::later_bytes() const {
+  return conversion_bytes_ + (data_ ? data_->source().bytes_later() : 0);
+}
+
+void PreparedRun::note_resume(const std::filesystem::path& checkpoint) {
+  // A conversion holds copies of one tensor: the file's, the job's, and the values in float32 between them.
+  constexpr int64_t kBytesOfNumber = 16;
+  const auto differs = [&](const char* key, std::string_view value) {
+    const std::optional<std::string> before = checkpoint_origin(checkpoint, key);
+    return before && *before != value;
+  };
+  const OptimizerConfig& optimizer = settings().optimizer;
+  try {
+    if (!differs("optimizer.state_dtype", name_of(optimizer.state_dtype)) &&
+        !differs("optimizer.weight_update", name_of(optimizer.weight_update)))
+      return;
+  } catch (const UserError&) {  // reported with its remedy when the whole checkpoint is read
+    return;
+  }
+  int64_t largest = 0;
+  for (const NamedView& entry : report_.job.recorded.state) largest = std::max(largest, entry.view.elements());
+  conversion_bytes_ = kBytesOfNumber * largest;
+}
+
 // What the process holds now, with the planned arenas: nothing of them is allocated yet.
 void PreparedRun::count_process() {
   release_free_memory();
   ProcessMemory& process = report_.job.process;
   const Plan& plan = report_.job.plan;
   process.present = resident_memory().now;
-  process.later = later_bytes_of(report_.job.settings) + data().source().bytes_later();
+  process.later = later_bytes_of(report_.job.settings) + later_bytes();
   process.arenas = plan.host_bytes + (job_.device == "cpu" ? plan.arena_bytes : 0);
   process.minimum = process.total() - (job_.device == "cpu" ? plan.arena_bytes - report_.job.minimum_budget_bytes : 0);
 }

@@ -2,6 +2,7 @@
 // request to stop a run.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,6 +46,8 @@ class PreparedRun {
   /// Compares the process, with the data that are open, with the process budget, and plans the job again for less if it
   /// exceeds it. `report.fits` says whether it is kept; `report.job.process` has what the process takes.
   void keep_process_budget();
+  /// Counts what a conversion of the checkpoint's state to other formats allocates. Called after plan().
+  void note_resume(const std::filesystem::path& checkpoint);
   /// Allocates the memory. If another program has allocated it since planning, the job is planned again for the
   /// available memory, and its data are opened again. `report.fits` says whether memory was allocated.
   void take_memory();
@@ -80,6 +83,7 @@ class PreparedRun {
   void stop_together(const Work& work) const;
   void open_own_data();
   void count_process();
+  int64_t later_bytes() const;
   void replan(const MemoryUnavailable& error);
 
   const Job& requested_;
@@ -92,6 +96,7 @@ class PreparedRun {
   std::string tokenizer_text_;  // OpenedSamples::tokenizer_text
   std::optional<DataFacts> data_facts_;
   std::optional<MicroBatches> data_;
+  int64_t conversion_bytes_ = 0;
   std::optional<Training> training_;
   std::string plan_change_;  // the last change that was reported to the observer
   decltype(Step::metrics) metrics_of_;

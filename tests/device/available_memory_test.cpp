@@ -126,5 +126,20 @@ TEST(HostMemoryNow, IsTheMachinesUnlessSomebodyStandsIn) {
   EXPECT_NE(current_host_memory(), 7);
 }
 
+TEST_F(HostMemoryTest, LimitsOfControlGroupsAreTheSmallestOfAllGroups) {
+  put("proc/meminfo", "MemAvailable:    8192 kB\n");
+  EXPECT_FALSE(control_group_memory(folder_.path()));
+  put("proc/self/cgroup", "4:memory:/a/b\n0::/\n");
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");  // what version 1 has without a limit
+  put("sys/fs/cgroup/memory/memory.usage_in_bytes", "100\n");
+  EXPECT_FALSE(control_group_memory(folder_.path()));
+  put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "3000\n");
+  put("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1000\n");
+  put("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "5000\n");
+  put("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "10\n");
+  EXPECT_EQ(control_group_memory(folder_.path()), 3000);
+  EXPECT_EQ(available_host_memory(folder_.path()), 2000);
+}
+
 }  // namespace
 }  // namespace plimsoll

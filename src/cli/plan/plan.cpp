@@ -218,6 +218,11 @@ int run_plan(const PlanArguments& arguments) {
   waiting.reset();
   // Operators may have been timed again: all further plans use the new times.
   target.cost = planned.settings.cost;
+  // They have the arena that the process budget left to this one, whatever this command keeps of its searches.
+  if (planned.process.budget > 0) {
+    target.budget.process.reset();
+    if (target.device == "cpu") target.budget.device = planned.plan.budget.device;
+  }
   Json json = plan_json(job, planned);
   const std::optional<RunLength> length = run_length_of(job, known_training_samples(job));
   json["run_length"] = run_length_json(job, length);

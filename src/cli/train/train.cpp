@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "base/atomic_file.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/job_arguments.h"
@@ -262,7 +262,7 @@ const char* variable(const char* name) {
 }
 
 int64_t cores() {
-  return std::max(1u, std::thread::hardware_concurrency());
+  return usable_cores();
 }
 
 /// The job of this process: a launcher's number of processes is its number of devices.

@@ -373,7 +373,8 @@ std::vector<Key> training_keys() {
               "launcher such as torchrun sets it. The effective batch is that of one device times devices, unless "
               "micro_batch_size is set"),
       strategy(),
-      integer("threads", &Job::threads, {0, 1024}, "CPU threads; 0: OMP_NUM_THREADS, or all cores if it is not set"),
+      integer("threads", &Job::threads, {0, 1024},
+              "CPU threads; 0: OMP_NUM_THREADS, or all usable cores if it is not set"),
       seed(),
   };
 }

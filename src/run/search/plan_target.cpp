@@ -86,7 +86,7 @@ PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology) {
   // Ranks on the CPU of one machine share its memory.
   const int64_t sharing = std::min(topology.ranks, topology.devices_per_machine);
   if (target.is_local && target.budget.process == 0)
-    target.budget.process = std::max<int64_t>(1, process_limit_of(target.budget) / std::max<int64_t>(1, sharing));
+    target.budget.process = std::max<int64_t>(1, process_limit_of(target.budget, sharing));
   if (target.is_local && target.device == "cpu" && target.budget.device && !target.budget_reason.empty() &&
       sharing > 1) {
     target.budget.device = std::max<int64_t>(1, *target.budget.device / sharing);

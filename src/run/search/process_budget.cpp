@@ -24,37 +24,41 @@ constexpr int64_t kOfSteps = 4 * MiB;
 constexpr int64_t kUntried = 8 * MiB;
 
 // Returns the target with at most `room` bytes for the arenas that are in the machine's memory, and for measurements.
+// On the CPU both arenas are, and offload to the second one frees nothing: it gets what a stated device budget leaves.
 PlanTarget bounded(PlanTarget target, int64_t limit, int64_t room) {
   const bool on_cpu = target.device == "cpu";
-  const int64_t host = std::min(target.budget.host, std::max<int64_t>(0, room));
-  const int64_t most = std::max<int64_t>(1, on_cpu ? room - host : room);
+  room = std::max<int64_t>(1, room);
+  const int64_t of_device = on_cpu ? std::min(target.budget.device.value_or(room), room) : 0;
   target.budget.process = limit;
-  target.budget.host = host;
+  target.budget.host = std::min(target.budget.host, room - of_device);
   if (target.measuring || on_cpu) {
     MeasureLimits limits;
     if (target.measuring)
       limits = target.measuring->limits();
     else
       limits = {.bytes = std::numeric_limits<int64_t>::max(), .seconds = std::numeric_limits<double>::infinity()};
-    limits.bytes = std::min(limits.bytes, most);
+    limits.bytes = std::min(limits.bytes, room);
     target.measuring = std::make_shared<MeasureAllowance>(limits);
   }
-  if (!on_cpu || (target.budget.device && *target.budget.device <= most)) return target;
-  target.budget.device = most;
+  if (!on_cpu || target.budget.device == of_device) return target;
+  target.budget.device = of_device;
   target.budget_reason = fmt::format(
-      "process_budget is {}; the program, its libraries, the planner{} and what is allocated later take {} of it",
-      format_bytes(limit), host > 0 ? ", host_memory_budget" : "", format_bytes(std::max<int64_t>(0, limit - most)));
+      "process_budget is {}; the program, its libraries, the planner and what is allocated later take {} of "
+      "it",
+      format_bytes(limit), format_bytes(std::max<int64_t>(0, limit - of_device)));
   return target;
 }
 
 }  // namespace
 
-int64_t process_limit_of(const Budget& budget) {
+int64_t process_limit_of(const Budget& budget, int64_t sharing) {
   if (budget.process.value_or(0) > 0) return *budget.process;
   const std::optional<int64_t> available = current_host_memory();
   if (!available)
     throw UserError("process_budget: the system does not say how much memory is available; state the bytes");
-  return resident_memory().now + less_margin(*available);
+  const int64_t limit = resident_memory().now + less_margin(*available) / std::max<int64_t>(1, sharing);
+  const std::optional<int64_t> of_group = control_group_memory();
+  return of_group ? std::min(limit, *of_group / std::max<int64_t>(1, sharing)) : limit;
 }
 
 int64_t later_bytes_of(const ResolvedSettings& settings) {
@@ -71,7 +75,8 @@ PlannedTraining plan_within_process(const PlanTarget& target,
   const int64_t limit = process_limit_of(target.budget);
   int64_t room = limit - kOfSteps - target.later_bytes - resident_memory().now;
   for (int plans = 1;; ++plans) {
-    PlannedTraining planned = plan(bounded(target, limit, room));
+    const PlanTarget within = bounded(target, limit, room);
+    PlannedTraining planned = plan(within);
     release_free_memory();
     const int64_t of_device = target.device == "cpu" ? planned.plan.arena_bytes : 0;
     ProcessMemory& process = planned.process;
@@ -82,8 +87,9 @@ PlannedTraining plan_within_process(const PlanTarget& target,
     process.minimum =
         process.total() - of_device + (target.device == "cpu" ? planned.minimum_budget_bytes : int64_t{0});
     const int64_t excess = process.total() - limit;
+    process.binds = target.device != "cpu" || within.budget.device != target.budget.device;
     if (!planned.plan.fits) {
-      process.minimum = std::max(process.minimum, resident_memory().peak) + kUntried;
+      if (process.binds) process.minimum = std::max(process.minimum, resident_memory().peak) + kUntried;
       return planned;
     }
     if (excess <= 0) {
@@ -94,6 +100,7 @@ PlannedTraining plan_within_process(const PlanTarget& target,
       return planned;
     }
     if (plans == kPlans) {
+      process.binds = true;
       planned.plan.fits = false;
       return planned;
     }

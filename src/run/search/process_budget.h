@@ -22,8 +22,9 @@ int64_t later_bytes_of(const ResolvedSettings& settings);
 /// its budget resident.
 bool is_tight(const Budget& budget);
 
-/// Returns the bytes of resident memory that options.budget.process allows. `auto`: what this process has, and nine
-/// tenths of what the machine, or the process's control group, has free.
-int64_t process_limit_of(const Budget& budget);
+/// Returns the bytes of resident memory that options.budget.process allows. `auto`: what this process has and its share
+/// of nine tenths of what the machine, or its control group, has free, for `sharing` processes; at most its share of
+/// the group's limit.
+int64_t process_limit_of(const Budget& budget, int64_t sharing = 1);
 
 }  // namespace plimsoll

@@ -131,17 +131,38 @@ TEST(ProcessBudget, HostMemoryAndMeasurementsAreWithinIt) {
   PlanTarget target = target_with(resident() + 100 * MiB);
   target.budget.host = GiB;
   target.measuring = std::make_shared<MeasureAllowance>();
-  plan_within_process(target, [&](const PlanTarget& bounded) {
+  // On the CPU the arena comes first: memory that is offloaded to is the same.
+  const PlannedTraining planned = plan_within_process(target, [&](const PlanTarget& bounded) {
     EXPECT_LE(bounded.budget.host + *bounded.budget.device, 101 * MiB);
+    EXPECT_GE(*bounded.budget.device, kMinimum);
     EXPECT_LE(bounded.measuring->limits().bytes, 101 * MiB);
     return plan_in(bounded);
   });
+  EXPECT_TRUE(planned.plan.fits);
+  target.budget.device = 60 * MiB;
+  plan_within_process(target, [&](const PlanTarget& bounded) {
+    EXPECT_EQ(bounded.budget.device, 60 * MiB);
+    EXPECT_GE(bounded.budget.host, 20 * MiB);
+    return plan_in(bounded);
+  });
+  target.budget.device.reset();
   target.device = "cuda";
   plan_within_process(target, [&](const PlanTarget& bounded) {
     EXPECT_FALSE(bounded.budget.device);
     EXPECT_LE(bounded.budget.host, 101 * MiB);
     return plan_in(bounded, MiB);
   });
+}
+
+TEST(ProcessBudget, AStatedBudgetThatIsTooSmallIsNotTheProcesss) {
+  const PlannedTraining planned = plan_within_process(target_with(resident() + 400 * MiB, MiB),
+                                                      [](const PlanTarget& target) { return plan_in(target); });
+  EXPECT_FALSE(planned.plan.fits);
+  EXPECT_FALSE(planned.process.binds);
+  EXPECT_EQ(planned.minimum_budget_bytes, kMinimum);
+  const PlannedTraining bound = plan_within_process(target_with(resident() + 10 * MiB, 400 * MiB),
+                                                    [](const PlanTarget& target) { return plan_in(target); });
+  EXPECT_TRUE(bound.process.binds);
 }
 
 TEST(ProcessBudget, AutoIsWhatTheProcessHasAndWhatIsFree) {
