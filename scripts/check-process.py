@@ -4,6 +4,7 @@
     scripts/check-process.py                            40 jobs of seed 1
     scripts/check-process.py --jobs 6 --seed 7 --results bench/results/process.md
     scripts/check-process.py --examples                 the examples' small jobs, instead of random ones
+    scripts/check-process.py --large                    100 MB of weights: read, saved, resumed in 8 bits, quantized, merged
 
 Each job gets a budget of its own, from the least that `plimsoll train` names to far more than it needs. What is counted is the
 kernel's: ru_maxrss of the process, which is VmHWM. Where control groups may be made (root, memory controller), each process
@@ -218,6 +219,44 @@ class Checked:
             self.note("export", budget, peak, {})
 
 
+def large(program, folder):
+    """Returns the rows and faults of phases whose files are large beside the process."""
+    job = {"model": {"type": "decoder", "hidden_size": 512, "num_layers": 8, "num_heads": 8},
+           "data": {"type": "text", "files": str(text_of(folder, random.Random(1))), "tokenizer": "bytes", "sequence_length": 64,
+                    "validation_fraction": 0.02},
+           "batch_size": 2, "eval_batches": 2, "max_steps": 2, "threads": 1}
+    (folder / "job.yaml").write_text(json.dumps(job))
+    weights = f"model.weights={folder / 'weights.safetensors'}"
+    adapters = ["lora.modules='*attention*'", "lora.rank=4", "quantize.modules='*mlp*'"]
+    checked = Checked(program, "25 M parameters", folder, [str(folder / "job.yaml")])
+
+    def train(phase, budget, *more):
+        code, peak, output, report = checked.train(budget * MIB, *more)
+        if code == 0:
+            checked.note(phase, budget * MIB, peak, report["process"])
+        else:
+            checked.faults.append(f"{phase}: exit code {code}: {output[-600:]}")
+
+    def export(phase, budget, run_folder, name, *more):
+        command = [str(program), "export", *checked.command, f"process_budget={budget * MIB}", "--checkpoint",
+                   str(sorted((folder / run_folder).glob("*.safetensors"))[-1]), "--out", str(folder / name), *more]
+        code, peak, output = run(command, budget * MIB)
+        if code == 0:
+            checked.note(phase, budget * MIB, peak, {})
+        else:
+            checked.faults.append(f"{phase}: exit code {code}: {output[-600:]}")
+
+    train("train, AdamW", 560, f"checkpoint.directory={folder / 'a'}")
+    export("export", 560, "a", "weights.safetensors")
+    train("from 100 MB of weights", 560, weights)
+    train("QLoRA from them", 260, weights, *adapters, f"checkpoint.directory={folder / 'b'}")
+    export("merged export", 260, "b", "merged.safetensors", *adapters, "--merge")
+    train("8-bit state", 360, "optimizer.state_dtype=8bit", f"checkpoint.directory={folder / 'c'}")
+    train("resume of 8-bit state", 360, "optimizer.state_dtype=8bit", f"checkpoint.directory={folder / 'c'}", "max_steps=4")
+    train("resume in float32", 640, f"checkpoint.resume={sorted((folder / 'c').glob('*.safetensors'))[-1]}", "max_steps=6")
+    return checked.rows, checked.faults
+
+
 def table(rows):
     def mib(count):
         return f"{count / MIB:.1f}" if count else ""
@@ -234,11 +273,16 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="the job of this number alone")
     parser.add_argument("--examples", action="store_true")
+    parser.add_argument("--large", action="store_true")
     parser.add_argument("--results", type=pathlib.Path, help="page to write")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     options = parser.parse_args()
     program, rows, faults = options.build / "plimsoll", [], []
-    names = EXAMPLES if options.examples else range(options.jobs)
+    names = EXAMPLES if options.examples else [] if options.large else range(options.jobs)
+    if options.large:
+        with tempfile.TemporaryDirectory() as folder:
+            rows, faults = large(program, pathlib.Path(folder))
+        print(table(rows) + "\n".join(faults))
     for each in names:
         if options.only is not None and each != options.only:
             continue

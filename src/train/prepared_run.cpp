@@ -19,6 +19,7 @@
 #include "run/search/process_budget.h"
 #include "run/training_parts.h"
 #include "train/job_data.h"
+#include "weights/model_weights.h"
 
 namespace plimsoll {
 
@@ -67,24 +68,28 @@ int64_t PreparedRun::later_bytes() const {
   return conversion_bytes_ + (data_ ? data_->source().bytes_later() : 0);
 }
 
-void PreparedRun::note_resume(const std::filesystem::path& checkpoint) {
-  // A conversion holds copies of one tensor: the file's, the job's, and the values in float32 between them.
-  constexpr int64_t kBytesOfNumber = 16;
+void PreparedRun::note_conversions(const std::optional<std::filesystem::path>& checkpoint) {
+  // A conversion holds copies of one tensor: the file's, the job's, and values in float32 between them. Bytes for each
+  // number of the largest tensor; codes of quantized weights hold two numbers a byte.
+  constexpr int64_t kOfState = 6, kOfWeights = 16, kOfQuantized = 2 * 8;
   const auto differs = [&](const char* key, std::string_view value) {
-    const std::optional<std::string> before = checkpoint_origin(checkpoint, key);
+    const std::optional<std::string> before = checkpoint_origin(*checkpoint, key);
     return before && *before != value;
   };
   const OptimizerConfig& optimizer = settings().optimizer;
+  int64_t bytes = 0;
   try {
-    if (!differs("optimizer.state_dtype", name_of(optimizer.state_dtype)) &&
-        !differs("optimizer.weight_update", name_of(optimizer.weight_update)))
-      return;
+    if (!checkpoint)
+      bytes = starts_from_weights(job_.model) && !job_.fine_tuning.quantize.modules.empty() ? kOfQuantized : 0;
+    else if (differs("optimizer.weight_update", name_of(optimizer.weight_update)))
+      bytes = kOfWeights;
+    else if (differs("optimizer.state_dtype", name_of(optimizer.state_dtype)))
+      bytes = kOfState;
   } catch (const UserError&) {  // reported with its remedy when the whole checkpoint is read
-    return;
   }
   int64_t largest = 0;
   for (const NamedView& entry : report_.job.recorded.state) largest = std::max(largest, entry.view.elements());
-  conversion_bytes_ = kBytesOfNumber * largest;
+  conversion_bytes_ = bytes * largest;
 }
 
 // What the process holds now, with the planned arenas: nothing of them is allocated yet.

@@ -109,7 +109,7 @@ class Run {
       note("the preparation of the data");
       prepared_.open_data();
       if (checkpoint || !requested_.checkpoint.directory.empty()) prepared_.identify_data();
-      if (checkpoint) prepared_.note_resume(*checkpoint);
+      prepared_.note_conversions(checkpoint);
       prepared_.keep_process_budget();
       if (!report_.fits) return std::move(report_);
       note("the allocation of memory");

@@ -34,9 +34,22 @@ double lora_scale(const std::filesystem::path& checkpoint) {
 
 }  // namespace
 
+namespace {
+
+// Copies in pieces, so that the file is not resident as a whole.
+void copy_bytes(const StoredTensor& stored, const at::Tensor& contiguous) {
+  auto* to = static_cast<std::byte*>(contiguous.mutable_data_ptr());
+  MappedFile::for_each_piece(stored.bytes, [&](std::span<const std::byte> piece) {
+    std::memcpy(to, piece.data(), piece.size());
+    to += piece.size();
+  });
+}
+
+}  // namespace
+
 at::Tensor tensor_of(const StoredTensor& stored) {
   at::Tensor tensor = at::empty(stored.sizes, at::TensorOptions().dtype(scalar_type_of(stored.dtype)));
-  if (!stored.bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+  if (!stored.bytes.empty()) copy_bytes(stored, tensor);
   return tensor;
 }
 
@@ -184,7 +197,15 @@ void load_weights(const std::filesystem::path& path, const NamedTensors& state, 
   }
   for (const WeightSlot& each : wanted)
     if (const auto found = file.tensors().find(each.name); found != file.tensors().end()) {
-      const at::Tensor tensor = tensor_of(found->second);
+      const StoredTensor& stored = found->second;
+      const at::Tensor& direct = each.copy_target;
+      if (direct.defined() && direct.is_contiguous() && direct.device().is_cpu() && !stored.bytes.empty() &&
+          direct.scalar_type() == scalar_type_of(stored.dtype)) {
+        copy_bytes(stored, direct);
+        file.require_whole();
+        continue;
+      }
+      const at::Tensor tensor = tensor_of(stored);
       file.require_whole();
       each.put(tensor);
     }
