@@ -46,8 +46,8 @@ class PreparedRun {
   /// Compares the process, with the data that are open, with the process budget, and plans the job again for less if it
   /// exceeds it. `report.fits` says whether it is kept; `report.job.process` has what the process takes.
   void keep_process_budget();
-  /// Counts what a conversion allocates while it is made: of the checkpoint's state to other formats, or of weights that
-  /// are quantized when they are read. Called after plan(). Empty: the run does not resume.
+  /// Counts what a conversion allocates while it is made: of the checkpoint's state to other formats, or of weights
+  /// that are quantized when they are read. Called after plan(). Empty: the run does not resume.
   void note_conversions(const std::optional<std::filesystem::path>& checkpoint);
   /// Allocates the memory. If another program has allocated it since planning, the job is planned again for the
   /// available memory, and its data are opened again. `report.fits` says whether memory was allocated.
