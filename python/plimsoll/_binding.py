@@ -137,7 +137,7 @@ class Session:
             elif request == MAKE_MODEL:
                 self._make_model()
             elif request == COMPUTE_LOSS:
-                self._torch.ops.plimsoll.replace_norms(self._norms)
+                self._torch.ops.plimsoll_recorder.replace_norms(self._norms)
                 with self._recording(computes=True), self._state(), no_draws(self._model):
                     loss = self._compute(self._model, self._session.input)
                 self._session.set_loss(loss)

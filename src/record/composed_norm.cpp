@@ -334,7 +334,7 @@ void replace_norms(bool replaces) {
 }
 
 // For Python, which has no other way to the recorder.
-TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
+TORCH_LIBRARY(plimsoll_recorder, m) {
   m.def("replace_norms(bool replaces) -> ()", replace_norms);
 }
 
