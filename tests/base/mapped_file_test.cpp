@@ -5,9 +5,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <span>
 #include <vector>
 
+#include "base/process.h"
 #include "cut_files.h"
 
 namespace plimsoll {
@@ -43,6 +46,27 @@ TEST(MappedFile, IsAnErrorWhenPagesAreLostThatWereReadBefore) {
   EXPECT_FALSE(file.is_whole());
   EXPECT_EQ(file.data()[99'999], std::byte{0});
   EXPECT_FALSE(file.is_whole());
+}
+
+// Mapped pages count as resident.
+TEST(MappedFile, ReadInPiecesItIsNeverResidentAsAWhole) {
+  const TempFolder folder;
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  std::string text(kBytes, 'x');
+  text[kBytes - 1] = 'y';
+  const auto path = put_file(folder / "a.bin", text);
+  text = {};
+  const MappedFile file = MappedFile::open(path);
+  const int64_t before = resident_memory().now;
+  int64_t bytes = 0, most = 0, ends = 0;
+  MappedFile::for_each_piece({file.data(), static_cast<size_t>(file.size())}, [&](std::span<const std::byte> piece) {
+    bytes += static_cast<int64_t>(piece.size());
+    ends += std::ranges::count(piece, static_cast<std::byte>('y'));
+    most = std::max(most, resident_memory().now - before);
+  });
+  EXPECT_EQ(bytes, kBytes);
+  EXPECT_EQ(ends, 1);
+  EXPECT_LT(most, kBytes / 4);
 }
 
 TEST(MappedFile, StaysAnErrorWhenTheFileGrowsAgain) {

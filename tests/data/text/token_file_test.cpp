@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 
+#include "base/process.h"
 #include "cut_files.h"
 #include "rounds.h"
 #include "test_files.h"
@@ -68,6 +69,23 @@ TEST(TokenFile, RoundTripsWhateverTheAppendsAndCopies) {
       ASSERT_EQ(copied.back(), -7);  // not one token too many
     }
   }
+}
+
+TEST(TokenFile, ReadInWindowsItIsNeverResidentAsAWhole) {
+  const TempFolder folder;
+  constexpr int64_t kTokens = int64_t{16} << 20, kWindow = 4096;  // 32 MiB
+  write_tokens(folder / "tokens", 257, std::vector<int32_t>(kTokens, 7));
+  const TokenFile file(folder / "tokens");
+  std::vector<int64_t> window(kWindow);
+  const int64_t before = resident_memory().now;
+  int64_t most = 0, sum = 0;
+  for (int64_t begin = 0; begin + kWindow <= kTokens; begin += kWindow) {
+    file.copy(begin, kWindow, window.data());
+    sum += window[static_cast<size_t>(begin % kWindow)];
+    if (begin % (64 * kWindow) == 0) most = std::max(most, resident_memory().now - before);
+  }
+  EXPECT_EQ(sum, 7 * kTokens / kWindow);
+  EXPECT_LT(most, int64_t{8} << 20);
 }
 
 TEST(TokenFile, KeepsItsTokensWhenMovedOrReplaced) {
