@@ -88,7 +88,7 @@ def _build_folder() -> str:
 
     torch = launcher.find_torch(launcher.FOLDER)
     series = launcher.series_of(launcher.version_of(torch)) if torch else ""
-    return os.path.join(_FOLDER, TORCHES.get(series, ""))
+    return os.path.join(_FOLDER, str(TORCHES.get(series, "")))
 
 
 def library_path() -> str:

@@ -60,7 +60,7 @@ def _library(torch: Any) -> pathlib.Path:
             f"this build of plimsoll is for torch {' or '.join(TORCHES)}, and torch {found} is installed: "
             f"pip install 'torch=={list(TORCHES)[-1]}.*'"
         )
-    return pathlib.Path(__file__).resolve().parent / TORCHES[series_of(found)] / "lib" / "libplimsoll_python.so.0"
+    return pathlib.Path(__file__).resolve().parent / str(TORCHES[series_of(found)]) / "lib" / "libplimsoll_python.so.0"
 
 
 def _answer_of(reference: weakref.ref[Session], request: int) -> int:

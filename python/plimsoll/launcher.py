@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import sys
+from collections.abc import Callable
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 FAILED = 1
@@ -22,13 +23,15 @@ class Refusal(Exception):
     """The program cannot run here; the text says why and what to do."""
 
 
-def find_torch(package, find=importlib.util.find_spec):
+def find_torch(
+    package: pathlib.Path, find: Callable[[str], importlib.machinery.ModuleSpec | None] = importlib.util.find_spec
+) -> pathlib.Path | None:
     """Returns the folder of torch: beside `package`, where the program looks first, or as `import` would find it; or None."""
     spec = importlib.machinery.PathFinder.find_spec("torch", [str(package.parent)]) or find("torch")
     return pathlib.Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
-def version_of(torch):
+def version_of(torch: pathlib.Path) -> str:
     """Returns the version of the torch in the folder `torch`, empty if nothing tells it."""
     for distribution in importlib.metadata.distributions(name="torch", path=[str(torch.parent)]):
         if distribution.version:
@@ -40,7 +43,7 @@ def version_of(torch):
     return found[1] if found else ""
 
 
-def series_of(version):
+def series_of(version: str) -> str:
     """Returns the series of a version: "2.11" of "2.11.0+cpu"."""
     return ".".join(version.split("+")[0].split(".")[:2])
 
