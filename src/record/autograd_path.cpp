@@ -1,5 +1,8 @@
 #include "record/autograd_path.h"
 
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
 #include <algorithm>
 
 namespace plimsoll {
@@ -7,9 +10,21 @@ namespace plimsoll {
 using torch::autograd::Edge;
 using torch::autograd::Node;
 
+namespace {
+constexpr size_t kMaxNodes = 64;
+}  // namespace
+
 bool is_watched(Node& node) {
   return !node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty() ||
          !node.retains_grad_hooks().empty();
+}
+
+bool is_requested(Node& node) {
+  // Not empty: the gradients of some tensors are requested, and nothing else is computed.
+  const auto* const tasks = torch::autograd::get_current_graph_task_exec_info();
+  if (!tasks) return false;
+  const auto task = tasks->find(&node);
+  return task != tasks->end() && task->second.captures_;
 }
 
 NodePointer only_next(Node& node) {
@@ -24,7 +39,6 @@ NodePointer only_next(Node& node) {
 
 std::vector<NodePointer> plain_path(NodePointer from, const Node* to, std::span<const std::string_view> names,
                                     NodePointer (*next)(Node&)) {
-  constexpr size_t kMaxNodes = 64;
   std::vector<NodePointer> path;
   while (from && path.size() < kMaxNodes && !is_watched(*from)) {
     path.push_back(from);
@@ -33,6 +47,20 @@ std::vector<NodePointer> plain_path(NodePointer from, const Node* to, std::span<
     from = next(*from);
   }
   return {};
+}
+
+std::vector<NodePointer> nodes_before(const NodePointer& from, std::span<const NodePointer> ends) {
+  std::vector<NodePointer> nodes;
+  const auto insert = [&](const NodePointer& node) {
+    const bool ends_here = !node || std::ranges::find(ends, node) != ends.end();
+    if (!ends_here && nodes.size() < kMaxNodes && std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
+  };
+  insert(from);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const NodePointer node = nodes[i];
+    for (const Edge& edge : node->next_edges()) insert(edge.function);
+  }
+  return nodes;
 }
 
 }  // namespace plimsoll

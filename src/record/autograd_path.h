@@ -15,6 +15,9 @@ using NodePointer = decltype(torch::autograd::Edge::function);
 /// Returns whether a hook sees a gradient that the node takes or returns.
 bool is_watched(torch::autograd::Node& node);
 
+/// Returns whether the backward pass that runs now returns a gradient that the node takes (torch.autograd.grad).
+bool is_requested(torch::autograd::Node& node);
+
 /// Returns the node to which a node passes its gradients; null if it passes them to several.
 NodePointer only_next(torch::autograd::Node& node);
 
@@ -24,5 +27,8 @@ NodePointer only_next(torch::autograd::Node& node);
 std::vector<NodePointer> plain_path(NodePointer from, const torch::autograd::Node* to,
                                     std::span<const std::string_view> names,
                                     NodePointer (*next)(torch::autograd::Node&) = only_next);
+
+/// Returns `from` and the nodes to which it passes its gradient, up to the `ends`, which are left out.
+std::vector<NodePointer> nodes_before(const NodePointer& from, std::span<const NodePointer> ends);
 
 }  // namespace plimsoll

@@ -1,9 +1,7 @@
 #include "record/loss_head.h"
 
 #include <ATen/WrapDimUtils.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <array>
@@ -162,13 +160,8 @@ void LossHeads::begin_segment() {
 }
 
 void LossHeads::begin_backward(int64_t number) {
-  // Not empty: the gradients of some tensors are asked for, and nothing else is computed.
-  const auto* const tasks = torch::autograd::get_current_graph_task_exec_info();
-  for (const NodePointer& node : found_.at(number).path) {
-    const auto task = tasks ? tasks->find(node.get()) : decltype(tasks->end()){};
-    const bool asked_for = tasks && task != tasks->end() && task->second.captures_;
-    if (asked_for || is_watched(*node)) differentiated_whole_.insert(number);
-  }
+  for (const NodePointer& node : found_.at(number).path)
+    if (is_requested(*node) || is_watched(*node)) differentiated_whole_.insert(number);
 }
 
 std::set<int64_t> LossHeads::needed_whole(const Trace& trace) const {

@@ -15,9 +15,11 @@
 #include <ATen/ops/nll_loss_nd_native.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -127,6 +129,40 @@ std::optional<Tensor> written_mask(WrittenAttentions::Call& call) {
   return hidden.logical_not().logical_or(blind);
 }
 
+// Returns the largest number of a type, at most that of float32.
+double max_of(at::ScalarType type) {
+  if (type == at::kHalf) return std::numeric_limits<at::Half>::max();
+  if (type == at::kBFloat16) return std::numeric_limits<at::BFloat16>::max();
+  return std::numeric_limits<float>::max();
+}
+
+// Returns whether attention_with_sinks() can divide the sinks by the scale in q's type. Sinks above 1000 are clamped.
+bool has_range_of_sinks(const WrittenAttentions::Call& call) {
+  constexpr double kMinScale = 1.0 / 64;
+  return !call.sinks || std::abs(call.scale) >= kMinScale ||
+         (call.q.scalar_type() != at::kHalf && call.sinks->scalar_type() != at::kHalf);
+}
+
+// The result of written attention, with edges to the probabilities and the values that it has as it is written. No
+// gradient flows there: the operands have theirs from the operator. Requests for gradients in between are seen.
+struct DifferentiatedAttention : torch::autograd::Function<DifferentiatedAttention> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& out, const Tensor&, const Tensor&,
+                        int64_t number) {
+    context->saved_data["number"] = number;
+    context->set_materialize_grads(false);
+    // No view for autograd, which would refuse that the caller changes it in place.
+    Tensor same = make_plan_view(out, out.sizes(), out.strides(), out.storage_offset(), out.scalar_type());
+    torch::autograd::impl::set_version_counter(same, torch::autograd::impl::version_counter(out));
+    return same;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    if (Recorder* const recorder = Recorder::active())
+      recorder->written_attentions().begin_backward(context->saved_data["number"].toInt());
+    return {gradients[0], Tensor(), Tensor(), Tensor()};
+  }
+};
+
 // Returns attention with sinks: scores of one more key, whose value is 0. They are q's last column, and that key is 1
 // there.
 Tensor attention_with_sinks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sinks,
@@ -134,7 +170,10 @@ Tensor attention_with_sinks(const Tensor& q, const Tensor& k, const Tensor& v, c
   const int64_t width = q.size(3), keys = k.size(2);
   const int64_t padded = (width / 8 + 1) * 8;  // as libtorch's flash kernels need it
   const std::vector<int64_t> column = {q.size(0), q.size(1), q.size(2), 1};
-  const Tensor last = (sinks / *options.scale).to(q.scalar_type()).expand(column);
+  // Sinks of -inf would be NaN: each other key times 0.
+  const double limit =
+      std::min(max_of(q.scalar_type()), max_of(sinks.scalar_type())) / std::max(1.0, 2 * std::abs(*options.scale));
+  const Tensor last = (sinks / *options.scale).clamp(-limit, limit).to(q.scalar_type()).expand(column);
   const Tensor with_column = at::constant_pad_nd(at::cat({q, last}, 3), {0, padded - width - 1});
   const Tensor sink = at::arange(padded, q.options().dtype(at::kLong)).eq(width).to(k.scalar_type());
   const Tensor with_sink =
@@ -152,7 +191,7 @@ Tensor attention_with_sinks(const Tensor& q, const Tensor& k, const Tensor& v, c
 // that plimsoll::attention computes.
 Tensor written_attention(Recorder& recorder, const Tensor& probabilities, const Tensor& v) {
   WrittenAttentions& attentions = recorder.written_attentions();
-  std::optional<WrittenAttentions::Call> call = attentions.find(probabilities);
+  std::optional<WrittenAttentions::Call> call = attentions.find(recorder.trace(), probabilities);
   if (!call || !is_replaceable(call->q, call->k, v, /*is_causal=*/false, /*enable_gqa=*/false) ||
       probabilities.scalar_type() != v.scalar_type())
     return {};
@@ -161,11 +200,15 @@ Tensor written_attention(Recorder& recorder, const Tensor& probabilities, const 
   for (const auto* mask : {&call->added, &call->hidden})
     if (*mask && !is_replaceable_mask(**mask, call->q, matrix)) return {};
   if ((masked || dropped) && !recorder.has_masked_attention()) return {};
-  if (call->sinks && !is_plainly_differentiated({&*call->sinks})) return {};
+  if (call->sinks && (!is_plainly_differentiated({&*call->sinks}) || !has_range_of_sinks(*call))) return {};
   if (!attentions.replace(probabilities)) return {};
   ops::AttentionOptions options{.causal = false, .scale = call->scale, .softcap = call->cap, .dropout = call->dropout};
-  const Tensor keys = attentions.unrepeated(call->k), values = attentions.unrepeated(v);
+  const WrittenAttentions::Unrepeated few_keys = attentions.unrepeated(recorder.trace(), call->k);
+  const WrittenAttentions::Unrepeated few_values = attentions.unrepeated(recorder.trace(), v);
+  const Tensor &keys = few_keys.tensor, &values = few_values.tensor;
   const bool grouped = keys.defined() && values.defined() && keys.sizes() == values.sizes();
+  if (grouped) attentions.add_path(few_keys.path);
+  if (grouped) attentions.add_path(few_values.path);
   if (dropped) options.seed = drawn_seed(call->q);
   std::optional<Tensor> mask = written_mask(*call);
   if (mask && !call->sinks) mask = with_heads(mask->expand(matrix));
@@ -175,7 +218,10 @@ Tensor written_attention(Recorder& recorder, const Tensor& probabilities, const 
   const Tensor out = call->sinks ? attention_with_sinks(q, all_keys, all_values, *call->sinks, options)
                                  : ops::attention(q, all_keys, all_values, options);
   const Tensor result = without_heads(out, call->q);
-  return recorder.has_contiguous_attention() ? result.contiguous() : result;
+  const Tensor ordered = recorder.has_contiguous_attention() ? result.contiguous() : result;
+  return ordered.requires_grad() && at::GradMode::is_enabled()
+             ? DifferentiatedAttention::apply(ordered, probabilities, v, attentions.replaced() - 1)
+             : ordered;
 }
 
 Tensor matmul(const Tensor& left, const Tensor& right) {

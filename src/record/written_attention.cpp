@@ -11,6 +11,7 @@
 #include <cmath>
 #include <utility>
 
+#include "plimsoll/error.h"
 #include "record/plan_device.h"
 #include "record/recorder.h"
 
@@ -20,17 +21,56 @@ namespace {
 using at::Tensor;
 using c10::IValue;
 
-// Scores that are set to this number or a smaller one have the probability 0 next to any other score.
-constexpr double kMaxHidden = -1e4;
-
+// Nodes of the steps between q k^T and the probabilities, and of views and copies of these matrices.
 constexpr std::array<std::string_view, 19> kSteps = {
     "MulBackward0",          "MulBackward1",           "DivBackward0",        "DivBackward1",   "TanhBackward0",
     "AddBackward0",          "MaskedFillBackward0",    "WhereBackward0",      "CloneBackward0", "ToCopyBackward0",
     "SoftmaxBackward0",      "NativeDropoutBackward0", "UnsafeViewBackward0", "ViewBackward0",  "AliasBackward0",
     "ReshapeAliasBackward0", "CatBackward0",           "SubBackward0",        "SliceBackward0"};
+constexpr std::array<std::string_view, 7> kCopies = {"CloneBackward0", "ToCopyBackward0", "UnsafeViewBackward0",
+                                                     "ViewBackward0",  "AliasBackward0",  "ReshapeAliasBackward0",
+                                                     "SliceBackward0"};
+// Ops that are steps, and the names of their nodes without the last digit.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kNodes = {
+    {{"mul", "MulBackward"},
+     {"div", "DivBackward"},
+     {"tanh", "TanhBackward"},
+     {"add", "AddBackward"},
+     {"sub", "SubBackward"},
+     {"cat", "CatBackward"},
+     {"masked_fill", "MaskedFillBackward"},
+     {"where", "WhereBackward"},
+     {"_softmax", "SoftmaxBackward"},
+     {"native_dropout", "NativeDropoutBackward"}}};
 constexpr std::array<std::string_view, 7> kRepetition = {"ToCopyBackward0", "CloneBackward0",     "UnsafeViewBackward0",
                                                          "ViewBackward0",   "TransposeBackward0", "PermuteBackward0",
                                                          "AliasBackward0"};
+
+// Scores that are set to this number or a smaller one have the probability 0 next to any other score.
+double max_hidden(double cap, at::ScalarType type) {
+  constexpr double kMaxCap = 5e3;
+  if (cap > 0 && cap <= kMaxCap) return -2 * kMaxCap;
+  return type == at::kHalf ? -65504 : -1e9;
+}
+
+bool writes_to(const Op& op, BufferId buffer) {
+  bool writes = false;
+  for_each_view(op, [&](const View& view, bool written) { writes |= written && view.buffer == buffer; });
+  return writes;
+}
+
+// Returns whether the nodes from probabilities to scores, but for the last, are those of the steps: autograd sees no
+// step that writes to the scores through `.data` or under no_grad.
+bool are_nodes_of(const std::vector<std::string_view>& steps, const std::vector<NodePointer>& path) {
+  auto step = steps.rbegin();
+  for (size_t i = 0; i + 1 < path.size(); ++i) {
+    const std::string name = path[i]->name();
+    if (std::ranges::find(kCopies, std::string_view(name)) != kCopies.end()) continue;
+    if (step == steps.rend() || !name.starts_with(*step)) return false;
+    ++step;
+  }
+  return step == steps.rend();
+}
 
 bool is_plan_tensor(const IValue& value) {
   return value.isTensor() && is_plan(value.toTensor());
@@ -81,12 +121,16 @@ NodePointer next_to_scores(torch::autograd::Node& node) {
 
 }  // namespace
 
-WrittenAttentions::Operand WrittenAttentions::operand(const Tensor& tensor) {
-  return {tensor, static_cast<int64_t>(tensor._version())};
+WrittenAttentions::Operand WrittenAttentions::operand(const Trace& trace, const Tensor& tensor) {
+  return {tensor, static_cast<int64_t>(tensor._version()), trace.ops.size()};
 }
 
-bool WrittenAttentions::Operand::is_unchanged() const {
-  return static_cast<int64_t>(tensor._version()) == version;
+// A write through `.data` leaves the version as it is.
+bool WrittenAttentions::Operand::is_unchanged(const Trace& trace) const {
+  const BufferId buffer = buffer_of(tensor);
+  return static_cast<int64_t>(tensor._version()) == version &&
+         std::none_of(trace.ops.begin() + static_cast<std::ptrdiff_t>(first), trace.ops.end(),
+                      [&](const Op& op) { return writes_to(op, buffer); });
 }
 
 bool WrittenAttentions::is_whole(const Matrix& matrix, const Tensor& tensor) {
@@ -121,18 +165,19 @@ std::optional<WrittenAttentions::Matrix> WrittenAttentions::without_sinks(const 
 }
 
 // Returns the matrix with a column of sinks that cat() makes.
-std::optional<WrittenAttentions::Matrix> WrittenAttentions::with_sinks(const std::vector<IValue>& arguments) const {
+std::optional<WrittenAttentions::Matrix> WrittenAttentions::with_sinks(const Trace& trace,
+                                                                       const std::vector<IValue>& arguments) const {
   if (!arguments[0].isTensorList() || arguments[0].toTensorList().size() != 2) return std::nullopt;
   const Tensor scores = arguments[0].toTensorList().get(0), sinks = arguments[0].toTensorList().get(1);
   const Matrix* const source = matrix_of(scores);
-  if (!source || source->stage > Stage::masked || source->stage == Stage::tanh || source->call.cap > 0 ||
-      source->call.hidden || source->call.scale == 0 || scores.dim() != 4 || !is_plan(sinks) || sinks.is_inference() ||
-      !at::isFloatingType(sinks.scalar_type()) || at::maybe_wrap_dim(arguments[1].toInt(), 4) != 3 ||
-      sinks.dim() != 4 || sinks.size(3) != 1)
+  if (!source || source->stage > Stage::masked || source->stage == Stage::tanh || source->shifted ||
+      source->call.cap > 0 || source->call.hidden || source->call.scale == 0 || scores.dim() != 4 || !is_plan(sinks) ||
+      sinks.is_inference() || !at::isFloatingType(sinks.scalar_type()) ||
+      at::maybe_wrap_dim(arguments[1].toInt(), 4) != 3 || sinks.dim() != 4 || sinks.size(3) != 1)
     return std::nullopt;
   Matrix matrix = *source;
   matrix.call.sinks = sinks;
-  matrix.operands.push_back(operand(sinks));
+  matrix.operands.push_back(operand(trace, sinks));
   matrix.stage = Stage::sunk;
   matrix.has_sinks = true;
   ++matrix.sizes.back();
@@ -155,7 +200,10 @@ void WrittenAttentions::note_scores(const Trace& trace, const Tensor& q, const T
   if (!is_whole(matrix, scores) || q.sizes().slice(0, dims - 1) != scores.sizes().slice(0, dims - 1)) return;
   matrix.call.q = q;
   matrix.call.k = keys.transpose(-2, -1);
-  matrix.operands = {operand(q), operand(keys)};
+  matrix.operands = {operand(trace, q), operand(trace, keys)};
+  if (matrix.node)
+    matrix.product = nodes_before(matrix.node, std::array{torch::autograd::impl::gradient_edge(q).function,
+                                                          torch::autograd::impl::gradient_edge(keys).function});
   matrices_[matrix.buffers[0]] = std::move(matrix);
 }
 
@@ -178,19 +226,21 @@ bool WrittenAttentions::is_mask(const Matrix& matrix, const Tensor& source, cons
   return maskable && !mask.is_inference() && at::is_expandable_to(mask.sizes(), source.sizes());
 }
 
-bool WrittenAttentions::add(Matrix& matrix, const Tensor& source, const IValue& mask) {
+bool WrittenAttentions::add(const Trace& trace, Matrix& matrix, const Tensor& source, const IValue& mask) {
   if (!is_plan_tensor(mask) || matrix.call.added || (matrix.call.hidden && matrix.call.finite)) return false;
   const Tensor& added = mask.toTensor();
   if (!is_mask(matrix, source, added) || !at::isFloatingType(added.scalar_type())) return false;
   matrix.call.added = added;
-  matrix.operands.push_back(operand(added));
+  matrix.operands.push_back(operand(trace, added));
   matrix.stage = Stage::masked;
   return true;
 }
 
-bool WrittenAttentions::hide(Matrix& matrix, const Tensor& source, const IValue& mask, bool hides,
+bool WrittenAttentions::hide(const Trace& trace, Matrix& matrix, const Tensor& source, const IValue& mask, bool hides,
                              std::optional<double> value) {
-  if (!is_plan_tensor(mask) || !value || !(*value <= kMaxHidden) || matrix.call.hidden) return false;
+  if (!is_plan_tensor(mask) || !value || !(*value <= max_hidden(matrix.call.cap, source.scalar_type())) ||
+      matrix.call.hidden)
+    return false;
   const bool finite = std::isfinite(*value);
   const Tensor& hidden = mask.toTensor();
   if (!is_mask(matrix, source, hidden) || hidden.scalar_type() != at::kBool || (finite && matrix.call.added))
@@ -198,73 +248,93 @@ bool WrittenAttentions::hide(Matrix& matrix, const Tensor& source, const IValue&
   matrix.call.hidden = hidden;
   matrix.call.hides = hides;
   matrix.call.finite = finite;
-  matrix.operands.push_back(operand(hidden));
+  matrix.operands.push_back(operand(trace, hidden));
   matrix.stage = Stage::masked;
   return true;
+}
+
+// Returns the matrix that an op without another operand, or with one that is a number or a mask, makes of a known one.
+std::optional<WrittenAttentions::Matrix> WrittenAttentions::next_of_one(const Trace& trace, std::string_view op,
+                                                                        const std::vector<IValue>& arguments) const {
+  const std::optional<Matrix> source = without_sinks(arguments[0]);
+  if (!source) return std::nullopt;
+  Matrix matrix = *source;
+  const Tensor& tensor = arguments[0].toTensor();
+  bool known = false;
+  if (op == "masked_fill") {
+    known = hide(trace, matrix, tensor, arguments[1], true, number_of(trace, arguments[2]));
+  } else if (op == "tanh") {
+    known = std::exchange(matrix.stage, Stage::tanh) == Stage::scaled && !source->shifted;
+  } else if (op == "div") {
+    const std::optional<double> divisor = number_of(trace, arguments[1]);
+    known = divisor && *divisor != 0 && multiply(matrix, 1 / *divisor);
+  } else if (op == "_softmax") {
+    known = std::exchange(matrix.stage, Stage::probabilities) < Stage::probabilities && source->stage != Stage::tanh &&
+            at::maybe_wrap_dim(arguments[1].toInt(), tensor.dim()) == tensor.dim() - 1;
+  } else {
+    matrix.call.dropout = arguments[1].toDouble();
+    known = std::exchange(matrix.stage, Stage::dropped) == Stage::probabilities &&
+            (arguments[2].isNone() || arguments[2].toBool());
+  }
+  return known ? std::optional(std::move(matrix)) : std::nullopt;
+}
+
+// Returns the matrix less the largest element of each row, which changes the result of softmax only if sinks or a soft
+// cap follow.
+std::optional<WrittenAttentions::Matrix> WrittenAttentions::shifted_by(const Trace& trace,
+                                                                       const std::vector<IValue>& arguments) const {
+  const Matrix* const source = matrix_of(arguments[0]);
+  if (!source || source->stage >= Stage::probabilities || source->stage == Stage::tanh ||
+      number_of(trace, arguments[2]) != 1.0 || !is_largest_of(arguments[1], arguments[0]))
+    return std::nullopt;
+  Matrix matrix = *source;
+  matrix.shifted = true;
+  return matrix;
+}
+
+// Returns the matrix that an op makes of a known one, which is any of its operands.
+std::optional<WrittenAttentions::Matrix> WrittenAttentions::next_of_two(const Trace& trace, std::string_view op,
+                                                                        const std::vector<IValue>& arguments) const {
+  const size_t first = op == "where" ? 1 : 0;
+  const size_t which = matrix_of(arguments[first]) ? first : first + 1;
+  const Matrix* const source = matrix_of(arguments[which]);
+  if (!source) return std::nullopt;
+  Matrix matrix = *source;
+  const Tensor& tensor = arguments[which].toTensor();
+  const IValue& other = arguments[2 * first + 1 - which];
+  bool known = false;
+  if (op == "where") {
+    known = hide(trace, matrix, tensor, arguments[0], which == 2, number_of(trace, other));
+  } else if (op == "mul") {
+    const std::optional<double> factor = number_of(trace, other);
+    known = factor && multiply(matrix, *factor);
+  } else {
+    known = number_of(trace, arguments[2]) == 1.0 && add(trace, matrix, tensor, other);
+  }
+  return known ? std::optional(std::move(matrix)) : std::nullopt;
 }
 
 // Returns the matrix that an op makes of a known one; nullopt: of none, or another.
 std::optional<WrittenAttentions::Matrix> WrittenAttentions::next_of(const Trace& trace, std::string_view name,
                                                                     const std::vector<IValue>& arguments) const {
   const std::string_view op = plain_name(name);
-  if (op == "masked_fill" || op == "tanh" || op == "div" || op == "_softmax" || op == "native_dropout") {
-    const std::optional<Matrix> source = without_sinks(arguments[0]);
-    if (!source || name.ends_with("_mode")) return std::nullopt;
-    Matrix matrix = *source;
-    const Tensor& tensor = arguments[0].toTensor();
-    bool known = false;
-    if (op == "masked_fill") {
-      known = hide(matrix, tensor, arguments[1], true, number_of(trace, arguments[2]));
-    } else if (op == "tanh") {
-      known = std::exchange(matrix.stage, Stage::tanh) == Stage::scaled;
-    } else if (op == "div") {
-      const std::optional<double> divisor = number_of(trace, arguments[1]);
-      known = divisor && *divisor != 0 && multiply(matrix, 1 / *divisor);
-    } else if (op == "_softmax") {
-      known = std::exchange(matrix.stage, Stage::probabilities) < Stage::probabilities &&
-              source->stage != Stage::tanh &&
-              at::maybe_wrap_dim(arguments[1].toInt(), tensor.dim()) == tensor.dim() - 1;
-    } else {
-      matrix.call.dropout = arguments[1].toDouble();
-      known = std::exchange(matrix.stage, Stage::dropped) == Stage::probabilities &&
-              (arguments[2].isNone() || arguments[2].toBool());
-    }
-    return known ? std::optional(std::move(matrix)) : std::nullopt;
-  }
-  if (op == "cat") return with_sinks(arguments);
   if (op == "copy") {
     std::optional<Matrix> source = without_sinks(arguments[1]);
     return source && arguments[0].toTensor().sizes() == arguments[1].toTensor().sizes() ? source : std::nullopt;
   }
-  if (op == "sub") {
-    const Matrix* const source = matrix_of(arguments[0]);
-    return source && source->stage < Stage::probabilities && source->stage != Stage::tanh &&
-                   number_of(trace, arguments[2]) == 1.0 && is_largest_of(arguments[1], arguments[0])
-               ? std::optional(*source)
-               : std::nullopt;
-  }
-  if (op == "mul" || op == "add") {
-    const size_t which = matrix_of(arguments[0]) ? 0 : 1;
-    const Matrix* const source = matrix_of(arguments[which]);
-    if (!source) return std::nullopt;
-    Matrix matrix = *source;
-    const IValue& other = arguments[1 - which];
-    const std::optional<double> factor = op == "mul" ? number_of(trace, other) : std::nullopt;
-    const bool known = op == "mul"
-                           ? factor && multiply(matrix, *factor)
-                           : number_of(trace, arguments[2]) == 1.0 && add(matrix, arguments[which].toTensor(), other);
-    return known ? std::optional(std::move(matrix)) : std::nullopt;
-  }
-  if (op == "where") {
-    const size_t which = matrix_of(arguments[1]) ? 1 : 2;
-    const Matrix* const source = matrix_of(arguments[which]);
-    if (!source) return std::nullopt;
-    Matrix matrix = *source;
-    return hide(matrix, arguments[which].toTensor(), arguments[0], which == 2, number_of(trace, arguments[3 - which]))
-               ? std::optional(std::move(matrix))
-               : std::nullopt;
-  }
-  return std::nullopt;
+  const auto* const node = std::ranges::find(kNodes, op, [](const auto& each) { return each.first; });
+  if (node == kNodes.end() || name.ends_with("_mode")) return std::nullopt;
+  std::optional<Matrix> next;
+  if (op == "cat")
+    next = with_sinks(trace, arguments);
+  else if (op == "sub")
+    next = shifted_by(trace, arguments);
+  else if (op == "mul" || op == "add" || op == "where")
+    next = next_of_two(trace, op, arguments);
+  else
+    next = next_of_one(trace, op, arguments);
+  if (next) next->steps.push_back(node->second);
+  return next;
 }
 
 void WrittenAttentions::note_op(const Trace& trace, const Op& op, const std::vector<IValue>& arguments,
@@ -285,15 +355,16 @@ void WrittenAttentions::note_op(const Trace& trace, const Op& op, const std::vec
     largest_[buffer_of(outputs[0].toTensor())] = buffer_of(arguments[0].toTensor());
     ops_.insert(trace.ops.size());
   }
-  if (op.name == "aten::copy_") note_repetition(arguments);
+  if (op.name == "aten::copy_") note_repetition(trace, arguments);
   if (!next || !is_plan_tensor(outputs[0]) || !is_whole(*next, outputs[0].toTensor())) return;
   const BufferId buffer = buffer_of(outputs[0].toTensor());
   next->buffers.push_back(buffer);
+  if (name == "native_dropout" && next->call.dropout > 0) next->dropped = buffer;
   ops_.insert(trace.ops.size());
   matrices_[buffer] = std::move(*next);
 }
 
-void WrittenAttentions::note_repetition(const std::vector<IValue>& copy) {
+void WrittenAttentions::note_repetition(const Trace& trace, const std::vector<IValue>& copy) {
   if (!is_plan_tensor(copy[0])) return;
   const Tensor& target = copy[0].toTensor();
   const BufferId buffer = buffer_of(target);
@@ -301,20 +372,26 @@ void WrittenAttentions::note_repetition(const std::vector<IValue>& copy) {
   const Tensor& source = copy[1].toTensor();
   if (source.sizes() != target.sizes() || target.storage_offset() != 0 || source.is_inference()) return;
   if (source.scalar_type() != target.scalar_type()) {
-    if (repeated_.contains(buffer_of(source))) cast_[buffer] = {operand(source), target.strides().vec()};
+    if (repeated_.contains(buffer_of(source))) cast_[buffer] = {operand(trace, source), target.strides().vec()};
   } else if (source.dim() == 5 && source.stride(2) == 0 && source.size(2) > 1 && target.is_contiguous()) {
-    repeated_[buffer] = operand(source);
+    repeated_[buffer] = operand(trace, source);
   }
 }
 
 std::vector<NodePointer> WrittenAttentions::path_of(const Matrix& matrix, const Tensor& probabilities) {
-  return plain_path(probabilities.grad_fn(), matrix.node.get(), kSteps, next_to_scores);
+  std::vector<NodePointer> path = plain_path(probabilities.grad_fn(), matrix.node.get(), kSteps, next_to_scores);
+  if (path.empty() || !are_nodes_of(matrix.steps, path)) return {};
+  const std::vector<NodePointer> steps = path;
+  for (const NodePointer& node : steps)
+    if (node->name() == "SubBackward0" && node->next_edge(1).function) path.push_back(node->next_edge(1).function);
+  path.insert(path.end(), matrix.product.begin(), matrix.product.end());
+  return path;
 }
 
-std::optional<WrittenAttentions::Call> WrittenAttentions::find(const Tensor& probabilities) const {
+std::optional<WrittenAttentions::Call> WrittenAttentions::find(const Trace& trace, const Tensor& probabilities) const {
   const std::optional<Matrix> matrix = is_off_ ? std::nullopt : without_sinks(probabilities);
   if (!matrix || matrix->has_sinks || matrix->stage < Stage::probabilities ||
-      !std::ranges::all_of(matrix->operands, &Operand::is_unchanged))
+      !std::ranges::all_of(matrix->operands, [&](const Operand& each) { return each.is_unchanged(trace); }))
     return std::nullopt;
   if (at::GradMode::is_enabled()) {
     const bool differentiable =
@@ -326,11 +403,11 @@ std::optional<WrittenAttentions::Call> WrittenAttentions::find(const Tensor& pro
   return matrix->call;
 }
 
-Tensor WrittenAttentions::unrepeated(const Tensor& tensor) const {
-  if (const auto cast = cast_.find(buffer_of(tensor)); cast != cast_.end()) return uncast(tensor, cast->second);
+WrittenAttentions::Unrepeated WrittenAttentions::unrepeated(const Trace& trace, const Tensor& tensor) const {
+  if (const auto cast = cast_.find(buffer_of(tensor)); cast != cast_.end()) return uncast(trace, tensor, cast->second);
   const auto found = tensor.dim() == 4 ? repeated_.find(buffer_of(tensor)) : repeated_.end();
   if (found == repeated_.end() || !tensor.is_contiguous() || tensor.storage_offset() != 0 ||
-      !found->second.is_unchanged())
+      !found->second.is_unchanged(trace))
     return {};
   const Tensor& source = found->second.tensor;  // [batch, fewer, times, S, D]
   std::vector<int64_t> sizes = source.sizes().vec(), strides = source.strides().vec();
@@ -338,12 +415,14 @@ Tensor WrittenAttentions::unrepeated(const Tensor& tensor) const {
       tensor.requires_grad() != source.requires_grad())
     return {};
   sizes[2] = 1;
+  Unrepeated result;
   Tensor single = make_plan_view(source, sizes, strides, source.storage_offset(), source.scalar_type());
   torch::autograd::impl::set_version_counter(single, torch::autograd::impl::version_counter(source));
   if (source.requires_grad()) {
     const NodePointer node = source.grad_fn();
-    if (!node || node->name() != "ExpandBackward0" || plain_path(tensor.grad_fn(), node.get(), kRepetition).empty())
-      return {};
+    if (!node || node->name() != "ExpandBackward0") return {};
+    result.path = plain_path(tensor.grad_fn(), node.get(), kRepetition);
+    if (result.path.empty()) return {};
     const torch::autograd::Edge before = node->next_edge(0);
     if (!before.function ||
         C10_AS_INTARRAYREF_SLOW(before.function->input_metadata(before.input_nr).shape_as_dim_vector()) !=
@@ -351,29 +430,52 @@ Tensor WrittenAttentions::unrepeated(const Tensor& tensor) const {
       return {};
     torch::autograd::impl::set_gradient_edge(single, before);
   }
-  return single.squeeze(2);
+  result.tensor = single.squeeze(2);
+  return result;
 }
 
 // Returns unrepeated() of a cast tensor, or of its transpose.
-Tensor WrittenAttentions::uncast(const Tensor& tensor, const Cast& cast) const {
+WrittenAttentions::Unrepeated WrittenAttentions::uncast(const Trace& trace, const Tensor& tensor,
+                                                        const Cast& cast) const {
   const Tensor& source = cast.source.tensor;
   const bool transposed = tensor.strides() != at::IntArrayRef(cast.strides);
   const Tensor same = transposed ? tensor.transpose(-2, -1) : tensor;  // in the order of dimensions of the cast
-  if (!cast.source.is_unchanged() || same.strides() != at::IntArrayRef(cast.strides) ||
+  if (!cast.source.is_unchanged(trace) || same.strides() != at::IntArrayRef(cast.strides) ||
       same.sizes() != source.sizes() || tensor.storage_offset() != 0 ||
-      tensor.requires_grad() != source.requires_grad() ||
-      (tensor.requires_grad() && plain_path(tensor.grad_fn(), source.grad_fn().get(), kRepetition).empty()))
+      tensor.requires_grad() != source.requires_grad())
     return {};
-  const Tensor single = unrepeated(transposed ? source.transpose(-2, -1) : source);
-  return single.defined() ? single.to(tensor.scalar_type()) : single;
+  std::vector<NodePointer> path;
+  if (tensor.requires_grad()) {
+    path = plain_path(tensor.grad_fn(), source.grad_fn().get(), kRepetition);
+    if (path.empty()) return {};
+  }
+  Unrepeated result = unrepeated(trace, transposed ? source.transpose(-2, -1) : source);
+  if (!result.tensor.defined()) return {};
+  result.tensor = result.tensor.to(tensor.scalar_type());
+  result.path.insert(result.path.end(), path.begin(), path.end());
+  return result;
 }
 
 bool WrittenAttentions::replace(const Tensor& probabilities) {
   const auto number = static_cast<int64_t>(replaced_.size());
   const Matrix& matrix = matrices_.at(buffer_of(probabilities));
   const bool kept = kept_.contains(number);
-  replaced_.push_back(kept ? Replaced{} : Replaced{matrix.buffers, path_of(matrix, probabilities)});
+  replaced_.push_back(kept ? Replaced{} : Replaced{matrix.buffers, path_of(matrix, probabilities), matrix.dropped});
   return !kept;
+}
+
+void WrittenAttentions::add_path(const std::vector<NodePointer>& path) {
+  replaced_.back().path.insert(replaced_.back().path.end(), path.begin(), path.end());
+}
+
+void WrittenAttentions::begin_backward(int64_t number) {
+  bool watched = false;
+  for (const NodePointer& node : replaced_.at(number).path) {
+    watched |= is_watched(*node);
+    if (is_requested(*node) || watched) watched_.insert(number);
+  }
+  // The step is recorded again. The hook must not run before: it would take no gradient.
+  if (watched) throw InternalError("a hook sees gradients of an attention's matrices, which this recording has not");
 }
 
 // Notes hooks that were set behind the replacement.
@@ -399,6 +501,11 @@ std::set<int64_t> WrittenAttentions::needed_whole(const Trace& trace) {
   for (size_t i = 0; i < replaced_.size(); ++i)
     for (const BufferId buffer : replaced_[i].buffers) attentions_of[buffer].push_back(static_cast<int64_t>(i));
   std::set<int64_t> needed = watched_;
+  std::unordered_map<BufferId, std::vector<int64_t>> attentions_dropped;  // two of one matrix must have one mask
+  for (size_t i = 0; i < replaced_.size(); ++i)
+    if (replaced_[i].dropped != kNoBuffer) attentions_dropped[replaced_[i].dropped].push_back(static_cast<int64_t>(i));
+  for (const auto& [buffer, attentions] : attentions_dropped)
+    if (attentions.size() > 1) needed.insert(attentions.begin(), attentions.end());
   for (const auto& [buffer, attentions] : attentions_of)
     if (trace.buffers[buffer].output) needed.insert(attentions.begin(), attentions.end());
   for (size_t i = 0; i < trace.ops.size() && !attentions_of.empty(); ++i) {

@@ -50,13 +50,24 @@ class WrittenAttentions {
 
   /// Returns the attention with these probabilities. Empty if they are others, or if their gradient flows elsewhere
   /// than to q and k, or is seen by a hook.
-  std::optional<Call> find(const at::Tensor& probabilities) const;
+  std::optional<Call> find(const Trace& trace, const at::Tensor& probabilities) const;
+  /// A tensor before its heads were repeated, and the nodes through which the gradient of the repeated tensor flows.
+  struct Unrepeated {
+    at::Tensor tensor;
+    std::vector<NodePointer> path;
+  };
   /// Returns a tensor [batch, heads, S, D] before each head was repeated for several query heads: [batch, fewer, S, D],
   /// with the gradient of these. Undefined if it is no such tensor.
-  at::Tensor unrepeated(const at::Tensor& tensor) const;
+  Unrepeated unrepeated(const Trace& trace, const at::Tensor& tensor) const;
 
   /// Notes that the attention of find() is recorded as plimsoll::attention. Returns false if keep() names it.
   bool replace(const at::Tensor& probabilities);
+  /// Notes that the attention replaced last has no gradients at these nodes either.
+  void add_path(const std::vector<NodePointer>& path);
+  /// Notes that an attention is differentiated, by its number in the order of calls of replace(). If a gradient of its
+  /// matrices is requested (torch.autograd.grad), the attention is one of needed_whole(). If a hook sees one, too, and
+  /// InternalError is thrown.
+  void begin_backward(int64_t number);
   /// States attentions, by the order of calls of replace(), that stay as they are written.
   void keep(std::set<int64_t> attentions) { kept_ = std::move(attentions); }
   /// States that all attentions stay as they are written.
@@ -70,9 +81,10 @@ class WrittenAttentions {
   struct Operand {
     at::Tensor tensor;
     int64_t version = 0;
-    bool is_unchanged() const;
+    size_t first = 0;  // the next op when the operand was noted
+    bool is_unchanged(const Trace& trace) const;
   };
-  static Operand operand(const at::Tensor& tensor);
+  static Operand operand(const Trace& trace, const at::Tensor& tensor);
   struct Cast {
     Operand source;
     std::vector<int64_t> strides;  // of the cast tensor
@@ -82,30 +94,40 @@ class WrittenAttentions {
     Call call;
     std::vector<Operand> operands;
     std::vector<int64_t> sizes;
-    bool has_sinks = false;  // the last column is that of the sinks
-    NodePointer node;        // of q k^T
+    bool has_sinks = false;               // the last column is that of the sinks
+    bool shifted = false;                 // the largest score is subtracted
+    NodePointer node;                     // of q k^T
+    std::vector<NodePointer> product;     // the nodes of q k^T
+    std::vector<std::string_view> steps;  // names of nodes that the steps since q k^T have, without their last digit
     std::vector<BufferId> buffers;
+    BufferId dropped = kNoBuffer;  // the result of dropout
   };
   struct Replaced {
     std::vector<BufferId> buffers;  // none: kept
     std::vector<NodePointer> path;
+    BufferId dropped = kNoBuffer;
   };
   static bool is_whole(const Matrix& matrix, const at::Tensor& tensor);
   static bool is_without_sinks(const Matrix& matrix, const at::Tensor& tensor);
   static bool is_mask(const Matrix& matrix, const at::Tensor& source, const at::Tensor& mask);
   const Matrix* matrix_of(const c10::IValue& value) const;
   std::optional<Matrix> without_sinks(const c10::IValue& value) const;
-  std::optional<Matrix> with_sinks(const std::vector<c10::IValue>& arguments) const;
+  std::optional<Matrix> with_sinks(const Trace& trace, const std::vector<c10::IValue>& arguments) const;
   bool is_largest_of(const c10::IValue& value, const c10::IValue& matrix) const;
   std::optional<Matrix> next_of(const Trace& trace, std::string_view name,
                                 const std::vector<c10::IValue>& arguments) const;
+  std::optional<Matrix> next_of_one(const Trace& trace, std::string_view op,
+                                    const std::vector<c10::IValue>& arguments) const;
+  std::optional<Matrix> shifted_by(const Trace& trace, const std::vector<c10::IValue>& arguments) const;
+  std::optional<Matrix> next_of_two(const Trace& trace, std::string_view op,
+                                    const std::vector<c10::IValue>& arguments) const;
   static bool multiply(Matrix& matrix, double factor);
-  static bool add(Matrix& matrix, const at::Tensor& source, const c10::IValue& mask);
-  static bool hide(Matrix& matrix, const at::Tensor& source, const c10::IValue& mask, bool hides,
+  static bool add(const Trace& trace, Matrix& matrix, const at::Tensor& source, const c10::IValue& mask);
+  static bool hide(const Trace& trace, Matrix& matrix, const at::Tensor& source, const c10::IValue& mask, bool hides,
                    std::optional<double> value);
   static std::vector<NodePointer> path_of(const Matrix& matrix, const at::Tensor& probabilities);
-  void note_repetition(const std::vector<c10::IValue>& copy);
-  at::Tensor uncast(const at::Tensor& tensor, const Cast& cast) const;
+  void note_repetition(const Trace& trace, const std::vector<c10::IValue>& copy);
+  Unrepeated uncast(const Trace& trace, const at::Tensor& tensor, const Cast& cast) const;
   void note_hooks();
 
   std::unordered_map<BufferId, Matrix> matrices_;

@@ -522,7 +522,8 @@ Trace record_step(const Step& step, const TrainingOptions& options) {
       kept.norms |= watched;
     } catch (...) {
       needed = recorder.needed_whole(recorder.recorded());
-      const bool without_attention = recorder.changes_attention() && replacements.attention;
+      const bool without_attention =
+          needed.attentions.empty() && recorder.changes_attention() && replacements.attention;
       if (without_attention) replacements.attention = false;
       if (needed.empty() && !without_attention && !records_attention_otherwise(recorder, kept)) {
         // A second derivative of a norm, or one by what the operator does not compute.

@@ -88,6 +88,16 @@ int64_t attentions_in(const Step& step, const TrainingOptions& options = options
   return std::ranges::count(record_step(step, options).ops, "plimsoll::attention", &Op::name);
 }
 
+// A hook of a node that doubles the gradients it takes.
+struct Doubled : torch::autograd::FunctionPreHook {
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
+    torch::autograd::variable_list doubled = gradients;
+    for (Tensor& gradient : doubled)
+      if (gradient.defined()) gradient = gradient * 2;
+    return doubled;
+  }
+};
+
 Tensor scores(const Operands& o) {
   return torch::matmul(o.q, o.k.transpose(-1, -2));
 }
@@ -128,9 +138,13 @@ const std::vector<std::pair<std::string, Form>>& replaced() {
        [](auto& o) {
          return torch::matmul((scores(o) * 0.3).masked_fill(o.none.logical_not(), kLowest).softmax(-1), o.v);
        }},
-      {"filled with -10000, of queries without keys",
+      {"filled with -1e9, of queries without keys",
        [](auto& o) {
-         return torch::matmul((scores(o) * 0.3).masked_fill(o.none.logical_not(), -1e4).softmax(-1), o.v);
+         return torch::matmul((scores(o) * 0.3).masked_fill(o.none.logical_not(), -1e9).softmax(-1), o.v);
+       }},
+      {"softcap, filled with -10000, of queries without keys",
+       [](auto& o) {
+         return torch::matmul(((scores(o) / 2).tanh() * 2).masked_fill(o.none.logical_not(), -1e4).softmax(-1), o.v);
        }},
       {"filled with -inf, then a bias",
        [](auto& o) {
@@ -166,6 +180,19 @@ const std::vector<std::pair<std::string, Form>>& replaced() {
          return torch::matmul((matrix - matrix.amax(-1, true)).softmax(-1), o.v);
        }},
       {"sinks", [](auto& o) { return torch::matmul(without_sinks(scores(o) * 0.3, o), o.v); }},
+      {"sinks of -inf",
+       [](auto& o) {
+         const Tensor sinks = o.bias.reshape({1, -1, 1, 1}).expand({kSequences, -1, kTokens, -1});
+         return torch::matmul(torch::cat({scores(o) * 0.3, sinks.masked_fill(sinks < 0, -kInfinity)}, -1)
+                                  .softmax(-1)
+                                  .slice(-1, 0, kTokens),
+                              o.v);
+       }},
+      {"sinks of the lowest number",
+       [](auto& o) {
+         const Tensor sinks = torch::full({kSequences, kHeads, kTokens, 1}, kLowest, o.q.options());
+         return torch::matmul(torch::cat({scores(o) * 0.3, sinks}, -1).softmax(-1).slice(-1, 0, kTokens), o.v);
+       }},
       {"sinks, masked, repeated heads",
        [](auto& o) {
          const Tensor k = repeated(o.few), v = repeated(o.fewv);
@@ -293,6 +320,26 @@ const std::vector<std::pair<std::string, Form>>& kept() {
        [](auto& o) { return torch::matmul(((scores(o) + added(o.seen, -9)) * 0.3).softmax(-1), o.v); }},
       {"filled with a small number",
        [](auto& o) { return torch::matmul(scores(o).masked_fill(o.seen, -3).softmax(-1), o.v); }},
+      {"filled with -10000",
+       [](auto& o) {
+         return torch::matmul((scores(o) * 1e5).masked_fill(o.seen.logical_not(), -1e4).softmax(-1), o.v);
+       }},
+      {"filled with -10000 behind a large cap",
+       [](auto& o) {
+         return torch::matmul((scores(o).tanh() * 2e4).masked_fill(o.seen.logical_not(), -1e4).softmax(-1), o.v);
+       }},
+      {"less the largest score, then sinks",
+       [](auto& o) {
+         const Tensor matrix = scores(o) * 0.3,
+                      sinks = o.bias.reshape({1, -1, 1, 1}).expand({kSequences, -1, kTokens, -1});
+         const Tensor less = matrix - matrix.amax(-1, true);
+         return torch::matmul(torch::cat({less, sinks}, -1).softmax(-1).slice(-1, 0, kTokens), o.v);
+       }},
+      {"less the largest score, then a softcap",
+       [](auto& o) {
+         const Tensor matrix = scores(o) * 0.3;
+         return torch::matmul((((matrix - matrix.amax(-1, true)) / 2).tanh() * 2).softmax(-1), o.v);
+       }},
       {"scaled probabilities", [](auto& o) { return torch::matmul(scores(o).softmax(-1) * 0.3, o.v); }},
       {"no cap behind tanh", [](auto& o) { return torch::matmul(scores(o).tanh().softmax(-1), o.v); }},
       {"detached scores", [](auto& o) { return torch::matmul(scores(o).detach().softmax(-1), o.v); }},
@@ -322,6 +369,75 @@ const std::vector<std::pair<std::string, Form>>& kept() {
          Tensor out = torch::matmul(p, o.v);
          p.register_hook([](const Tensor& gradient) { return gradient * 2; });
          return out;
+       }},
+      {"a hook of repeated keys behind",
+       [](auto& o) {
+         const Tensor k = repeated(o.few), v = repeated(o.fewv);
+         Tensor out = torch::matmul(torch::matmul(o.q, k.transpose(2, 3)).softmax(-1), v);
+         k.register_hook([](const Tensor& gradient) { return gradient.defined() ? gradient * 3 : gradient; });
+         return out;
+       }},
+      {"a hook of repeated values behind",
+       [](auto& o) {
+         const Tensor k = repeated(o.few), v = repeated(o.fewv);
+         Tensor out = torch::matmul(torch::matmul(o.q, k.transpose(2, 3)).softmax(-1), v);
+         v.register_hook([](const Tensor& gradient) { return gradient / (gradient.norm() + 1); });
+         return out;
+       }},
+      {"a gradient of repeated values",
+       [](auto& o) {
+         const Tensor k = repeated(o.few), v = repeated(o.fewv);
+         Tensor out = torch::matmul(torch::matmul(o.q, k.transpose(2, 3)).softmax(-1), v);
+         const Tensor g = torch::autograd::grad({out.square().sum()}, {v}, {}, true, false, /*allow_unused=*/true)[0];
+         return g.defined() ? out + g.abs().mean() : out;
+       }},
+      {"a gradient of probabilities, or none",
+       [](auto& o) {
+         const Tensor p = scores(o).softmax(-1), out = torch::matmul(p, o.v);
+         const Tensor g = torch::autograd::grad({out.square().sum()}, {p}, {}, true, false, /*allow_unused=*/true)[0];
+         return g.defined() ? out * g.mean() : out;
+       }},
+      {"a gradient of scores and q, or none",
+       [](auto& o) {
+         const Tensor s = scores(o), out = torch::matmul((s * 0.3).softmax(-1), o.v);
+         const auto g = torch::autograd::grad({out.square().sum()}, {s, o.q}, {}, true, false, /*allow_unused=*/true);
+         return g[0].defined() ? out + g[0].abs().mean() + g[1] : out + g[1];
+       }},
+      {"a hook of the product's node",
+       [](auto& o) {
+         const Tensor s = scores(o), out = torch::matmul((s * 0.3).softmax(-1), o.v);
+         if (s.requires_grad()) {
+           auto node = s.grad_fn()->next_edge(0).function;
+           node->add_pre_hook(std::make_unique<Doubled>());
+         }
+         return out;
+       }},
+      {"q that changes through data",
+       [](auto& o) {
+         const Tensor q = o.q.clone(), s = torch::matmul(q, o.k.transpose(-1, -2));
+         q.variable_data().mul_(5);
+         return torch::matmul(s.softmax(-1), o.v);
+       }},
+      {"a mask that changes through data",
+       [](auto& o) {
+         const Tensor hidden = o.seen.logical_not(), s = scores(o).masked_fill(hidden, -kInfinity);
+         hidden.variable_data().zero_();
+         return torch::matmul(s.softmax(-1), o.v);
+       }},
+      {"scores that change without a gradient",
+       [](auto& o) {
+         const Tensor s = scores(o);
+         {
+           const torch::NoGradGuard guard;
+           s.mul_(2);
+         }
+         return torch::matmul(s.softmax(-1), o.v);
+       }},
+      {"scores that change through data",
+       [](auto& o) {
+         const Tensor s = scores(o);
+         s.variable_data().masked_fill_(o.none.logical_not(), -1e9);
+         return torch::matmul(s.softmax(-1), o.v);
        }},
       {"a gradient of probabilities",
        [](auto& o) {
@@ -381,6 +497,32 @@ TEST(WrittenAttention, DropsProbabilities) {
   const double first = training.step({batch}, 0).loss, second = training.step({batch}, 0).loss;
   EXPECT_NE(first, second);
   EXPECT_NEAR(first, 1, 0.02);
+}
+
+TEST(WrittenAttention, DropsProbabilitiesOfTwoProductsOnce) {
+  const auto form = [](const Operands& o) {
+    const Tensor p = torch::dropout((scores(o) * 0.3).softmax(-1), 0.25, /*train=*/true);
+    return (torch::matmul(p, o.v) - torch::matmul(p, o.v)).abs();
+  };
+  EXPECT_EQ(attentions_in(step_of(form)), 0);
+  Training training(step_of(form), options_of());
+  training.start();
+  EXPECT_LT(training.step({batch_of(1)}, 0).loss, 1e-6);
+}
+
+TEST(WrittenAttention, ReadsKeysRepeatedBeforeTheyChangeThroughData) {
+  const auto form = [](const Operands& o) {
+    const Tensor few = o.few.clone(), k = repeated(few), v = repeated(o.fewv);
+    few.variable_data().mul_(5);
+    return torch::matmul(torch::matmul(o.q, k.transpose(2, 3)).softmax(-1), v);
+  };
+  const auto loss = [&](Replacements replace) {
+    Training training(step_of(form, replace), options_of());
+    training.start();
+    return training.step({batch_of(1)}, 1).loss;
+  };
+  EXPECT_EQ(attentions_in(step_of(form)), 1);
+  EXPECT_NEAR(loss({}), loss({.attention = false}), 2e-6);
 }
 
 TEST(WrittenAttention, HasKernelsForTheDevice) {
