@@ -6,6 +6,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/cov_native.h>
+#include <ATen/ops/empty_like_native.h>
 #include <ATen/ops/isfinite_native.h>
 #include <ATen/ops/istft_native.h>
 #include <fmt/format.h>
@@ -45,6 +46,25 @@ at::Tensor computed_negative(const at::Tensor& self) {
   return noted(at::neg(self));
 }
 
+// Returns the strides of a tensor's copies: dense, and in the order of its own.
+std::vector<int64_t> strides_of_copy(const at::Tensor& self) {
+  return self.is_non_overlapping_and_dense() ? self.strides().vec()
+                                             : at::infer_dense_strides(self.sizes(), self.strides());
+}
+
+// libtorch keeps the order of strides on devices that it lists, and makes copies contiguous on others. clone() and
+// zeros_like() come here too.
+at::Tensor empty_like(const at::Tensor& self, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                      std::optional<at::Device> device, std::optional<bool> pin_memory,
+                      std::optional<at::MemoryFormat> memory_format) {
+  const bool preserved = memory_format.value_or(at::MemoryFormat::Preserve) == at::MemoryFormat::Preserve;
+  if (!preserved || !is_plan(self) || (device && device->type() != kPlanDevice) ||
+      layout.value_or(at::kStrided) != at::kStrided)
+    return at::native::empty_like(self, dtype, layout, device, pin_memory, memory_format);
+  return at::empty_strided(self.sizes(), strides_of_copy(self),
+                           self.options().dtype(dtype.value_or(self.scalar_type())));
+}
+
 // libtorch keeps the order of a cast's strides on devices that it lists, and makes it contiguous on others.
 at::Tensor cast(const at::Tensor& self, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                 std::optional<at::Device> device, std::optional<bool> pin_memory, bool non_blocking,
@@ -53,11 +73,8 @@ at::Tensor cast(const at::Tensor& self, std::optional<at::ScalarType> dtype, std
   // Tensors of the CPU come here too while a step is recorded.
   if (!preserved || !is_plan(self) || (device && device->type() != kPlanDevice))
     return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, memory_format);
-  const std::vector<int64_t> strides = self.is_non_overlapping_and_dense()
-                                           ? self.strides().vec()
-                                           : at::infer_dense_strides(self.sizes(), self.strides());
   at::Tensor result =
-      at::empty_strided(self.sizes(), strides, self.options().dtype(dtype.value_or(self.scalar_type())));
+      at::empty_strided(self.sizes(), strides_of_copy(self), self.options().dtype(dtype.value_or(self.scalar_type())));
   result.copy_(self, non_blocking);
   return result;
 }
@@ -323,6 +340,7 @@ TORCH_LIBRARY_IMPL(aten, IPU, m) {
   m.impl("_conj", computed_conjugate);
   m.impl("_neg_view", computed_negative);
   m.impl("_to_copy", cast);
+  m.impl("empty_like", empty_like);
   m.impl("_linalg_check_errors", no_check);
 }
 

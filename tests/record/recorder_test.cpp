@@ -75,12 +75,14 @@ TEST(Recorder, BackwardBelongsToTheModuleOfItsForward) {
 }
 
 // As on the CPU: a copy of a permuted tensor is dense in the same order.
-TEST(Recorder, CastsKeepTheOrderOfStrides) {
+TEST(Recorder, CastsAndCopiesKeepTheOrderOfStrides) {
   const auto strides = [](const Tensor& x) {
     std::vector<std::vector<int64_t>> result;
     for (const Tensor& view : {x, x.transpose(1, 2), x.permute({2, 0, 1}), x.transpose(1, 2).slice(2, 1),
                                x.select(1, 0).unsqueeze(1).expand({4, 3, 5})})
-      result.push_back(view.to(torch::kDouble).strides().vec());
+      for (const Tensor& copy :
+           {view.to(torch::kDouble), view.clone(), torch::empty_like(view), torch::zeros_like(view)})
+        result.push_back(copy.strides().vec());
     return result;
   };
   const auto expected = strides(torch::zeros({4, 6, 5}));
