@@ -67,6 +67,7 @@ struct ProcessMemory {
   int64_t minimum = 0;  ///< smallest limit for which a plan was placed
   bool binds = false;   ///< the limit leaves less than the other budgets allow
 
+  /// Returns the bytes of all three.
   int64_t total() const { return present + later + arenas; }
 };
 
