@@ -243,7 +243,7 @@ int64_t peak_resident_bytes() {
 
 namespace {
 
-// What planning takes in addition until the next schedule, and until it is likely to end.
+// Planning takes these bytes in addition until the next schedule, and until it is likely to end.
 constexpr int64_t kBetweenSchedules = 4 * MiB, kPlanningStep = 16 * MiB;
 
 }  // namespace
@@ -264,7 +264,7 @@ void require_room_for_planning(const Budget& budget) {
 
 int64_t room_to_try(const Budget& budget, int64_t most) {
   if (budget.process.value_or(0) <= 0) return most;
-  // What libraries allocate by themselves, such as weights in another order, grows with the ops.
+  // Libraries allocate memory by themselves, such as weights in another order. It grows with the ops.
   const int64_t beside_ops = *budget.process / 24;
   return std::clamp<int64_t>(*budget.process - resident_memory().now - beside_ops, 0, most);
 }

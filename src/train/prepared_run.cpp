@@ -92,7 +92,7 @@ void PreparedRun::note_conversions(const std::optional<std::filesystem::path>& c
   conversion_bytes_ = bytes * largest;
 }
 
-// What the process holds now, with the planned arenas: nothing of them is allocated yet.
+// Counts what the process holds now, and the planned arenas, of which nothing is allocated yet.
 void PreparedRun::count_process() {
   release_free_memory();
   ProcessMemory& process = report_.job.process;
@@ -112,6 +112,7 @@ void PreparedRun::keep_process_budget() {
     if (!agreement_.any(exceeded)) return;
     if (plans == kPlans) {
       report_.fits = report_.job.plan.fits = false;
+      report_.job.process.binds = true;  // the message names the process budget
       return;
     }
     const std::string why = fmt::format("with its data, the process takes {} beside the plan's {}",

@@ -17,10 +17,10 @@ namespace {
 
 // Each plan of the same step leaves less in the planner's caches than the one before.
 constexpr int kPlans = 4;
-// What steps, evaluations and checkpoints add outside of the arena: heap, stacks of threads, pages of programs that are
-// used for the first time, pieces of files. Measured on 40 random jobs: 2 to 4 MiB.
+// Steps, evaluations and checkpoints add heap, stacks of threads, pages of programs that are used for the first time,
+// and pieces of files to the arena. 40 random jobs took 2 to 4 MiB.
 constexpr int64_t kOfSteps = 4 * MiB;
-// Programs and scratch of kernels that a small budget leaves no room to try.
+// A small budget leaves no room to try some ops, whose programs and scratch are then not counted.
 constexpr int64_t kUntried = 8 * MiB;
 
 // Returns the target with at most `room` bytes for the arenas that are in the machine's memory, and for measurements.
