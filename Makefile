@@ -67,6 +67,10 @@ setup: ## Install what a build needs: Debian packages, libtorch into .venv
 build: setup ## Build everything: build/plimsoll, tests, examples, benches
 	@scripts/build.sh release
 
+.PHONY: gpu-check
+gpu-check: setup ## Pack what the first minutes on an NVIDIA GPU need into build/gpu-check, for a machine with the torch wheel
+	@scripts/gpu-check.sh
+
 .PHONY: install
 install: setup ## Install program, libraries and headers below PREFIX (make install PREFIX=$HOME/.local)
 	@scripts/build.sh release plimsoll_cli

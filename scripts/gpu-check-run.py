@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Checks Plimsoll on an NVIDIA GPU, from the folder that scripts/gpu-check.sh packs. It needs Python and the torch wheel.
+
+    python3 run.py                      all checks, in the order that tells most in the first minutes, for 600 seconds
+    python3 run.py --seconds 1500       and for longer: larger shapes, all columns of the bench
+    python3 run.py --only training      the checks whose names begin with "training"
+    python3 run.py --list               their names, in order, with their time limits
+
+Every check is a process of its own with a time limit, so a hang or a fault of the device ends that check alone. Results are in
+--results: a log for each check, JSON files, and results.json with the outcome, seconds and reason of each check. Outcomes:
+passed, failed, timed out, skipped (the device, a program or time is missing). Exit code: 0 all that ran passed, 1 a check failed,
+77 none failed, but none passed on a GPU.
+"""
+import argparse
+import concurrent.futures
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+BIN = HERE / "bin"
+NO_DEVICE = 77  # also the exit code of cuda_tests if tests were skipped because there is no device
+SMALL = ["model.vocab_size=512", "model.hidden_size=64", "model.num_layers=2", "model.num_heads=4", "model.num_kv_heads=2",
+         "model.head_dim=16", "model.intermediate_size=160", "data.type=synthetic", "data.sequence_length=128", "batch_size=8",
+         "max_steps=6"]
+HALF = HERE / "bench/jobs/qwen2.5-0.5b.yaml"
+SIDE_BY_SIDE = 4  # processes of small tests that run at the same time
+PASSED, FAILED, TIMED_OUT, SKIPPED = "passed", "failed", "timed out", "skipped"
+
+
+def torch_folder():
+    """The folder of the torch package, without importing it: an import takes seconds and may fail."""
+    found = importlib.util.find_spec("torch")
+    return pathlib.Path(found.origin).parent if found and found.origin else None
+
+
+def environment(torch, results):
+    """Libraries of this folder first, then those of torch and of the nvidia packages next to it."""
+    folders = [BIN, torch / "lib", *sorted(torch.parent.glob("nvidia/*/lib"))]
+    before = os.environ.get("LD_LIBRARY_PATH", "")
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join([*map(str, folders), *([before] if before else [])]),
+            "XDG_CACHE_HOME": str(results / "cache"), "PLIMSOLL_RUNTIME_DIR": str(results / "runs"), "PYTHONUNBUFFERED": "1"}
+
+
+class Check:
+    """A command with a time limit in seconds; `read` gets its log and returns (outcome, words), or None for the exit code's."""
+
+    def __init__(self, name, command, limit, read=None, device=True):
+        self.name, self.command, self.limit, self.read, self.device = name, [str(each) for each in command], limit, read, device
+
+
+def run_command(command, limit, log, env):
+    """The exit code, or None if the time limit ended the command and everything that it started."""
+    with open(log, "w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=HERE, start_new_session=True)
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return None
+
+
+def last_line(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else ""
+
+
+def read_tests(code, text):
+    """The outcome of a process of cuda_tests. GoogleTest exits with 0 if every test was skipped."""
+    if code not in (0, NO_DEVICE):
+        failure = re.search(r"^.*(?:: Failure|terminate called).*(?:\n.+){0,4}", text, re.M)
+        words = " ".join(failure.group(0).split()) if failure else last_line(text)
+        return FAILED, f"exit code {code}: {words[:400]}"
+    if "[  SKIPPED ]" in text:
+        reason = re.search(r": Skipped\n(.*)", text)
+        return SKIPPED, (reason.group(1) if reason else "skipped")
+    return (PASSED, "") if re.search(r"\[  PASSED  \] [1-9]", text) else (FAILED, "no test ran")
+
+
+def read_job(path, env_has_gpu):
+    def read(code, text):
+        if code != 0:
+            return (FAILED if env_has_gpu else SKIPPED), last_line(text) or f"exit code {code}"
+        report = json.loads(path.read_text())
+        words = (f"{report['step_seconds']:.4g} s a step, {report['units_per_second']:.6g} {report['unit']}/s, "
+                 f"peak planned {report['planned_peak_bytes']} and measured {report['measured_peak_bytes']} bytes, "
+                 f"losses {report['losses'][:1] + report['losses'][-1:]}")
+        for key in ("captures", "device_work"):
+            if report.get(key):
+                words += f", {key} {json.dumps(report[key])}"
+        finite = all(isinstance(each, (int, float)) and abs(each) < 1e4 for each in report["losses"])
+        return (PASSED if finite else FAILED), words
+    return read
+
+
+def job(name, file, overrides, limit, results, has_gpu, *flags):
+    report = results / f"{name.replace(' ', '-')}.json"
+    return Check(name, [BIN / "plimsoll", "train", file, *overrides, *flags, "--json", report], limit, read_job(report, has_gpu))
+
+
+def test_names(env):
+    """The tests of cuda_tests that may need the device, by suite and name."""
+    listed = subprocess.run([BIN / "cuda_tests", "--gtest_list_tests"], env=env, capture_output=True, text=True, timeout=60)
+    suite, names = "", []
+    for line in listed.stdout.splitlines():
+        word = line.split("#")[0].rstrip()
+        if line.startswith("  "):
+            names.append(f"{suite}{word.strip()}")
+        elif word.endswith("."):
+            suite = word
+    return [name for name in names if name.startswith(("Cuda", "Nccl"))]
+
+
+def checks(results, env, has_gpu):
+    """All checks in order: does it start, does it train, is it right, how fast is it, then everything else."""
+    tests = test_names(env)
+    test = lambda name, limit: Check(f"{'training' if name.startswith('CudaTraining') else 'test'} {name}",  # noqa: E731
+                                     [BIN / "cuda_tests", f"--gtest_filter={name}"], limit, read_tests)
+    yield Check("starts: version", [BIN / "plimsoll", "--version"], 60, device=False)
+    yield Check("starts: doctor", [BIN / "plimsoll", "doctor", "--json", results / "doctor.json"], 120, device=False)
+    yield Check("starts: plan", [BIN / "plimsoll", "plan", HALF, "--gpu", "h100-sxm", "--json", results / "plan.json"], 60, device=False)
+    for compiled in ("false", "true", "auto"):
+        yield job(f"small compile={compiled}", HALF, [*SMALL, f"compile={compiled}"], 90, results, has_gpu)
+    for name in tests:
+        if name.startswith("CudaTraining"):
+            yield test(name, 120)
+    half = ["precision=bf16-true", "batch_size=64"]
+    yield job("0.5b", HALF, [*half, "max_steps=8"], 150, results, has_gpu)
+    yield job("0.5b profiled", HALF, [*half, "max_steps=4"], 150, results, has_gpu, "--profile", results / "0.5b-profile.json")
+    yield job("0.5b mixed", HALF, ["precision=bf16-mixed", "batch_size=64", "max_steps=6"], 150, results, has_gpu)
+    bench = [sys.executable, HERE / "bench/throughput.py", "--precision", "bf16-true", "--rounds", "1", "--steps", "5", "--plimsoll",
+             BIN / "plimsoll", "--python", sys.executable, "--results", results]
+    yield Check("speed 0.5b", [*bench, "--batch", "64", "--jobs", "qwen2.5-0.5b", "--name", "0.5b"], 300)
+    for name in tests:
+        if not name.startswith("CudaTraining"):
+            yield test(name, 90)
+    if shutil.which("compute-sanitizer"):
+        yield Check("sanitizer", ["compute-sanitizer", "--error-exitcode", "1", BIN / "cuda_tests",
+                                  "--gtest_filter=CudaLayers.*:CudaAttention.*"], 180, read_tests)
+    yield Check("speed 1.5b", [*bench, "--batch", "64", "--jobs", "qwen2.5-1.5b", "--name", "1.5b"], 400)
+    yield Check("speed 7b", [*bench, "--batch", "32", "--jobs", "qwen2.5-7b", "--name", "7b"], 500)
+
+
+def done(check, results, env, seconds, has_gpu):
+    """Runs a check and returns its row of results.json."""
+    log = results / (re.sub(r"[^\w.=-]+", "-", check.name) + ".log")
+    begin = time.monotonic()
+    limit = min(check.limit, seconds)
+    if check.device and not has_gpu and not check.name.startswith(("test ", "training ", "small ")):
+        outcome, words = SKIPPED, "no NVIDIA device"
+    elif limit < 5:
+        outcome, words = SKIPPED, "the time is up"
+    else:
+        code = run_command(check.command, limit, log, env)
+        text = log.read_text(errors="replace")
+        if code is None:
+            outcome, words = TIMED_OUT, f"after {limit:.0f} s; the last line is: {last_line(text)}"
+        elif check.read:
+            try:
+                outcome, words = check.read(code, text)
+            except (OSError, ValueError, KeyError) as error:
+                outcome, words = FAILED, f"its report cannot be read: {error!r}"
+        elif code == 0:
+            outcome, words = PASSED, ""
+        else:
+            outcome, words = FAILED, last_line(text) or f"exit code {code}"
+    row = {"name": check.name, "outcome": outcome, "seconds": round(time.monotonic() - begin, 1), "words": words, "log": log.name}
+    shown = words if outcome != SKIPPED or len(words) <= 60 else words[:57] + "..."
+    print(f"{outcome:9}  {row['seconds']:6.1f} s  {check.name}{': ' + shown if shown else ''}", flush=True)
+    return row
+
+
+def in_order(all_checks, run):
+    """Runs checks one after the other, but neighboring small tests side by side."""
+    rows, together = [], []
+
+    def finish_together():
+        if together:
+            with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+                rows.extend(pool.map(run, together))
+            together.clear()
+    for check in all_checks:
+        if check.name.startswith("test "):
+            together.append(check)
+            continue
+        finish_together()
+        rows.append(run(check))
+        yield rows
+    finish_together()
+    yield rows
+
+
+def system_lines(torch):
+    """What the machine is, for the head of the results."""
+    facts = {"commit": (HERE / "commit").read_text().strip(), "torch": str(torch), "python": sys.version.split()[0]}
+    version = torch / "version.py"
+    found = re.search(r"__version__ = '([^']+)'", version.read_text()) if version.exists() else None
+    facts["torch_version"] = found.group(1) if found else "unknown"
+    if shutil.which("nvidia-smi"):
+        smi = subprocess.run(["nvidia-smi", "--query-gpu=name,memory.total,driver_version,clocks.max.sm", "--format=csv,noheader"],
+                             capture_output=True, text=True, timeout=60)
+        facts["gpu"] = smi.stdout.strip() or smi.stderr.strip()
+    return facts
+
+
+def missing_libraries(env):
+    """Libraries that the loader does not find, which would make every check fail with the same words."""
+    missing = set()
+    for file in sorted(BIN.iterdir()):
+        if shutil.which("ldd"):
+            text = subprocess.run(["ldd", file], env=env, capture_output=True, text=True, timeout=60)
+            missing |= set(re.findall(r"^\s*(\S+) => not found|(version `\S+' not found)", text.stdout + text.stderr, re.M))
+    return sorted({one or two for one, two in missing})
+
+
+def main():
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--seconds", type=float, default=600, help="time for all checks; later ones are skipped")
+    flags.add_argument("--results", type=pathlib.Path, default=HERE / "results", help="folder of the results")
+    flags.add_argument("--only", action="append", help="beginning of the names of checks to run; may be repeated")
+    flags.add_argument("--device-file", type=pathlib.Path, default="/dev/nvidia0", help="file that exists if there is a device")
+    flags.add_argument("--list", action="store_true", help="list the checks and exit")
+    options = flags.parse_args()
+    end = time.monotonic() + options.seconds
+    torch = torch_folder()
+    if torch is None:
+        sys.exit(f"{sys.executable} has no torch: run this with the Python of the torch wheel")
+    results = options.results.resolve()
+    results.mkdir(parents=True, exist_ok=True)
+    env = environment(torch, results)
+    has_gpu = options.device_file.exists()
+    chosen = [each for each in checks(results, env, has_gpu)
+              if not options.only or each.name.startswith(tuple(options.only))]
+    if options.list:
+        for each in chosen:
+            print(f"{each.limit:5} s  {each.name}")
+        return 0
+    facts = {**system_lines(torch), "has_gpu": has_gpu, "missing_libraries": missing_libraries(env)}
+    for key, value in facts.items():
+        print(f"{key}: {value}", flush=True)
+    rows = []
+    for rows in in_order(chosen, lambda check: done(check, results, env, end - time.monotonic(), has_gpu)):
+        # Written after every check: the machine may be taken back at any moment.
+        (results / "results.json").write_text(json.dumps({**facts, "checks": rows}, indent=1) + "\n")
+    counts = {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in (PASSED, FAILED, TIMED_OUT, SKIPPED)}
+    print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) + f"; results in {results}")
+    if counts[FAILED] or counts[TIMED_OUT]:
+        return 1
+    used = has_gpu and any(row["outcome"] == PASSED and not row["name"].startswith("starts") for row in rows)
+    return 0 if used else NO_DEVICE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

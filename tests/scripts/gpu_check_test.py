@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""scripts/gpu-check-run.py with a program and tests that pass, fail, hang, crash and are skipped."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+TESTS = """#!/bin/sh
+case "$1" in
+  --gtest_list_tests) printf 'CudaTraining.\\n  Fits\\nCudaLayers.\\n  Rope\\n  Swiglu\\n  Norm\\nOther.\\n  Test\\n';;
+  *CudaTraining.Fits) echo "$FITS";  exit ${FITS_CODE:-0};;
+  *Rope) printf 'a_test.cpp:3: Failure\\nExpected: 1\\nActual: 2\\n'; exit 1;;
+  *Swiglu) sleep 300 & sleep 300;;
+  *Norm) kill -SEGV $$;;
+  *) echo '[  PASSED  ] 1 test.';;
+esac
+"""
+PROGRAM = """#!/bin/sh
+[ "$1" != train ] || { echo "device cuda cannot be used"; exit 1; }
+"""
+PASSES, SKIPS = "[  PASSED  ] 1 test.", "a_test.cpp:3: Skipped\nno driver\n[  SKIPPED ] 1 test, listed below:"
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        for name in ("bin", "bench/jobs", "python/torch/lib"):
+            (self.folder / name).mkdir(parents=True)
+        shutil.copy(ROOT / "scripts/gpu-check-run.py", self.folder / "run.py")
+        (self.folder / "commit").write_text("abc\n")
+        (self.folder / "python/torch/__init__.py").write_text("")
+        for name, text in (("cuda_tests", TESTS), ("plimsoll", PROGRAM)):
+            (self.folder / "bin" / name).write_text(text)
+            (self.folder / "bin" / name).chmod(0o755)
+
+    def run_it(self, *flags, device=False, **env):
+        done = subprocess.run([sys.executable, self.folder / "run.py", "--device-file",
+                               self.folder if device else self.folder / "none", *flags], capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "PYTHONPATH": str(self.folder / "python"), **env})
+        path = self.folder / "results/results.json"
+        rows = json.loads(path.read_text())["checks"] if path.exists() else []
+        return done.returncode, {row["name"]: (row["outcome"], row["words"]) for row in rows}, done.stdout + done.stderr
+
+    def test_without_a_device_nothing_passes_for_it(self):
+        code, rows, _ = self.run_it("--only", "starts", "--only", "training", "--only", "small", "--only", "0.5b", "--only", "speed",
+                                    FITS=SKIPS, FITS_CODE="77")
+        self.assertEqual(code, 77)
+        self.assertEqual(rows["training CudaTraining.Fits"], ("skipped", "no driver"))
+        self.assertEqual(rows["small compile=auto"], ("skipped", "device cuda cannot be used"))
+        self.assertEqual(rows["0.5b"], ("skipped", "no NVIDIA device"))
+        self.assertEqual({outcome for name, (outcome, _) in rows.items() if not name.startswith("starts")}, {"skipped"})
+
+    def test_skipped_tests_do_not_count_as_passed_with_exit_code_0(self):
+        code, rows, _ = self.run_it("--only", "training", device=True, FITS=SKIPS)
+        self.assertEqual((code, rows["training CudaTraining.Fits"][0]), (77, "skipped"))
+        code, rows, _ = self.run_it("--only", "training", device=True, FITS=PASSES)
+        self.assertEqual((code, rows["training CudaTraining.Fits"][0]), (0, "passed"))
+        code, rows, _ = self.run_it("--only", "training", device=True, FITS="nothing")
+        self.assertEqual((code, rows["training CudaTraining.Fits"]), (1, ("failed", "no test ran")))
+
+    def test_a_failure_a_crash_and_a_hang_end_one_check_each(self):
+        code, rows, text = self.run_it("--only", "test", "--seconds", "8", device=True)
+        self.assertEqual(code, 1, text)
+        self.assertEqual(rows["test CudaLayers.Rope"][0], "failed")
+        self.assertIn("Expected: 1 Actual: 2", rows["test CudaLayers.Rope"][1])
+        self.assertEqual(rows["test CudaLayers.Norm"], ("failed", "exit code -11: "))
+        self.assertEqual(rows["test CudaLayers.Swiglu"][0], "timed out")
+        self.assertNotIn("test Other.Test", rows)
+
+    def test_a_job_that_the_device_refuses_fails(self):
+        code, rows, _ = self.run_it("--only", "small compile=true", device=True)
+        self.assertEqual((code, rows["small compile=true"]), (1, ("failed", "device cuda cannot be used")))
+
+    def test_checks_that_the_time_does_not_allow_are_skipped(self):
+        code, rows, _ = self.run_it("--only", "small", "--seconds", "1", device=True)
+        self.assertEqual(rows["small compile=true"], ("skipped", "the time is up"))
+        self.assertEqual(code, 77)
+
+
+if __name__ == "__main__":
+    unittest.main()
