@@ -195,6 +195,11 @@ check-format: ## Check the format of the C++ sources
 layers: ## Check that the rooms of src/rooms.txt include only earlier rooms (ARGS=--list for the rooms)
 	@scripts/check-layers.py $(ARGS)
 
+.PHONY: check-torch
+check-torch: ## Compile and link what depends on the version of libtorch for another one (TORCH=2.15), after 'make build'
+	@PLIMSOLL_TORCH=$(or $(TORCH),2.15) scripts/setup.sh torch
+	@scripts/check-torch.py
+
 .PHONY: words
 words: ## Check the openings of comments in include and src, and the spelling (ARGS=--count for the counts)
 	@scripts/check-words.py $(ARGS)

@@ -14,7 +14,9 @@ endif()
 set(PLIMSOLL_CUDA_TORCH "${PLIMSOLL_TORCH_DIR}" CACHE INTERNAL "The torch that CUDA was looked for beside")
 get_filename_component(_site "${PLIMSOLL_TORCH_DIR}" DIRECTORY)
 set(_wheels "${_site}/nvidia/cu13")
-find_program(PLIMSOLL_NVCC nvcc HINTS "${_wheels}/bin" ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
+# Beside another torch there may be no compiler: that of .venv serves it, because objects of CUDA 13.0 link with the runtime of any 13.x.
+file(GLOB _compilers "${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/cu13/bin")
+find_program(PLIMSOLL_NVCC nvcc HINTS "${_wheels}/bin" ${_compilers} ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
              PATHS /usr/local/cuda/bin /usr/local/cuda-13.0/bin)
 set(_toolkit /usr/local/cuda)
 if(PLIMSOLL_NVCC)
