@@ -209,14 +209,25 @@ class Checked:
             return
         saved = sorted((self.folder / "run2").glob("*.safetensors"))[-1]
         merge = ["--merge"] if "lora" in self.name else []
-        code, peak, output = run([str(self.program), "export", *self.command, "--checkpoint", str(saved), "--out",
-                                  str(self.folder / "exported.safetensors"), *merge], int(budget * 1.02))
+        self.export("export", saved, "exported.safetensors", *merge)
+
+    def export(self, phase, saved, name, *more):
+        """Exports with the least budget, which a refusal of 1 MiB names."""
+        command = [str(self.program), "export", *self.command, "--checkpoint", str(saved), "--out", str(self.folder / name), *more]
+        code, _, output = run([*command, "process_budget=1MiB"])
+        least = re.search(r"the minimum is .* \(([0-9]+) bytes\)", output)
+        if code != DOES_NOT_FIT or not least:
+            self.faults.append(f"{self.name}, {phase}: 1 MiB is not refused with a minimum: {code}, {output[-600:]}")
+            return
+        # The next process is not the same to the page.
+        budget = int(least[1]) + MIB
+        code, peak, output = run([*command, f"process_budget={budget}"], int(budget * 1.02))
         if code < 0:
-            self.faults.append(f"{self.name}, export: killed by signal {-code} within {budget / MIB:.1f} MiB")
+            self.faults.append(f"{self.name}, {phase}: killed by signal {-code} within {budget / MIB:.1f} MiB")
         elif code != 0:
-            self.faults.append(f"{self.name}, export: exit code {code}: {output[-600:]}")
+            self.faults.append(f"{self.name}, {phase}: exit code {code}: {output[-600:]}")
         else:
-            self.note("export", budget, peak, {})
+            self.note(phase, budget, peak, {"planned_bytes": budget})
 
 
 def large(program, folder):
@@ -237,23 +248,28 @@ def large(program, folder):
         else:
             checked.faults.append(f"{phase}: exit code {code}: {output[-600:]}")
 
-    def export(phase, budget, run_folder, name, *more):
-        command = [str(program), "export", *checked.command, f"process_budget={budget * MIB}", "--checkpoint",
-                   str(sorted((folder / run_folder).glob("*.safetensors"))[-1]), "--out", str(folder / name), *more]
-        code, peak, output = run(command, budget * MIB)
-        if code == 0:
-            checked.note(phase, budget * MIB, peak, {})
+    def export(phase, run_folder, name, *more):
+        checked.export(phase, sorted((folder / run_folder).glob("*.safetensors"))[-1], name, *more)
+
+    def compare(budget):
+        code, peak, output = run([str(program), "compare", *checked.command, f"process_budget={budget * MIB}", "--steps", "3",
+                                  "--measure", "1"], int(budget * MIB * 1.02))
+        if code in (0, DOES_NOT_FIT):
+            checked.note("compare", budget * MIB, peak, {})
         else:
-            checked.faults.append(f"{phase}: exit code {code}: {output[-600:]}")
+            checked.faults.append(f"compare: exit code {code}: {output[-600:]}")
 
     train("train, AdamW", 560, f"checkpoint.directory={folder / 'a'}")
-    export("export", 560, "a", "weights.safetensors")
+    export("export", "a", "weights.safetensors")
+    export("export as bfloat16 for transformers", "a", "folder", "--format", "huggingface", "--dtype", "bfloat16")
     train("from 100 MB of weights", 560, weights)
     train("QLoRA from them", 260, weights, *adapters, f"checkpoint.directory={folder / 'b'}")
-    export("merged export", 260, "b", "merged.safetensors", *adapters, "--merge")
+    export("merged export", "b", "merged.safetensors", *adapters, "--merge")
     train("8-bit state", 360, "optimizer.state_dtype=8bit", f"checkpoint.directory={folder / 'c'}")
     train("resume of 8-bit state", 360, "optimizer.state_dtype=8bit", f"checkpoint.directory={folder / 'c'}", "max_steps=4")
     train("resume in float32", 640, f"checkpoint.resume={sorted((folder / 'c').glob('*.safetensors'))[-1]}", "max_steps=6")
+    compare(560)
+    compare(400)
     return checked.rows, checked.faults
 
 

@@ -37,7 +37,8 @@ struct ExportReport {
 /// Writes the model's weights of a checkpoint of the job to `out`: a file, or a folder that is empty or is created. A
 /// file is written completely or not at all. Holds one weight at a time in memory. Throws UserError (failure) for a
 /// file that is no checkpoint or is damaged. Throws UserError (usage) for a checkpoint of another model, for a merge
-/// without adapters, and for a model that the format cannot hold.
+/// without adapters, and for a model that the format cannot hold. With a process budget, throws UserError
+/// (does_not_fit) before anything is written if the largest weight exceeds it.
 ExportReport export_job(const Job& job, const std::filesystem::path& checkpoint, const std::filesystem::path& out,
                         ExportFormat format, const ExportOptions& options);
 

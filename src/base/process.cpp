@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #ifdef __GLIBC__  // which <fstream> has defined
 #include <malloc.h>
@@ -65,6 +66,25 @@ std::optional<double> processor_quota(const std::filesystem::path& root) {
     }
   }
   return least;
+}
+
+std::optional<double> memory_stall_seconds(const std::filesystem::path& root) {
+  std::vector<std::filesystem::path> files;
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);)
+    if (line.starts_with("0::/")) files.push_back(root / "sys/fs/cgroup" / line.substr(4) / "memory.pressure");
+  files.push_back(root / "proc/pressure/memory");
+  for (const std::filesystem::path& file : files) {
+    std::ifstream stream(file);
+    // some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS
+    for (std::string line; std::getline(stream, line);) {
+      const size_t total = line.find("total=");
+      if (!line.starts_with("some ") || total == std::string::npos) continue;
+      int64_t microseconds = 0;
+      if (std::istringstream(line.substr(total + 6)) >> microseconds) return 1e-6 * static_cast<double>(microseconds);
+    }
+  }
+  return std::nullopt;
 }
 
 int usable_cores() {

@@ -31,6 +31,12 @@ std::optional<double> processor_quota(const std::filesystem::path& root = "/");
 /// Returns the cores that this process may use: those of its affinity, at most what processor_quota() amounts to.
 int usable_cores();
 
+/// Returns the seconds since the machine's start in which at least one process waited for memory: for pages to be
+/// freed, or to be read back from disk. Those of this process's control group (memory.pressure), or else of the machine
+/// (/proc/pressure/memory, see the kernel's Documentation/accounting/psi.rst); nullopt if the system does not say.
+/// `root` holds /proc and /sys; it is for tests.
+std::optional<double> memory_stall_seconds(const std::filesystem::path& root = "/");
+
 /// Returns freed memory of malloc() to the system. Otherwise glibc keeps freed blocks below the end of the heap
 /// resident. Has no effect with another C library.
 void release_free_memory();

@@ -59,11 +59,7 @@ Json json_of_rows(const std::vector<CompareRow>& rows, int64_t steps) {
 }
 
 int run_compare(const CompareArguments& arguments) {
-  Job job = arguments.job.read();
-  if (job.budget.process) {
-    print_status("process_budget: not kept; all rows are trained by this process, and each is planned without it\n");
-    job.budget.process.reset();
-  }
+  const Job job = arguments.job.read();
   if (job.ranks.count > 1)
     throw UserError(fmt::format(
         "compare trains on one device, but the job has devices: {}; add devices=1 to compare on one of them",

@@ -170,8 +170,8 @@ ExportReport export_job(const Job& job, const std::filesystem::path& checkpoint,
                         ExportFormat format, const ExportOptions& options) {
   require_same_model(job::origin_of(job, nullptr), checkpoint);
   return format == ExportFormat::huggingface ? export_huggingface(job.model, job.data.sequence_length, checkpoint, out,
-                                                                  options, kShardBytes, tokenizer_of(job))
-                                             : export_weights(checkpoint, out, options);
+                                                                  options, kShardBytes, tokenizer_of(job), job.budget)
+                                             : export_weights(checkpoint, out, options, job.budget);
 }
 
 DType export_dtype(const std::string& name, const std::string& key) {

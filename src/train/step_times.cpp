@@ -116,30 +116,42 @@ constexpr int kUncheckedSteps = 2;
 constexpr size_t kCheckedSteps = 3;
 constexpr double kSeconds = 1;
 constexpr double kSharedProcessors = 0.5;
+constexpr double kNotableStalls = 0.1;  // part of a window
 
 }  // namespace
 
-std::string BusyCores::after_step(double seconds, double predicted_seconds) {
+std::string SharedMachineWatch::after_step(double seconds, double predicted_seconds,
+                                           std::optional<double> memory_stalls) {
   if (stated_ || ++steps_ < kUncheckedSteps) return "";
   const double now = measuring_machine().now();
   if (steps_ > kUncheckedSteps) seconds_.push_back(seconds);
   if (steps_ > kUncheckedSteps && (seconds_.size() < kCheckedSteps || now - begin_ < kSeconds)) return "";
   const std::optional<OtherWork> after = measuring_machine().other_work();
   std::string line;
-  if (before_ && after && !seconds_.empty()) {
+  if (!seconds_.empty()) {
     const auto middle = seconds_.begin() + static_cast<std::ptrdiff_t>(seconds_.size() / 2);
     std::nth_element(seconds_.begin(), middle, seconds_.end());
-    const double shared = shared_processors(*before_, *after, now - begin_, threads_);
-    if (prediction_failed(predicted_seconds, *middle) && *middle > predicted_seconds && shared >= kSharedProcessors) {
-      line = fmt::format(
-          "a step takes {:.3g} s; {:.3g} s were predicted: other programs keep {:.1f} of the processors busy that this "
-          "run's {} "
-          "need{}; stop them{}",
-          *middle, predicted_seconds, shared, threads_ == 1 ? "thread" : fmt::format("{} threads", threads_),
-          threads_ == 1 ? "s" : "", threads_ == 1 ? "" : ", or set a smaller threads");
-      stated_ = true;
+    if (prediction_failed(predicted_seconds, *middle) && *middle > predicted_seconds) {
+      const double stalled = stalls_before_ && memory_stalls ? (*memory_stalls - *stalls_before_) / (now - begin_) : 0;
+      const double shared = before_ && after ? shared_processors(*before_, *after, now - begin_, threads_) : 0;
+      std::string cause;
+      if (stalled >= kNotableStalls)
+        cause = fmt::format(
+            "for {:.0f} % of the time a program of this machine waited for memory that another one has; stop others, "
+            "or "
+            "set a smaller memory_budget",
+            100 * std::min(1.0, stalled));
+      else if (shared >= kSharedProcessors)
+        cause = fmt::format("other programs keep {:.1f} of the processors busy that this run's {} need{}; stop them{}",
+                            shared, threads_ == 1 ? "thread" : fmt::format("{} threads", threads_),
+                            threads_ == 1 ? "s" : "", threads_ == 1 ? "" : ", or set a smaller threads");
+      if (!cause.empty()) {
+        line = fmt::format("a step takes {:.3g} s; {:.3g} s were predicted: {}", *middle, predicted_seconds, cause);
+        stated_ = true;
+      }
     }
   }
+  stalls_before_ = memory_stalls;
   before_ = after;
   begin_ = now;
   seconds_.clear();

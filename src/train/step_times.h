@@ -57,18 +57,19 @@ std::string prediction_notes(const Job& job, const PlannedJob& planned, const St
 /// than three steps.
 std::string data_note(const Job& job, const StepTimes& times);
 
-/// A watch for other programs that use the processors of a run on the CPU. It looks at the steps in windows of at least
-/// three steps and a second, after the first two steps, which measure scratch and plan again. Reads the clocks of
-/// measuring_machine().
-class BusyCores {
+/// A watch for other programs that use the processors or the memory of a run on the CPU. It looks at the steps in
+/// windows of at least three steps and a second, after the first two steps, which measure scratch and plan again. Reads
+/// the clocks of measuring_machine().
+class SharedMachineWatch {
  public:
   /// `threads`: CPU threads of the steps.
-  explicit BusyCores(int threads) : threads_(threads) {}
+  explicit SharedMachineWatch(int threads) : threads_(threads) {}
 
-  /// Call it after each step with its seconds, waits for data not counted, and the predicted ones. Returns a line the
-  /// first time that the steps of a window take at least 1.5 times as long as predicted while other programs keep at
-  /// least half a processor of this run busy; otherwise "".
-  std::string after_step(double seconds, double predicted_seconds);
+  /// Call it after each step with its seconds, waits for data not counted, the predicted ones, and
+  /// memory_stall_seconds(). Returns a line the first time that the steps of a window take at least 1.5 times as long
+  /// as predicted while memory was short for a tenth of the window, or other programs keep at least half a processor of
+  /// this run busy; otherwise "".
+  std::string after_step(double seconds, double predicted_seconds, std::optional<double> memory_stalls = {});
 
  private:
   int threads_;
@@ -76,6 +77,7 @@ class BusyCores {
   bool stated_ = false;
   double begin_ = 0;
   std::optional<OtherWork> before_;
+  std::optional<double> stalls_before_;
   std::vector<double> seconds_;
 };
 

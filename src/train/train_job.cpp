@@ -218,7 +218,7 @@ class Run {
     began_at_ = seconds_now();
     exchange_seconds_before_ = exchange_seconds();
     // Ranks of one machine share its processors by intention.
-    if (job().device == "cpu" && !exchange_) busy_cores_.emplace(threads_of(job()));
+    if (job().device == "cpu" && !exchange_) watch_.emplace(threads_of(job()));
     while (!done()) {
       note(fmt::format("step {}", training().steps_done() + 1));
       auto between = agreement_.between_steps(is_stop_requested(), own_progress());
@@ -334,9 +334,10 @@ class Run {
                     data_seconds);
     metrics_.log(job(), progress, tokens, position_);
     observer_.stepped(progress);
-    if (busy_cores_) {
+    if (watch_) {
       const double predicted = report_.job.plan.time.step(count, settings().last_micro_batch > 0);
-      if (const std::string line = busy_cores_->after_step(progress.step_seconds - data_seconds, predicted);
+      if (const std::string line =
+              watch_->after_step(progress.step_seconds - data_seconds, predicted, memory_stall_seconds());
           !line.empty())
         observer_.noted(line);
     }
@@ -481,7 +482,7 @@ class Run {
   bool sound_ = false;                     // a step was taken with a finite loss
   std::optional<FirstBadStep> first_bad_;  // first step of the run, while none was sound
   StepTimes step_times_;
-  std::optional<BusyCores> busy_cores_;                // empty: several ranks, or a device
+  std::optional<SharedMachineWatch> watch_;            // empty: several ranks, or a device
   double began_at_ = 0, exchange_seconds_before_ = 0;  // time of the first step of this run; exchange seconds of the
                                                        // thread before it
   std::vector<RankProgress> ranks_;

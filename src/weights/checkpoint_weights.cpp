@@ -5,15 +5,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
 #include "base/hash.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_state.h"
 #include "ops/layers/quantized_linear.h"
 #include "ops/libtorch_types.h"
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
+#include "run/search/process_budget.h"
 #include "weights/weight_slots.h"
 
 namespace plimsoll {
@@ -92,11 +96,65 @@ void CheckpointWeights::add(const std::string& name) {
     if (merged) weight = with_adapter(owner, weight);
     return weight.to(type).contiguous();
   };
+  making_.push_back(making_of(name, codes ? owner : "", merged ? owner : "", dtype_of(type)));
+  const bool is_large = making_.back().peak > MiB;
   made_.emplace_back(codes ? owner + "weight" : name, [=, this] {
+    if (is_large) release_free_memory();  // which a larger weight cannot use
     const at::Tensor made = make();
     file_.require_whole();
     return made;
   });
+}
+
+/// `codes_of`: the owner of quantized weights, or empty. `merged`: the owner of the adapter that is added, or empty.
+CheckpointWeights::MakingBytes CheckpointWeights::making_of(const std::string& name, const std::string& codes_of,
+                                                            const std::string& merged, DType type) const {
+  const StoredTensor& held = stored(name);
+  int64_t numbers = 1;
+  for (int64_t size : held.sizes) numbers *= size;
+  if (!codes_of.empty() && held.dtype == DType::uint8) numbers *= 2;  // 4-bit codes
+  MakingBytes bytes{.numbers = numbers, .peak = 0, .made = numbers * element_bytes(type)};
+  const auto in_file = static_cast<int64_t>(held.bytes.size());
+  if (codes_of.empty() && merged.empty() && (type == held.dtype || held.dtype == DType::float64)) {
+    bytes.peak = in_file + (type == held.dtype ? 0 : bytes.made);
+    return bytes;
+  }
+  const int64_t whole = numbers * element_bytes(DType::float32);
+  const int64_t adapter =
+      merged.empty() ? 0
+                     : 2 * (stored_bytes(merged + std::string(kLoraA)) + stored_bytes(merged + std::string(kLoraB)));
+  bytes.peak = whole + std::max({stored_bytes(codes_of.empty() ? name : codes_of), merged.empty() ? 0 : whole + adapter,
+                                 type == DType::float32 ? 0 : bytes.made});
+  return bytes;
+}
+
+// Returns the bytes in the file of a tensor or of the quantized tensor with this prefix, with what belongs to it.
+int64_t CheckpointWeights::stored_bytes(const std::string& name) const {
+  const auto bytes = [&](const std::string& each) {
+    const auto found = file_.tensors().find(each);
+    return found == file_.tensors().end() ? int64_t{0} : static_cast<int64_t>(found->second.bytes.size());
+  };
+  int64_t sum = bytes(name);
+  for (const char* kind : kCompanionKinds) sum += bytes(companion_name(kind, name));
+  for (const auto suffix : {kCodes, kScales, kSecond}) sum += bytes(name + std::string(suffix));
+  return sum;
+}
+
+void CheckpointWeights::require_room(const Budget& budget,
+                                     const std::function<int64_t(int64_t numbers)>& beside) const {
+  if (!budget.process || made_.empty()) return;
+  int64_t largest = 0;
+  size_t of = 0;
+  for (size_t i = 0; i < making_.size(); ++i) {
+    const MakingBytes& each = making_[i];
+    const int64_t bytes = std::max(each.peak, each.made + beside(each.numbers));
+    if (bytes > largest) {
+      largest = bytes;
+      of = i;
+    }
+  }
+  require_process_room(budget, largest, fmt::format("the export of the weight {}", in_quotes(made_[of].first)),
+                       "raise it, or leave it out");
 }
 
 /// Returns a weight as float32; a 16-bit weight includes its companion.
@@ -131,7 +189,7 @@ at::Tensor CheckpointWeights::with_adapter(const std::string& owner, const at::T
   if (a.dim() != 2 || b.dim() != 2 || a.size(0) != b.size(1) || b.size(0) != weight.size(0) ||
       a.size(1) != weight.size(1))
     throw corrupt_file(path_.string(), fmt::format("the adapter of {} does not fit its weight", in_quotes(owner)));
-  return weight + at::mm(b, a) * scale_;
+  return at::mm(b, a).mul_(scale_).add_(weight);  // one more matrix than `weight`
 }
 
 namespace {
@@ -141,11 +199,12 @@ constexpr size_t kNamesShown = 5;
 }  // namespace
 
 ExportReport export_weights(const std::filesystem::path& checkpoint, const std::filesystem::path& out,
-                            const ExportOptions& options) {
+                            const ExportOptions& options, const Budget& budget) {
   const at::NoGradGuard no_grad;
   ExportReport report;
   report.step = describe_checkpoint(checkpoint).step;
   const CheckpointWeights weights(checkpoint, options);
+  weights.require_room(budget, [](int64_t) { return 0; });
   std::vector<TensorDeclaration> declarations;
   // Tensors are computed twice: once for the hashes, which are stored before the tensors, and once to be written.
   for (const auto& [name, make] : weights.all()) {

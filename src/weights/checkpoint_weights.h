@@ -16,6 +16,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_state.h"
 #include "plimsoll/export.h"
+#include "plimsoll/options.h"
 #include "safetensors/safetensors.h"
 
 namespace plimsoll {
@@ -25,8 +26,9 @@ namespace plimsoll {
 /// requested type differs from the type that the weights are held in. Holds one weight at a time in memory. Throws
 /// UserError (failure) if the file is damaged or no checkpoint of ours. Throws UserError (usage) if adapters are to be
 /// merged and the checkpoint has none.
+/// Throws UserError (does_not_fit) if the largest weight exceeds the process budget.
 ExportReport export_weights(const std::filesystem::path& checkpoint, const std::filesystem::path& out,
-                            const ExportOptions& options);
+                            const ExportOptions& options, const Budget& budget = {});
 
 /// Copies the weights of `file` into `state`, Training::state(), cast and quantized to the format of the state. The
 /// extra bits of 16-bit weights are taken from the file too. Adapters that the file does not have stay unchanged; half
@@ -56,11 +58,23 @@ class CheckpointWeights {
   /// Returns names and functions that make their tensors. Each tensor is of the requested type, contiguous, and owns
   /// its memory.
   const std::vector<std::pair<std::string, std::function<at::Tensor()>>>& all() const { return made_; }
+  /// Throws UserError (does_not_fit) if the process budget has no room to make one of the tensors. `beside` returns
+  /// what a tensor of that many numbers takes once it is made, in bytes.
+  void require_room(const Budget& budget, const std::function<int64_t(int64_t numbers)>& beside) const;
   int64_t adapters() const { return adapters_; }  ///< number of adapters in the checkpoint
 
  private:
+  struct MakingBytes {
+    int64_t numbers;  // of the tensor
+    int64_t peak;     // while it is made
+    int64_t made;
+  };
+
   const StoredTensor& stored(const std::string& name) const;
   void add(const std::string& name);
+  MakingBytes making_of(const std::string& name, const std::string& codes_of, const std::string& merged,
+                        DType type) const;
+  int64_t stored_bytes(const std::string& name) const;
   at::Tensor whole(const std::string& name) const;
   at::Tensor dequantized(const std::string& owner) const;
   at::Tensor with_adapter(const std::string& owner, const at::Tensor& weight) const;
@@ -69,6 +83,7 @@ class CheckpointWeights {
   ExportOptions options_;
   SafetensorsFile file_;
   std::vector<std::pair<std::string, std::function<at::Tensor()>>> made_;
+  std::vector<MakingBytes> making_;  // of each of made_
   int64_t adapters_ = 0;
   double scale_ = 0;
 };

@@ -93,7 +93,7 @@ class FolderExport {
  public:
   FolderExport(const ModelConfig& model, int64_t sequence_length, const std::filesystem::path& checkpoint,
                const std::filesystem::path& out, const ExportOptions& options,
-               std::optional<std::filesystem::path> tokenizer)
+               std::optional<std::filesystem::path> tokenizer, const Budget& budget)
       : out_(out),
         weights_(folder_of(model)),
         tokenizer_(std::move(tokenizer)),
@@ -105,6 +105,8 @@ class FolderExport {
     if (from_.adapters() > 0 && !options.merge)
       throw UserError("the checkpoint has LoRA adapters, which a folder for transformers cannot hold; add --merge");
     for (const auto& [name, make] : from_.all()) made_[name] = &make;
+    // Copies of a matrix: one in float32 that is transposed, or two of 16 bits. Norms less 1 are small.
+    from_.require_room(budget, [](int64_t numbers) { return numbers * element_bytes(DType::float32); });
     const int64_t vocab_size = tensor("embedding").size(0);
     dtype_ = options.dtype ? *options.dtype : held_type(checkpoint, options);
     weights::HuggingFaceModel made = format.to_huggingface(
@@ -206,9 +208,11 @@ class FolderExport {
     if (!std::filesystem::is_regular_file(from, error)) return;
     written_.push_back(out_ / name);
     const MappedFile file = MappedFile::open(from);
-    write_file_atomically(written_.back(),
-                          {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())});
+    AtomicFile written(written_.back());
+    MappedFile::for_each_piece({file.data(), static_cast<size_t>(file.size())},
+                               [&](std::span<const std::byte> piece) { written.write(piece); });
     file.require_whole();
+    written.commit();
   }
 
   /// Throws UserError if the checkpoint has tensors that the folder would not have.
@@ -279,10 +283,10 @@ class FolderExport {
 ExportReport export_huggingface(const ModelConfig& model, int64_t sequence_length,
                                 const std::filesystem::path& checkpoint, const std::filesystem::path& out,
                                 const ExportOptions& options, int64_t shard_bytes,
-                                const std::optional<std::filesystem::path>& tokenizer) {
+                                const std::optional<std::filesystem::path>& tokenizer, const Budget& budget) {
   const at::NoGradGuard no_grad;
   const CheckpointInfo info = describe_checkpoint(checkpoint);
-  FolderExport writing(model, sequence_length, checkpoint, out, options, tokenizer);
+  FolderExport writing(model, sequence_length, checkpoint, out, options, tokenizer, budget);
   ExportReport report = writing.write(shard_bytes);
   report.step = info.step;
   report.merged = options.merge ? writing.merged() : 0;

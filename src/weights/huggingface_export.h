@@ -37,7 +37,7 @@ constexpr int64_t kShardBytes = 5'000'000'000;  ///< transformers' own limit
 ExportReport export_huggingface(const ModelConfig& model, int64_t sequence_length,
                                 const std::filesystem::path& checkpoint, const std::filesystem::path& out,
                                 const ExportOptions& options, int64_t shard_bytes = kShardBytes,
-                                const std::optional<std::filesystem::path>& tokenizer = {});
+                                const std::optional<std::filesystem::path>& tokenizer = {}, const Budget& budget = {});
 
 }  // namespace plimsoll
 

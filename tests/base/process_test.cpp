@@ -50,6 +50,7 @@ class ControlGroups : public ::testing::Test {
     std::filesystem::create_directories((root_ / name).parent_path());
     std::ofstream(root_ / name) << text << "\n";
   }
+  const std::filesystem::path& folder() const { return root_; }
   std::optional<double> quota() const { return processor_quota(root_); }
 
  private:
@@ -67,6 +68,18 @@ TEST_F(ControlGroups, QuotasOfProcessorsAreTheSmallestOfAllGroups) {
   EXPECT_DOUBLE_EQ(*quota(), 2.5);
   put("sys/fs/cgroup/machine/job/cpu.max", "50000 100000");
   EXPECT_DOUBLE_EQ(*quota(), 0.5);
+}
+
+TEST_F(ControlGroups, MemoryStallsAreTheGroupsOrElseTheMachines) {
+  const auto stalls = [&] { return memory_stall_seconds(folder()); };
+  put("proc/self/cgroup", "3:memory:/job\n0::/machine/job");
+  EXPECT_FALSE(stalls());
+  put("proc/pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull avg10=0.00 total=1");
+  EXPECT_DOUBLE_EQ(*stalls(), 2.5);
+  put("sys/fs/cgroup/machine/job/memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=40000");
+  EXPECT_DOUBLE_EQ(*stalls(), 0.04);
+  put("sys/fs/cgroup/machine/job/memory.pressure", "some total=none");
+  EXPECT_DOUBLE_EQ(*stalls(), 2.5);
 }
 
 TEST_F(ControlGroups, QuotasOfTheFirstVersionHaveFilesOfTheirOwn) {

@@ -14,9 +14,11 @@
 #include <span>
 
 #include "base/hash.h"
+#include "base/process.h"
 #include "checkpoint/checkpoint.h"
 #include "ops/libtorch_types.h"
 #include "plimsoll/bytes.h"
+#include "plimsoll/export.h"
 #include "plimsoll/models.h"
 #include "plimsoll/training.h"
 #include "refusals.h"
@@ -287,6 +289,29 @@ TEST_F(FineTuningJob, OtherAdaptersAreAnotherJob) {
     FAIL();
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(), HasSubstr("lora.alpha is 16 in the job, 8 in the checkpoint"));
+  }
+}
+
+TEST_F(FineTuningJob, AnExportThatExceedsTheProcessBudgetIsRefusedBeforeItWrites) {
+  Job adapted = job(kQlora);
+  train(adapted);
+  const auto newest = checkpoints_in(adapted.checkpoint.directory).rbegin()->second;
+  const auto out = folder_ / "bounded";
+  for (const ExportFormat format : {ExportFormat::safetensors, ExportFormat::huggingface}) {
+    adapted.budget.process = resident_memory().now;
+    const auto run = [&] { export_job(adapted, newest, out, format, {.merge = true}); };
+    try {
+      run();
+      ADD_FAILURE();
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.kind(), UserError::Kind::does_not_fit);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("the export of the weight"), HasSubstr("the minimum is")));
+    }
+    EXPECT_FALSE(std::filesystem::exists(out));
+    *adapted.budget.process += 64 * MiB;
+    run();
+    EXPECT_TRUE(std::filesystem::exists(out));
+    std::filesystem::remove_all(out);
   }
 }
 

@@ -20,28 +20,33 @@ class SharedMachine final : public StatedMachine {
   void pass(double seconds) {
     wait(seconds);
     used_ += busy * seconds;
+    stalls_ += short_of_memory * seconds;
   }
+  double stalls() const { return stalls_; }
   double busy = 0;
+  double short_of_memory = 0;  ///< part of the time
 
  private:
-  double used_ = 0;
+  double used_ = 0, stalls_ = 100;
 };
 
 /// Returns the lines of `steps` steps of 0.5 s, by step.
-std::vector<std::pair<int, std::string>> lines(SharedMachine& machine, BusyCores& cores, int steps, double predicted) {
+std::vector<std::pair<int, std::string>> lines(SharedMachine& machine, SharedMachineWatch& watch, int steps,
+                                               double predicted) {
   std::vector<std::pair<int, std::string>> message;
   for (int step = 1; step <= steps; ++step) {
     machine.pass(0.5);
-    if (std::string line = cores.after_step(0.5, predicted); !line.empty()) message.emplace_back(step, std::move(line));
+    if (std::string line = watch.after_step(0.5, predicted, machine.stalls()); !line.empty())
+      message.emplace_back(step, std::move(line));
   }
   return message;
 }
 
-TEST(BusyCores, AreSaidOnceAfterTheFirstSteps) {
+TEST(SharedMachineWatch, AreSaidOnceAfterTheFirstSteps) {
   SharedMachine machine;
   const MeasuringMachineScope scope(machine);
   machine.busy = 1.5;
-  BusyCores cores(2);
+  SharedMachineWatch cores(2);
   const auto message = lines(machine, cores, 20, 0.1);
   ASSERT_EQ(message.size(), 1u);
   EXPECT_EQ(message[0].first, 5);
@@ -49,25 +54,39 @@ TEST(BusyCores, AreSaidOnceAfterTheFirstSteps) {
                                        HasSubstr("2 threads")));
 }
 
-TEST(BusyCores, AreNotSaidIfThePredictionHoldsOrProcessorsAreFree) {
+TEST(SharedMachineWatch, AreNotSaidIfThePredictionHoldsOrProcessorsAreFree) {
   SharedMachine machine;
   const MeasuringMachineScope scope(machine);
   machine.busy = 1;
-  BusyCores as_predicted(2), one_thread(1);
+  SharedMachineWatch as_predicted(2), one_thread(1);
   EXPECT_TRUE(lines(machine, as_predicted, 20, 0.5).empty());
   EXPECT_TRUE(lines(machine, one_thread, 20, 0.1).empty());
   machine.busy = 0;
-  BusyCores alone(2);
+  SharedMachineWatch alone(2);
   EXPECT_TRUE(lines(machine, alone, 20, 0.1).empty());
 }
 
-TEST(BusyCores, AreSaidIfTheOthersComeLater) {
+TEST(SharedMachineWatch, AreSaidIfTheOthersComeLater) {
   SharedMachine machine;
   const MeasuringMachineScope scope(machine);
-  BusyCores cores(2);
+  SharedMachineWatch cores(2);
   EXPECT_TRUE(lines(machine, cores, 20, 0.1).empty());
   machine.busy = 2;
   EXPECT_EQ(lines(machine, cores, 20, 0.1).size(), 1u);
+}
+
+TEST(SharedMachineWatch, MemoryThatOthersHaveIsSaid) {
+  SharedMachine machine;
+  const MeasuringMachineScope scope(machine);
+  machine.short_of_memory = 0.25;
+  SharedMachineWatch slow(2), as_predicted(2);
+  const auto message = lines(machine, slow, 20, 0.1);
+  ASSERT_EQ(message.size(), 1u);
+  EXPECT_THAT(message[0].second, AllOf(HasSubstr("for 25 % of the time"), HasSubstr("memory")));
+  EXPECT_TRUE(lines(machine, as_predicted, 20, 0.5).empty());
+  machine.short_of_memory = 0.05;
+  SharedMachineWatch little(2);
+  EXPECT_TRUE(lines(machine, little, 20, 0.1).empty());
 }
 
 using ::testing::HasSubstr;

@@ -18,8 +18,8 @@ namespace {
 // Each plan of the same step leaves less in the planner's caches than the one before.
 constexpr int kPlans = 4;
 // Steps, evaluations and checkpoints add heap, stacks of threads, pages of programs that are used for the first time,
-// and pieces of files to the arena. 40 random jobs took 2 to 4 MiB.
-constexpr int64_t kOfSteps = 4 * MiB;
+// and pieces of files to the arena. 40 random jobs took 2 to 4 MiB, one resumed run 6.
+constexpr int64_t kOfSteps = 6 * MiB;
 // A small budget leaves no room to try some ops, whose programs and scratch are then not counted.
 constexpr int64_t kUntried = 8 * MiB;
 
@@ -63,6 +63,20 @@ int64_t process_limit_of(const Budget& budget, int64_t sharing) {
 
 int64_t later_bytes_of(const ResolvedSettings& settings) {
   return kOfSteps + settings.prefetched_batch_bytes;
+}
+
+void require_process_room(const Budget& budget, int64_t bytes, const std::string& what, const std::string& advice) {
+  if (!budget.process) return;
+  const int64_t limit = process_limit_of(budget);
+  release_free_memory();
+  const int64_t least = resident_memory().now + kOfSteps + bytes;
+  if (least > limit)
+    throw UserError(
+        fmt::format("does not fit: {} takes {} beside the {} that the process has resident, and process_budget "
+                    "is {}; the minimum is {} ({} bytes); {}",
+                    what, format_bytes_up(bytes), format_bytes(resident_memory().now), format_bytes(limit),
+                    format_bytes_up(least), least, advice),
+        UserError::Kind::does_not_fit);
 }
 
 bool is_tight(const Budget& budget) {

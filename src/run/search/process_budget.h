@@ -1,7 +1,9 @@
 // Declares the plan of a training whose whole process has a budget of resident memory.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <string>
 
 #include "plimsoll/plan_training.h"
 
@@ -17,6 +19,10 @@ PlannedTraining plan_within_process(const PlanTarget& target,
 
 /// Returns the bytes that the training allocates later than its planning, apart from arenas and data.
 int64_t later_bytes_of(const ResolvedSettings& settings);
+
+/// Throws UserError (does_not_fit), with the smallest process budget, if the process has no room for `bytes` more,
+/// which `what` takes. Has no effect without a process budget.
+void require_process_room(const Budget& budget, int64_t bytes, const std::string& what, const std::string& advice);
 
 /// Returns true if the search must keep no more than one candidate, because the process already has three quarters of
 /// its budget resident.
