@@ -143,7 +143,7 @@ def job_of(draw, folder):
     if model["type"] == "decoder" and draw.random() < 0.35:
         job["lora"] = {"modules": "*attention*", "rank": 4}
         if draw.random() < 0.5:
-            job["quantize"] = {"modules": "*feed_forward*", "format": draw.choice(["nf4", "int8"])}
+            job["quantize"] = {"modules": "*mlp*", "format": draw.choice(["nf4", "int8"])}
     if draw.random() < 0.2:
         job["host_memory_budget"] = "32MiB"
     return job

@@ -41,6 +41,12 @@ std::optional<double> memory_stall_seconds(const std::filesystem::path& root = "
 /// resident. Has no effect with another C library.
 void release_free_memory();
 
+/// Calls release_free_memory() before an allocation of `bytes`, if these are more than 1 MiB. Otherwise the heap keeps
+/// what earlier ones have freed beside it.
+inline void release_before(int64_t bytes) {
+  if (bytes > int64_t{1} << 20) release_free_memory();
+}
+
 /// A library that stays loaded: drivers do not support unloading.
 class LoadedLibrary {
  public:

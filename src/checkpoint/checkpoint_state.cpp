@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/process.h"
 #include "ops/formats.h"
 #include "ops/libtorch_types.h"
 #include "ops/optimizer/ops.h"
@@ -82,6 +83,7 @@ class Converter : public std::enable_shared_from_this<Converter> {
   /// Returns a copy of a tensor of the file, whose bytes have no alignment.
   at::Tensor read(const std::string& name) const {
     const StoredTensor& stored = file_.tensors().at(name);
+    release_before(static_cast<int64_t>(stored.bytes.size()));
     at::Tensor tensor = at::empty(stored.sizes, at::TensorOptions().dtype(scalar_type_of(stored.dtype)));
     auto* to = stored.bytes.empty() ? nullptr : static_cast<std::byte*>(tensor.mutable_data_ptr());
     MappedFile::for_each_piece(stored.bytes, [&](std::span<const std::byte> piece) {

@@ -124,6 +124,7 @@ class Run {
         else if (starts_from_weights(job().model))
           load_model_weights(job().model, training().state(), prepared_.sliced_state());
       });
+      release_free_memory();  // of conversions, before the whole arena is in use
       if (agreement_.leads()) metrics_.open(job(), report_.resumed_step);
       if (const auto profile = agreement_.first_rank_profile(profile_)) training().profile(*profile);
       data().start(position_, agreement_.ranks(), agreement_.rank());

@@ -52,6 +52,7 @@ void copy_bytes(const StoredTensor& stored, const at::Tensor& contiguous) {
 }  // namespace
 
 at::Tensor tensor_of(const StoredTensor& stored) {
+  release_before(static_cast<int64_t>(stored.bytes.size()));
   at::Tensor tensor = at::empty(stored.sizes, at::TensorOptions().dtype(scalar_type_of(stored.dtype)));
   if (!stored.bytes.empty()) copy_bytes(stored, tensor);
   return tensor;
@@ -97,9 +98,8 @@ void CheckpointWeights::add(const std::string& name) {
     return weight.to(type).contiguous();
   };
   making_.push_back(making_of(name, codes ? owner : "", merged ? owner : "", dtype_of(type)));
-  const bool is_large = making_.back().peak > MiB;
-  made_.emplace_back(codes ? owner + "weight" : name, [=, this] {
-    if (is_large) release_free_memory();  // which a larger weight cannot use
+  made_.emplace_back(codes ? owner + "weight" : name, [=, this, bytes = making_.back().peak] {
+    release_before(bytes);
     const at::Tensor made = make();
     file_.require_whole();
     return made;

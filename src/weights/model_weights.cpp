@@ -9,6 +9,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/process.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_state.h"
 #include "ops/libtorch_types.h"
@@ -158,6 +159,7 @@ class Loading {
       const DType type = source_->tensors().at(each.names.front()).dtype;
       // The type is not the file's own: 1 + w of 16 bits has more bits, and a companion may hold them.
       const at::ScalarType exact = type == DType::float64 ? at::kDouble : at::kFloat;
+      if (!direct) release_before(c10::multiply_integers(wanted.sizes) * static_cast<int64_t>(sizeof(float)));
       const at::Tensor whole = direct ? wanted.copy_target : at::empty(wanted.sizes, exact);
       int64_t row = 0;
       for (size_t i = 0; i < each.names.size(); ++i) {

@@ -74,12 +74,14 @@ TEST(ProcessBudget, TheArenaGetsWhatTheProcessLeaves) {
   std::string reason;
   const PlannedTraining planned = plan_within_process(target, [&](const PlanTarget& bounded) {
     reason = bounded.budget_reason;
-    return plan_in(bounded);
+    PlannedTraining planned = plan_in(bounded);
+    planned.settings.prefetched_batch_bytes = 10 * MiB;
+    return planned;
   });
   EXPECT_TRUE(planned.plan.fits);
   EXPECT_LE(planned.process.total(), limit);
   EXPECT_GE(planned.process.total(), limit - 8 * MiB);
-  EXPECT_EQ(planned.process.later, 36 * MiB);
+  EXPECT_EQ(planned.process.later, 46 * MiB);
   EXPECT_EQ(planned.process.minimum, planned.process.total() - planned.plan.arena_bytes + kMinimum);
   EXPECT_THAT(reason, HasSubstr("process_budget is"));
 }
