@@ -9,7 +9,7 @@ bench/published/rows.jsonl has a row for each published figure: source, date of 
 a sample, micro batch, samples of a step on one device, setting (below), checkpointing (off; on: each block; auto: the least that
 fits), host memory where state or activations lie there, tokens a second of one device, and peak memory where it is published.
 A row with `apart` does other work than ours and is counted apart. `added` says whether the row is older than the change of the
-model ("before") or younger ("after"). No constant of the cost model is fitted to a row (docs/predictions.md).
+model ("before") or younger ("after"). No constant of the cost model is fitted to a row.
 
 Peak memory is that of the planned step without the context, as PyTorch counts it.
 """
