@@ -8,8 +8,8 @@
 bench/published/rows.jsonl has a row for each published figure: source, date of the stored source, card, devices, shape, tokens of
 a sample, micro batch, samples of a step on one device, setting (below), checkpointing (off; on: each block; auto: the least that
 fits), host memory where state or activations lie there, tokens a second of one device, and peak memory where it is published.
-A row with `apart` does other work than ours and is counted apart. `added` says whether the row is older than the change of the
-model ("before") or younger ("after"). No constant of the cost model is fitted to a row.
+A row with `apart` does other work than ours and is counted apart; with `other_card` it is not, or cannot be, of the catalogue's
+card. `added` says whether the row is older than the change of the model ("before") or younger ("after"). No constant of the cost model is fitted to a row (docs/predictions.md).
 
 Peak memory is that of the planned step without the context, as PyTorch counts it.
 """
@@ -130,7 +130,7 @@ def planned(row, plimsoll):
 def measured(row, plimsoll):
     plan, change = planned(row, plimsoll)
     made = {key: row[key] for key in ("id", "gpu", "devices", "shape", "setting", "checkpointing", "tokens_per_second", "added")}
-    made.update({"apart": "apart" in row, "changed": change})
+    made.update({"apart": "apart" in row, "other_card": row.get("other_card", False), "changed": change})
     if plan:
         made["predicted"] = plan["units_per_second"]
         made["ratio"] = plan["units_per_second"] / row["tokens_per_second"]
@@ -151,7 +151,7 @@ def pairs(rows):
     for same in work.values():
         for i, a in enumerate(same):
             for b in same[i + 1:]:
-                if a["gpu"] == b["gpu"] or a["checkpointing"] != b["checkpointing"] or "predicted" not in a or "predicted" not in b:
+                if a["other_card"] or b["other_card"] or a["gpu"] == b["gpu"] or a["checkpointing"] != b["checkpointing"] or "predicted" not in a or "predicted" not in b:
                     continue
                 published = a["tokens_per_second"] / b["tokens_per_second"]
                 if 1 / 1.05 < published < 1.05:

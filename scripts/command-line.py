@@ -48,6 +48,7 @@ FIELDS = {
     "units_per_second_all_devices": "units_per_second of all devices together",
     "step_seconds": "predicted seconds of an optimizer step",
     "units_per_second": "predicted throughput of one device",
+    "uncertainty": "relative uncertainty of units_per_second on a device of the catalogue: 0.15 means that two of three predictions are within 15 %. null: not known",
     "unit": "what units_per_second counts, for example tokens",
     "norms_seconds": "predicted seconds of a first pass for the gradients' norm, or 0",
     "recompute_seconds": "predicted seconds of recomputed ops in a micro batch",

@@ -43,17 +43,28 @@ constexpr int kSpeedTypes = 4;
 /// Returns the index of `dtype` in CostModel::rates, from 0 to kSpeedTypes - 1.
 int speed_type_of(DType dtype);
 
+/// A GPU's division of work, for matmuls that do not fill it. `multiprocessors` 0: matmuls of every shape run at their
+/// rate, and ops are one kernel.
+struct GpuShape {
+  int multiprocessors = 0;
+  double tile_seconds = 0;        ///< seconds from a tile's first load to its last store, without its arithmetic
+  double attention_backward = 1;  ///< speed of attention's backward as a multiple of its forward's
+};
+
 /// A device's rates, and those of its links to host memory and disk. Times of ops and copies are predicted from them.
 struct CostModel {
   std::string device;                                             ///< "this machine, 2 threads"; "NVIDIA RTX A6000"
   std::string source;                                             ///< "measured" | "catalogue" | "typical"
   std::array<std::array<OpRate, kSpeedTypes>, kOpKinds> rates{};  ///< [kind][speed_type_of(dtype)]
-  double overhead_seconds = 0;                                    ///< fixed seconds of each op: launch, dispatch
-  double host_link = 0;     ///< bytes a second between device and host, each way; 0: nothing can be offloaded there
-  double disk_link = 0;     ///< bytes a second between device and disk, each way; 0: nothing can be offloaded there
-  double peer_link = 0;     ///< bytes a second that a rank sends to the other ranks while it receives as many
-  double peer_latency = 0;  ///< seconds of an exchange between ranks that moves nothing
-  double host_bytes = 0;    ///< bytes a second that an op on the host reads and writes; 0: no op runs on the host
+  GpuShape gpu;                                                   ///< only for GPUs of the catalogue
+  /// Relative uncertainty of the seconds of ops by kind: 0.1 means that two of three are within 10 %. 0: not known.
+  std::array<double, kOpKinds> uncertainty{};
+  double overhead_seconds = 0;  ///< fixed seconds of each op: launch, dispatch
+  double host_link = 0;         ///< bytes a second between device and host, each way; 0: nothing can be offloaded there
+  double disk_link = 0;         ///< bytes a second between device and disk, each way; 0: nothing can be offloaded there
+  double peer_link = 0;         ///< bytes a second that a rank sends to the other ranks while it receives as many
+  double peer_latency = 0;      ///< seconds of an exchange between ranks that moves nothing
+  double host_bytes = 0;        ///< bytes a second that an op on the host reads and writes; 0: no op runs on the host
   /// true: copies cost the device's ops no time. false: the device's cores do both, so the op that starts a copy takes
   /// the copy's time too, and ops on the host take time of the device's cores.
   bool copies_overlap = true;
@@ -81,9 +92,14 @@ constexpr double kTypicalHostBytes = 60e9;
 
 /// Returns the predicted seconds of one run of `op`: its measured time if there is one. Otherwise it is the overhead
 /// plus the larger of its arithmetic and its traffic at the rates of its kind (Williams, Waterman and Patterson,
-/// "Roofline", CACM 2009). An exchange between ranks (Op::link_bytes > 0) takes the overhead plus the larger of
+/// "Roofline", CACM 2009). On a GPU of the catalogue matmuls are cut into tiles, and Op::staged_bytes are added
+/// (docs/predictions.md). An exchange between ranks (Op::link_bytes > 0) takes the overhead plus the larger of
 /// exchange_seconds() and its traffic in the rank's memory.
 double seconds_of(const CostModel& model, const Op& op);
+
+/// Returns the relative uncertainty of the predicted seconds of a micro batch: 0.15 means that two of three predictions
+/// are within 15 %. It is the mean over ops: a clock or a power limit makes errors of all kinds at once. 0: not known.
+double step_uncertainty(const CostModel& model, const Trace& trace);
 
 /// Returns the seconds of one copy of `bytes` bytes between device and host.
 double copy_seconds(const CostModel& model, int64_t bytes);

@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-/// A device's largest arithmetic rates in operations a second, without structured sparsity. They are upper bounds:
-/// kernels reach 40 to 90 %. 0: the hardware does not compute in that type.
+/// A device's arithmetic rates in operations a second, without structured sparsity. Those of data sheets are at a
+/// nominal clock: kernels reach 40 to 115 %. 0: the hardware does not compute in that type.
 struct DenseRates {
   double fp32 = 0;  ///< full single precision: vector units, or matrix units that keep all bits (AMD Instinct)
   double tf32 = 0;  ///< matrix units, fp32 in memory
@@ -43,6 +43,9 @@ struct DeviceSpec {
 
   double memory_bandwidth = 0;  ///< bytes a second
   DenseRates rates;
+  DenseRates matmul_rates;    ///< operations a second that large matmuls of libtorch reach: fp32, fp16 and bf16 only
+  int matmul_reports = 0;     ///< published measurements behind bf16's, or fp16's; 0: derived from cards like it
+  int multiprocessors = 0;    ///< 0: not known
   double host_link = 0;       ///< nominal bytes a second of the link, one way: copies reach 75 to 90 %
   std::string peer_link;      ///< id of the usual link between such devices of one machine (LinkSpec)
   std::string bridge;         ///< id of the NVLink bridge that connects two of them; empty: the device has none

@@ -119,14 +119,17 @@ struct Op {
   std::vector<View> results;  ///< outputs that the kernel makes itself, each a whole new buffer, in schema order; an
                               ///< output that is an argument written in place has no entry here
   Phase phase = Phase::forward;
-  int32_t module = 0;           ///< index in Trace::modules of the module that made the call
-  int64_t random_id = -1;       ///< >= 0: the op draws random numbers; the same id draws the same numbers within a step
-  double flops = 0;             ///< arithmetic operations; a multiply-add counts as two
-  int64_t bytes_moved = 0;      ///< bytes read and written, each operand once
-  int64_t link_bytes = 0;       ///< bytes that this rank sends to other ranks; 0: the op is no exchange
-  int64_t workspace_bytes = 0;  ///< scratch bytes of the kernel on the device planned for
-  bool recomputed = false;      ///< second run of a forward op, inserted by a pass
-  bool on_host = false;         ///< runs on the host, with operands and scratch in host memory; set by a pass
+  int32_t module = 0;       ///< index in Trace::modules of the module that made the call
+  int64_t random_id = -1;   ///< >= 0: the op draws random numbers; the same id draws the same numbers within a step
+  double flops = 0;         ///< arithmetic operations; a multiply-add counts as two
+  int64_t bytes_moved = 0;  ///< bytes read and written, each operand once
+  /// Bytes that a GPU reads and writes between the op's matmuls, in kernels of their own: dequantized weights, logits,
+  /// scores of attention. 0: the op is one kernel.
+  int64_t staged_bytes = 0;
+  int64_t link_bytes = 0;            ///< bytes that this rank sends to other ranks; 0: the op is no exchange
+  int64_t workspace_bytes = 0;       ///< scratch bytes of the kernel on the device planned for
+  bool recomputed = false;           ///< second run of a forward op, inserted by a pass
+  bool on_host = false;              ///< runs on the host, with operands and scratch in host memory; set by a pass
   CopyStage copy = CopyStage::none;  ///< not `none`: inserted by a pass, without `call`
   /// Stage of an exchange between ranks that overlaps the ops after it; set by a pass. The op with `start` is the
   /// exchange. The op with `wait` has no `call`; its arguments are the exchange's target and its source. Between them

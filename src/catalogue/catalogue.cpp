@@ -168,6 +168,7 @@ const std::vector<DeviceSpec>& device_catalogue() {
     for (std::vector<DeviceSpec>& some : std::array{catalogue::nvidia_devices(), catalogue::amd_devices(),
                                                     catalogue::apple_devices(), catalogue::intel_devices()})
       std::ranges::move(some, std::back_inserter(all));
+    for (DeviceSpec& device : all) catalogue::set_matmul_rates(device);
     return all;
   }();
   return devices;
@@ -304,6 +305,35 @@ std::vector<const DeviceSpec*> variants_called(const DeviceSpec& device, std::st
 
 namespace plimsoll {
 
+namespace {
+
+// Seconds of a load from a GPU's memory: about 500 cycles at 1.7 GHz (Luo et al., arXiv 2402.13499: 466 to 542 cycles
+// on A100, H100 and RTX 4090). A matmul's tile begins with a load and ends with a store.
+constexpr double kMemoryLatency = 0.3e-6;
+
+// Returns true for chips whose matrix units are fed by groups of warps. Flash kernels of libtorch do not use them.
+bool has_warpgroup_units(const DeviceSpec& device) {
+  return device.architecture == "Hopper" || device.id == "b200" || device.id == "gb200";
+}
+
+// Sets how far predictions may be off, by what is known of each constant (docs/predictions.md).
+void set_uncertainty(CostModel& model, const DeviceSpec& device) {
+  // Reports of one card differ by 2 to 5 %, cards of one class by 10 to 20 %.
+  const double rate = device.matmul_reports >= 3   ? 0.05
+                      : device.matmul_reports == 2 ? 0.07
+                      : device.matmul_reports == 1 ? 0.10
+                      : device.vendor == "nvidia"  ? 0.20
+                                                   : 0.30;
+  // Matmuls of one size differ by 10 % from those of the best one, and two cards of a kind by 5 %.
+  const double matmul = std::sqrt(rate * rate + 0.10 * 0.10 + 0.05 * 0.05);
+  model.uncertainty.fill(0.15);  // copies reach 0.75 to 0.87 of the bandwidth
+  for (const OpKind kind : {OpKind::product, OpKind::loss_head}) model.uncertainty[static_cast<int>(kind)] = matmul;
+  for (const OpKind kind : {OpKind::attention, OpKind::convolution, OpKind::random})
+    model.uncertainty[static_cast<int>(kind)] = std::sqrt(rate * rate + 0.25 * 0.25);
+}
+
+}  // namespace
+
 CostModel cost_model_of(const DeviceSpec& device, const KernelEfficiency& efficiency) {
   CostModel model;
   model.device = device.name;
@@ -317,20 +347,24 @@ CostModel cost_model_of(const DeviceSpec& device, const KernelEfficiency& effici
   }
   const double bytes = device.memory_bandwidth * efficiency.bandwidth;
   // A device without units for a 16-bit type computes in float32.
-  const double half = device.rates.fp16 > 0 ? device.rates.fp16 : device.rates.fp32;
-  const double brain = device.rates.bf16 > 0 ? device.rates.bf16 : device.rates.fp32;
-  const auto fill = [&](OpKind kind, double share) {
-    model.rate(kind, DType::float64) = {device.rates.fp32 / 32 * share, bytes};
-    model.rate(kind, DType::float32) = {device.rates.fp32 * share, bytes};
+  const auto fill = [&](OpKind kind, const DenseRates& rates, double share) {
+    const double half = rates.fp16 > 0 ? rates.fp16 : rates.fp32, brain = rates.bf16 > 0 ? rates.bf16 : rates.fp32;
+    model.rate(kind, DType::float64) = {rates.fp32 / 32 * share, bytes};
+    model.rate(kind, DType::float32) = {rates.fp32 * share, bytes};
     model.rate(kind, DType::bfloat16) = {brain * share, bytes};
     model.rate(kind, DType::float16) = {half * share, bytes};
   };
-  fill(OpKind::product, efficiency.product);
-  fill(OpKind::loss_head, efficiency.product);
-  fill(OpKind::convolution, efficiency.convolution);
-  fill(OpKind::attention, efficiency.attention);
+  fill(OpKind::product, device.matmul_rates, 1);
+  fill(OpKind::loss_head, device.matmul_rates, 1);
+  fill(OpKind::convolution, device.rates, efficiency.convolution);
+  fill(OpKind::attention, device.matmul_rates,
+       has_warpgroup_units(device) ? efficiency.attention_on_large_units : efficiency.attention);
   for (OpKind kind : {OpKind::streaming, OpKind::reduction, OpKind::random, OpKind::update})
     for (OpRate& rate : model.rates[static_cast<int>(kind)]) rate = {0, bytes};
+  model.gpu = {.multiprocessors = device.multiprocessors,
+               .tile_seconds = 2 * kMemoryLatency,
+               .attention_backward = efficiency.attention_backward};
+  set_uncertainty(model, device);
   return model;
 }
 

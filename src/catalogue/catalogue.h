@@ -89,6 +89,10 @@ std::vector<DeviceSpec> devices_of(std::initializer_list<const std::vector<Row>*
   return devices;
 }
 
+/// Sets the rates that matmuls reach, and adds their source: the median of published measurements of the card, or the
+/// data sheet's rates times the share that cards of its class reach.
+void set_matmul_rates(DeviceSpec& device);
+
 /// Returns the devices that an alias of `device`, as the tables write it, may mean, in the catalogue's order. "a100"
 /// and "m2" mean every size and form; "a100-80gb" means those of 80 GB. Returns only `device` if all of these are equal
 /// for a plan ("a100-40gb").
@@ -98,14 +102,15 @@ std::vector<const DeviceSpec*> variants_called(const DeviceSpec& device, std::st
 
 namespace plimsoll {
 
-/// Shares of the data sheet's rates that libtorch's kernels typically reach on sizes that fill a device. Estimated from
-/// published model FLOP utilization (torchtitan and LLMQ report 33 to 70 % for whole steps), not measured here.
+/// Shares that kernels of libtorch and Plimsoll reach on sizes that fill a device. docs/predictions.md has the origin
+/// of each.
 struct KernelEfficiency {
-  double product = 0.70;
-  double convolution = 0.50;
-  double attention = 0.45;  ///< fused, forward and backward
-  double bandwidth = 0.80;
-  double link = 0.80;
+  double convolution = 0.50;               ///< share of the data sheet's rate
+  double attention = 0.90;                 ///< flash kernels, forward: share of the rate of matmuls
+  double attention_on_large_units = 0.40;  ///< the same share on data-center chips from Hopper on
+  double attention_backward = 0.68;        ///< deterministic: multiple of the forward's rate
+  double bandwidth = 0.80;                 ///< share of the data sheet's bandwidth
+  double link = 0.80;                      ///< share of the nominal rate of the host link
 };
 
 /// Returns the cost of ops on a catalogue device: its data sheet's rates, reduced to the shares that kernels reach.

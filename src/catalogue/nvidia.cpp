@@ -300,6 +300,7 @@ std::string bridge_of(std::string_view id) {
 DeviceSpec device_of(const Row& row) {
   DeviceSpec device = device_of_card(kNvidia, row);
   device.architecture = row.generation.name;
+  device.multiprocessors = row.sms;
   device.usable_bytes = gibibytes(row.usable);
   device.context_bytes = kContextBase + int64_t{row.sms} * row.generation.threads_per_sm * kStack;
   device.library_workspace_bytes = row.generation.workspace;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "trace/merged_ops.h"
 
@@ -229,6 +230,27 @@ OpKind kind_of(const Op& op) {
 double flops_of(const Op& op) {
   const OperatorRow* row = operator_row(op.name);
   return row && row->flops ? row->flops(op) : elementwise_flops(op);
+}
+
+std::optional<Matmul> matmul_of(const Op& op) {
+  const OperatorRow* row = operator_row(op.name);
+  if (!row || row->kind != OpKind::product || !row->flops) return std::nullopt;
+  const auto of = [&](const View* a, double columns) -> std::optional<Matmul> {
+    if (!a || a->sizes.size() < 2 || a->elements() == 0 || columns <= 0) return std::nullopt;
+    const auto depth = static_cast<double>(a->sizes.back()), rows = static_cast<double>(a->sizes.end()[-2]);
+    return Matmul{static_cast<double>(a->elements()) / (rows * depth), rows, depth, columns};
+  };
+  const bool quantized = row->flops == quantized_flops;
+  const size_t first = row->flops == product_flops<1> ? 1 : 0;
+  const View *a = operand(op, first), *b = operand(op, first + 1);
+  if (quantized) {
+    if (op.results.empty() || op.results[0].sizes.empty()) return std::nullopt;
+    std::optional<Matmul> matmul = of(a, static_cast<double>(op.results[0].sizes.back()));
+    if (matmul) matmul->rows *= std::exchange(matmul->batch, 1);
+    return matmul;
+  }
+  if (!b || b->sizes.empty() || op.name.starts_with("aten::_grouped_mm")) return std::nullopt;
+  return of(a, static_cast<double>(b->sizes.back()));
 }
 
 int64_t bytes_moved_by(const Op& op) {

@@ -3,6 +3,7 @@
 // table of its own (ops/workspace/scratch_row.h), because it depends on how kernels of a device cut their work.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -50,6 +51,13 @@ OpKind kind_of(const Op& op);
 /// Returns the arithmetic operations of `op` by the formula of its operator; a multiply-add counts as two. Operators
 /// without a formula count one operation for each element of the largest operand.
 double flops_of(const Op& op);
+
+/// The sizes of a matmul: `batch` times [rows, depth] x [depth, columns].
+struct Matmul {
+  double batch, rows, depth, columns;
+};
+/// Returns the matmul that the op computes; nullopt if it is none, or if it computes several of different sizes.
+std::optional<Matmul> matmul_of(const Op& op);
 
 /// Returns the bytes read and written: elements times element size, not strides. Each operand counts once; operands
 /// that one of Plimsoll's update operators changes in place count twice.

@@ -11,6 +11,7 @@
 
 #include "cost/operators.h"
 #include "ops/libtorch_types.h"
+#include "ops/workspace/workspace.h"
 #include "plimsoll/error.h"
 #include "record/op_signature.h"
 #include "record/plan_device.h"
@@ -275,8 +276,9 @@ void Recorder::add_op(const OpSignature& signature, const std::vector<c10::IValu
   if (phase_ != Phase::backward && at::sequence_number::peek() > 0)
     module_of_node_.try_emplace(at::sequence_number::peek() - 1, op.module);
   if (signature.random) op.random_id = next_random_id_++;
-  op.flops = flops_of(op);
+  op.flops = flops_of(op) * ops::computed_share(op);
   op.bytes_moved = bytes_moved_by(op);
+  op.staged_bytes = ops::staged_bytes(op);
   if (replacements_.attention) written_attentions_.note_op(trace_, op, arguments, outputs);
   if (phase_ == Phase::forward || phase_ == Phase::evaluate) composed_norms_.note(op, arguments);
   trace_.ops.push_back(std::move(op));

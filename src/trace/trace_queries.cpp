@@ -26,10 +26,10 @@ bool same_argument(const Argument& a, const Argument& b) {
 
 bool same_op(const Op& a, const Op& b) {
   const auto fields = [](const Op& op) {
-    const auto& [name, arguments, results, phase, module, random_id, flops, bytes_moved, link_bytes, workspace_bytes,
-                 recomputed, on_host, copy, exchange, offload_memory, call] = op;
-    return std::tie(name, results, phase, module, random_id, flops, bytes_moved, link_bytes, workspace_bytes,
-                    recomputed, on_host, copy, exchange, offload_memory);
+    const auto& [name, arguments, results, phase, module, random_id, flops, bytes_moved, staged_bytes, link_bytes,
+                 workspace_bytes, recomputed, on_host, copy, exchange, offload_memory, call] = op;
+    return std::tie(name, results, phase, module, random_id, flops, bytes_moved, staged_bytes, link_bytes,
+                    workspace_bytes, recomputed, on_host, copy, exchange, offload_memory);
   };
   return fields(a) == fields(b) && std::ranges::equal(a.arguments, b.arguments, same_argument) &&
          (a.call == nullptr) == (b.call == nullptr);

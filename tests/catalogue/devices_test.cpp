@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -201,13 +202,43 @@ TEST(DeviceCost, EveryDeviceTakesTimeForEveryKind) {
       EXPECT_LT(seconds, 2);
       for (int kind = 0; kind < kOpKinds; ++kind) EXPECT_GT(model.rate(static_cast<OpKind>(kind), dtype).bytes, 0);
     }
-    EXPECT_LE(seconds_of(model, product(DType::float16, 4096)), seconds_of(model, product(DType::float32, 4096)));
+    // A GTX 1080 Ti computes float16 at float32's rate; the measured rates differ by 5 %.
+    EXPECT_LE(seconds_of(model, product(DType::float16, 4096)),
+              1.06 * seconds_of(model, product(DType::float32, 4096)));
   }
 }
 
 TEST(DeviceCost, SmallOpsCostTheirLaunch) {
   const CostModel model = cost_model_of(require_device("a6000"));
-  EXPECT_NEAR(seconds_of(model, product(DType::float32, 8)), model.overhead_seconds, 0.1 * model.overhead_seconds);
+  EXPECT_NEAR(seconds_of(model, product(DType::float32, 8)), model.overhead_seconds, 0.25 * model.overhead_seconds);
+}
+
+// Measured rates differ from those of data sheets: GeForce has a higher clock, professional cards a power limit.
+TEST(DeviceCost, LargeProductsRunAtTheRateThatWasMeasured) {
+  const auto teraflops = [](const char* id) {
+    return 2.0 * 16384 * 16384 * 16384 /
+           seconds_of(cost_model_of(require_device(id)), product(DType::bfloat16, 16384)) / 1e12;
+  };
+  EXPECT_NEAR(teraflops("rtx4090"), 165, 3);
+  EXPECT_NEAR(teraflops("l40s"), 230, 5);
+  EXPECT_NEAR(teraflops("rtx5090"), 238, 5);
+  EXPECT_NEAR(teraflops("h100-sxm"), 794, 20);
+  EXPECT_NEAR(teraflops("rtx3060-12gb"), 25.5 * 1.08, 1);  // not measured: as cards of its class
+}
+
+TEST(DeviceCost, EveryMatmulRateHasASource) {
+  for (const DeviceSpec& device : device_catalogue()) {
+    SCOPED_TRACE(device.id);
+    EXPECT_GT(device.matmul_rates.fp32, 0.25 * device.rates.fp32);
+    EXPECT_LT(device.matmul_rates.bf16, 1.2 * std::max(device.rates.bf16, 1.0));
+    EXPECT_THAT(device.sources, Contains(StartsWith("matmuls: ")));
+    EXPECT_EQ(device.multiprocessors > 0, device.vendor == "nvidia");
+    const CostModel model = cost_model_of(device);
+    for (const double uncertainty : model.uncertainty) {
+      EXPECT_GE(uncertainty, 0.1);
+      EXPECT_LE(uncertainty, 0.5);
+    }
+  }
 }
 
 TEST(DeviceCost, LargeProductsRunAtAShareOfTheDataSheet) {

@@ -130,5 +130,80 @@ TEST_F(CopyTimes, OnlyOpsOfTheSegmentCount) {
   EXPECT_EQ(segment_seconds(cost_, trace_, SegmentKind::evaluate), 0);
 }
 
+// A GPU of four multiprocessors, each of which takes a second for a tile of 128 x 128 x 100 and 0.5 s for its loads.
+CostModel four_multiprocessors() {
+  CostModel cost;
+  for (auto& kind : cost.rates) kind.fill({4 * 2.0 * 128 * 128 * 100, 1e6});
+  cost.gpu = {.multiprocessors = 4, .tile_seconds = 0.5, .attention_backward = 0.5};
+  return cost;
+}
+
+Op matmul(int64_t rows, int64_t depth, int64_t columns) {
+  Op op;
+  op.name = "aten::mm";
+  op.arguments = {{Argument::Kind::tensor, false, {{0, DType::bfloat16, 0, {rows, depth}, {depth, 1}}}},
+                  {Argument::Kind::tensor, false, {{1, DType::bfloat16, 0, {depth, columns}, {columns, 1}}}}};
+  op.flops = 2.0 * static_cast<double>(rows * depth * columns);
+  return op;
+}
+
+TEST(GpuTimes, TilesOfAMatmulRunInWaves) {
+  const CostModel cost = four_multiprocessors();
+  EXPECT_DOUBLE_EQ(seconds_of(cost, matmul(512, 100, 128)), 1.5);  // four tiles, one wave
+  EXPECT_DOUBLE_EQ(seconds_of(cost, matmul(1024, 100, 128)), 3);   // two waves
+  EXPECT_DOUBLE_EQ(seconds_of(cost, matmul(513, 100, 128)), 3);    // a fifth tile of a single row
+  EXPECT_DOUBLE_EQ(seconds_of(cost, matmul(100, 100, 100)), 1);    // four smaller tiles, each at half the speed
+}
+
+TEST(GpuTimes, ADeepSumIsDividedAmongMultiprocessors) {
+  const CostModel cost = four_multiprocessors();
+  // Four parts of a tile, each a fourth as deep, and their sums in float32, written and read.
+  EXPECT_DOUBLE_EQ(seconds_of(cost, matmul(128, 4000, 128)), 10 + 0.5 + 2.0 * 4 * 4 * 128 * 128 / 1e6);
+}
+
+TEST(GpuTimes, StagedBytesAreAddedToTheMatmuls) {
+  CostModel cost = four_multiprocessors();
+  Op op = matmul(512, 100, 128);
+  op.staged_bytes = 3'000'000;
+  EXPECT_DOUBLE_EQ(seconds_of(cost, op), 1.5 + 3);
+  cost.gpu = {};
+  EXPECT_DOUBLE_EQ(seconds_of(cost, op), 1);  // rates that were measured have them
+}
+
+TEST(CpuTimes, AQuantizedWeightIsDequantizedOnceACall) {
+  CostModel cost = four_multiprocessors();
+  cost.gpu = {};
+  Op op = matmul(512, 100, 128);
+  op.name = "plimsoll::quantized_linear";
+  op.arguments[1].views[0] = {1, DType::uint8, 0, {128, 50}, {50, 1}};
+  op.results = {{2, DType::bfloat16, 0, {512, 128}, {128, 1}}};
+  EXPECT_DOUBLE_EQ(seconds_of(cost, op), 1 + 100 * 128 * 29 / 1e6);
+}
+
+TEST(GpuTimes, AttentionsBackwardHasARateOfItsOwn) {
+  const CostModel cost = four_multiprocessors();
+  Op op;
+  op.flops = cost.rate(OpKind::attention, DType::float32).flops;
+  op.name = "plimsoll::attention";
+  EXPECT_DOUBLE_EQ(seconds_of(cost, op), 1);
+  op.name = "plimsoll::attention_backward";
+  EXPECT_DOUBLE_EQ(seconds_of(cost, op), 2);
+}
+
+TEST(Uncertainty, IsTheMeanOverAMicroBatch) {
+  CostModel cost = four_multiprocessors();
+  Trace trace;
+  trace.ops = {matmul(512, 100, 128), matmul(512, 100, 128), Op{}};  // 3 s of matmuls
+  trace.ops[2].name = "aten::add";
+  trace.ops[2].bytes_moved = 1'000'000;  // 1 s
+  EXPECT_EQ(step_uncertainty(cost, trace), 0);
+  cost.uncertainty[static_cast<int>(OpKind::product)] = 0.04;
+  EXPECT_DOUBLE_EQ(step_uncertainty(cost, trace), 0.03);
+  cost.uncertainty[static_cast<int>(OpKind::streaming)] = 0.16;
+  EXPECT_DOUBLE_EQ(step_uncertainty(cost, trace), 0.07);
+  trace.segments = {{SegmentKind::micro, 2, 3}};
+  EXPECT_DOUBLE_EQ(step_uncertainty(cost, trace), 0.16);
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -8,6 +8,9 @@
 #include <torch/nn/modules/transformerlayer.h>
 #include <torch/types.h>
 
+#include <algorithm>
+
+#include "ops/attention/attention.h"
 #include "plimsoll/error.h"
 #include "plimsoll/training.h"
 #include "record/recording.h"
@@ -427,6 +430,35 @@ TEST(RecordStep, TiedParametersAreOneBuffer) {
   int parameters = 0;
   for (const NamedView& entry : trace.state) parameters += trace.buffers[entry.view.buffer].role == Role::parameter;
   EXPECT_EQ(parameters, 1);
+}
+
+// Returns the recorded forward op of attention over [2, 4, 1024, 64].
+Op recorded_attention(bool causal, int64_t window, torch::ScalarType dtype = torch::kBFloat16) {
+  Step step;
+  step.model = [] { return std::make_shared<Two>(); };
+  step.inputs = {{"x", {3, 4}, torch::kFloat32}, {"q", {2, 4, 1024, 64}, dtype}};
+  step.loss = [=](torch::nn::Module& m, const StepInputs& in) {
+    auto& net = static_cast<Two&>(m);
+    const Tensor seen = ops::attention(in["q"], in["q"], in["q"], causal, window);
+    return net.second(torch::relu(net.first(in["x"]))).square().mean() + seen.to(torch::kFloat32).mean();
+  };
+  const Trace trace = record_step(step, {});
+  const auto found = std::ranges::find(trace.ops, "plimsoll::attention", &Op::name);
+  return found == trace.ops.end() ? Op{} : *found;
+}
+
+TEST(Recorder, MaskedScoresOfAttentionAreNoArithmetic) {
+  const double all = 2 * 2.0 * 2 * 4 * 1024 * 1024 * 64;
+  EXPECT_EQ(recorded_attention(false, 0).flops, all);
+  EXPECT_EQ(recorded_attention(true, 0).flops, all * (1024 + 128) / 2048);  // half, and the tiles of the diagonal
+  // Of the triangle, what lies within 256 of the diagonal.
+  EXPECT_EQ(recorded_attention(true, 256).flops, all * (256.0 * 1024 - 256 * 128 + 1024 * 64) / (1024 * 1024));
+}
+
+TEST(Recorder, AttentionOutsideOfFlashKernelsStagesItsScores) {
+  EXPECT_EQ(recorded_attention(true, 0).staged_bytes, 0);
+  // The softmax reads and writes float32.
+  EXPECT_EQ(recorded_attention(false, 0, torch::kFloat32).staged_bytes, (4 + 4) * 2 * 4 * 1024 * 1024);
 }
 
 }  // namespace

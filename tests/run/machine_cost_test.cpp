@@ -157,7 +157,7 @@ TEST_F(MachineRates, CountTheWorkOfEachKernel) {
     const double element = dtype == DType::float32 ? 4 : 2;
     EXPECT_EQ(kernel("matmul", dtype).work.flops, 1'610'612'736);
     EXPECT_EQ(kernel("convolution", dtype).work.flops, 37'748'736);
-    EXPECT_EQ(kernel("attention", dtype).work.flops, 536'870'912);
+    EXPECT_EQ(kernel("attention", dtype).work.flops, 335'544'320);
     EXPECT_EQ(kernel("loss head", dtype).work.flops, 11'274'289'152);
     EXPECT_EQ(kernel("add", dtype).work.bytes, 100'663'296);
     EXPECT_EQ(kernel("norm", dtype).work.bytes, 131'072);

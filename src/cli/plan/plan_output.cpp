@@ -101,6 +101,15 @@ std::string offload_of(const Plan& plan) {
                             short_seconds(plan.time.update_offload));
 }
 
+// Returns "12.4 k tokens/s per device, ± 15 %"; the uncertainty is that of devices of the catalogue.
+std::string throughput_of(const Job& job, const PlannedJob& planned) {
+  std::string text = fmt::format("{} {}/s{}", short_count(planned.tokens_per_second), unit_of(job),
+                                 planned.settings.ranks.count > 1 ? " per device" : "");
+  if (const double uncertainty = step_uncertainty(planned.settings.cost, planned.plan.trace); uncertainty > 0)
+    text += fmt::format(", ± {:.0f} %", 100 * uncertainty);
+  return text;
+}
+
 bool offloads_any(const Plan& plan) {
   return plan.host_bytes + plan.disk_bytes > 0;
 }
@@ -137,8 +146,7 @@ std::string step_table(const Job& job, const PlannedJob& planned, const std::str
   const bool runs = planned.plan.fits;
   if (runs) {
     table.add_row({"predicted step", short_seconds(planned.step_seconds)});
-    table.add_row({"predicted throughput", fmt::format("{} {}/s{}", short_count(planned.tokens_per_second),
-                                                       unit_of(job), settings.ranks.count > 1 ? " per device" : "")});
+    table.add_row({"predicted throughput", throughput_of(job, planned)});
     table.add_row({"predicted by", fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source)});
   }
   for (const auto& [name, text] : rank_rows(job, planned)) table.add_row({name, text});
@@ -188,7 +196,7 @@ std::string plan_page(const Job& job, const PlannedJob& planned, const std::vect
                                               : std::to_string(planned.settings.first_accumulation())}};
   if (planned.plan.fits) {
     page.facts.emplace_back("predicted step", short_seconds(planned.step_seconds));
-    page.facts.emplace_back("predicted throughput", short_count(planned.tokens_per_second) + " " + unit_of(job) + "/s");
+    page.facts.emplace_back("predicted throughput", throughput_of(job, planned));
     for (const auto& [name, text] : rank_rows(job, planned)) page.facts.emplace_back(name, text);
     page.facts.emplace_back("predicted by",
                             fmt::format("{} ({})", planned.settings.cost.device, planned.settings.cost.source));
@@ -252,6 +260,7 @@ Json elsewhere_json(const Plan& plan) {
 
 Json plan_json(const Job& job, const PlannedJob& planned) {
   const Plan& plan = planned.plan;
+  const double uncertainty = step_uncertainty(planned.settings.cost, plan.trace);
   Json json{{"fits", plan.fits},
             {"budget_bytes", plan.budget.device_bytes()},
             {"peak_bytes", plan.peak_bytes},
@@ -260,6 +269,7 @@ Json plan_json(const Job& job, const PlannedJob& planned) {
             {"breakdown", json_of(plan.breakdown)},
             {"step_seconds", planned.step_seconds},
             {"units_per_second", planned.tokens_per_second},
+            {"uncertainty", uncertainty > 0 ? Json(uncertainty) : Json(nullptr)},
             {"unit", unit_of(job)},
             {"norms_seconds", plan.time.norms},
             {"recompute_seconds", plan.time.recompute},

@@ -478,4 +478,74 @@ std::span<const ScratchRow> update_scratch() {
   return kUpdateScratch;
 }
 
+namespace {
+
+/// The queries of a tile of flash kernels. A tile computes all scores of its keys, also masked ones.
+constexpr int64_t kQueryTile = 128;
+
+/// Returns the scores of one head that kernels compute.
+double computed_scores(const AttentionShape& shape) {
+  const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
+  if (!shape.causal && shape.window == 0) return queries * keys;
+  // Query i sees min(i + 1, window) keys, rounded up to its tile.
+  const double window = shape.window > 0 ? std::min(static_cast<double>(shape.window), keys) : keys;
+  const double seen = window * keys - window * window / 2;  // of the triangle, the strip along the diagonal
+  return std::min(queries * keys, queries / keys * (seen + keys * static_cast<double>(kQueryTile) / 2));
+}
+
+/// Returns the shape of a recorded attention; nullopt for all other ops.
+std::optional<AttentionShape> attention_of(const Op& op) {
+  const std::string_view name = op.name;
+  if (name == "plimsoll::attention") return recorded_attention(op, 0, 3);
+  if (name == "plimsoll::attention_backward") return recorded_attention(op, 1, 6);
+  return std::nullopt;
+}
+
+/// Returns the bytes of scores that attention in blocks reads and writes: the softmax reads float32 scores and writes
+/// probabilities in the operands' type; its backward also reads float32 gradients and writes two matrices.
+int64_t score_bytes(const Op& op, const AttentionShape& shape) {
+  const bool backward = op.name == "plimsoll::attention_backward";
+  const DType dtype = tensor(op, backward ? 1 : 0).dtype;
+  if (flash_takes(shape, dtype)) return 0;
+  const double each =
+      backward ? 2 * 4 + 2 * static_cast<double>(element_bytes(dtype)) : 4 + static_cast<double>(element_bytes(dtype));
+  return static_cast<int64_t>(each * computed_scores(shape) * static_cast<double>(shape.batch * shape.query_heads));
+}
+
+/// Returns the bytes of the loss head's kernels: the softmax reads the logits twice and writes their gradients once;
+/// sums of 16-bit weight gradients read a chunk's gradient, and read and write the sum and its rounding error.
+int64_t loss_bytes(const Op& op, bool gradients) {
+  const View &x = tensor(op, 0), &weight = tensor(op, 1);
+  const int64_t tokens = x.sizes[0], vocabulary = weight.sizes[0], bytes = element_bytes(x.dtype);
+  const LossChunks chunks = loss_chunks(tokens, vocabulary, bytes, cuda_loss_chunk_bytes(vocabulary));
+  const int64_t logits = tokens * vocabulary * bytes * (gradients ? 3 : 1);
+  const bool split = gradients && bytes == 2 && integer(op, 5) != 0;
+  return logits + (split ? (chunks.count - 1) * 5 * elements(weight.sizes) * bytes : 0);
+}
+
+/// Returns the bytes of a dequantized weight: codes and scales are read, the values written.
+int64_t dequantized_bytes(const Op& op, int64_t width) {
+  const View &codes = tensor(op, 1), &scales = tensor(op, 2);
+  return elements(codes.sizes) + elements(scales.sizes) * element_bytes(scales.dtype) +
+         codes.sizes[0] * width * element_bytes(tensor(op, 0).dtype);
+}
+
+}  // namespace
+
+double computed_share(const Op& op) {
+  const std::optional<AttentionShape> shape = attention_of(op);
+  if (!shape || shape->queries == 0 || shape->keys == 0) return 1;
+  return computed_scores(*shape) / (static_cast<double>(shape->queries) * static_cast<double>(shape->keys));
+}
+
+int64_t staged_bytes(const Op& op) {
+  if (const std::optional<AttentionShape> shape = attention_of(op)) return score_bytes(op, *shape);
+  const std::string_view name = op.name;
+  if (name == "plimsoll::linear_cross_entropy") return loss_bytes(op, true);
+  if (name == "plimsoll::linear_cross_entropy_loss") return loss_bytes(op, false);
+  if (name == "plimsoll::quantized_linear") return dequantized_bytes(op, tensor(op, 0).sizes.back());
+  if (name == "plimsoll::quantized_linear_backward") return dequantized_bytes(op, op.results.at(0).sizes.back());
+  return 0;
+}
+
 }  // namespace plimsoll::ops

@@ -43,4 +43,11 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const Matm
 /// flash kernels depends on it. 0: unknown, the maximum of any device.
 std::optional<int64_t> cuda_workspace_bytes(const Op& op, int multiprocessors = 0);
 
+/// Returns the share of the scores of a recorded attention that its kernels compute: those that a causal mask or a
+/// window leaves, in tiles of 128 queries. 1 for all other ops.
+double computed_share(const Op& op);
+
+/// Returns Op::staged_bytes of a recorded call: bytes that CUDA kernels between the op's matmuls read and write.
+int64_t staged_bytes(const Op& op);
+
 }  // namespace plimsoll::ops

@@ -56,6 +56,7 @@ TEST_F(PlanCommand, JsonHasTheAgreedKeysAndAddsUp) {
                                                   "breakdown",
                                                   "step_seconds",
                                                   "units_per_second",
+                                                  "uncertainty",
                                                   "unit",
                                                   "norms_seconds",
                                                   "parameters",
