@@ -72,6 +72,7 @@ SHAPES = {
 ADAMW, PURE = {"optimizer.name": "adamw"}, {"precision": "bf16-true", "optimizer.name": "adamw"}
 SETTINGS = {
     "llmq": {**PURE, "optimizer.state_dtype": "bfloat16"},  # weights, gradients and both moments in bfloat16
+    "llmq-zero1": {**PURE, "optimizer.state_dtype": "bfloat16", "strategy": "zero1"},
     "bf16-adamw": PURE,
     "bf16-adamw-in-backward": {**PURE, "update_in_backward": True, "max_grad_norm": 0},
     "bf16-adamw8-in-backward": {"precision": "bf16-true", "optimizer.name": "adamw_8bit", "update_in_backward": True, "max_grad_norm": 0},
