@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the wheel of a build, installs it into fresh environments, and trains there as README shows.
 
-    tests/wheel/wheel_test.py BUILD          BUILD: the folder of a release build
+    tests/wheel/wheel_test.py BUILD...       BUILD: the folder of a release build; several for other torches make one wheel
 
 An environment has the wheel, Python and a PATH without a compiler. No network is needed and nothing large is copied: the torch that
 the build is linked with is made visible by symbolic links, as if pip had put it there, or by a .pth file. scripts/setup-wheel.sh
@@ -71,15 +71,15 @@ def reason_to_skip():
 
 
 class Wheel(unittest.TestCase):
-    build = None
+    build, further = None, []
 
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp())
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         cls.torch = pathlib.Path(cached(cls.build, "PLIMSOLL_TORCH_DIR"))
-        made = subprocess.run([sys.executable, ROOT / "scripts" / "wheel.py", "--build", cls.build, "--out", cls.folder / "dist",
-                               "--any-architectures"],
+        made = subprocess.run([sys.executable, ROOT / "scripts" / "wheel.py", "--build", cls.build, *cls.further, "--out",
+                               cls.folder / "dist", "--any-architectures"],
                               capture_output=True, text=True)
         if made.returncode != 0:
             raise AssertionError(made.stdout + made.stderr)
@@ -102,11 +102,11 @@ class Wheel(unittest.TestCase):
                               text=True)
 
     @contextlib.contextmanager
-    def torch_beside(self):
+    def torch_beside(self, torch=None):
         """torch, its metadata and its CUDA libraries, where pip puts them: beside the package plimsoll."""
         links = []
         for pattern in ("torch", "nvidia", "torch-*.dist-info"):
-            for path in self.torch.parent.glob(pattern):
+            for path in (torch or self.torch).parent.glob(pattern):
                 links.append(self.site / path.name)
                 links[-1].symlink_to(path)
         try:
@@ -138,6 +138,13 @@ class Wheel(unittest.TestCase):
             self.assertEqual(self.losses("beside"), expected)
         with self.on_python_path(self.torch.parent):
             self.assertEqual(self.losses("elsewhere"), expected)
+        for number, build in enumerate(self.further):
+            torch = pathlib.Path(cached(build, "PLIMSOLL_TORCH_DIR"))
+            expected = self.losses(f"built {number}", program=build / "plimsoll")
+            with self.torch_beside(torch):
+                self.assertEqual(self.losses(f"beside {number}"), expected)
+                version = self.plimsoll("--version").stdout
+            self.assertIn(f"libtorch      {wheel_script().Build(build).series}.", version)
 
     def test_no_path_of_this_machine(self):
         with zipfile.ZipFile(self.wheel) as archive:
@@ -156,7 +163,8 @@ class Wheel(unittest.TestCase):
         for name in ("bash-completion/completions/plimsoll", "zsh/site-functions/_plimsoll", "fish/vendor_completions.d/plimsoll.fish",
                      "man/man1/plimsoll.1"):
             self.assertTrue((self.bin.parent / "share" / name).stat().st_size > 1000, name)
-        self.assertRegex(metadata, r"(?m)^Requires-Dist: torch==\d+\.\d+\.\*$")
+        requirement = r"==\d+\.\d+\.\*" if not self.further else r">=\d+\.\d+,<\d+\.\d+.*"
+        self.assertRegex(metadata, rf"(?m)^Requires-Dist: torch{requirement}$")
         libs = [pathlib.Path(name).name for name in names if name.startswith("plimsoll.libs/")]
         bundled = {re.sub(r"-[0-9a-f]{8}\.so.*", "", name) for name in libs}
         self.assertEqual(bundled, {"libyaml-cpp", "libsentencepiece", "libutf8proc", "libpcre2-8"})
@@ -202,7 +210,8 @@ class Wheel(unittest.TestCase):
         (other / "torch-2.10.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.10.0\n")
         with self.on_python_path(other):
             line = self.refused("gpus")
-        self.assertIn(f"torch is 2.10.0 in {other}/torch; torch 2.11 is needed", line)
+        torches = " or ".join(wheel_script().Build(build).series for build in (self.build, *self.further))
+        self.assertIn(f"torch is 2.10.0 in {other}/torch; torch {torches} is needed", line)
 
     def test_no_ffmpeg(self):
         stand_ins = self.folder / "no-ffmpeg"
@@ -298,7 +307,9 @@ class Script(unittest.TestCase):
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    Wheel.build = pathlib.Path(sys.argv.pop(1)).resolve()
+    builds = [pathlib.Path(word).resolve() for word in sys.argv[1:] if (pathlib.Path(word) / "CMakeCache.txt").exists()]
+    Wheel.build, *Wheel.further = builds
+    del sys.argv[1:1 + len(builds)]
     if reason_to_skip() and not os.environ.get("PLIMSOLL_REQUIRE_WHEEL"):
         print(f"skipped: {reason_to_skip()}")
         sys.exit(77)
