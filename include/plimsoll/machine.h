@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plimsoll/cost_model.h"
+#include "plimsoll/device_work.h"
 
 namespace plimsoll {
 
@@ -41,6 +42,18 @@ std::vector<KernelChoice> kernel_choices();
 /// PLIMSOLL_CPU_CAPABILITY or PLIMSOLL_16BIT_PRODUCTS.
 CpuInstructions cpu_instructions();
 
+/// A report on a device other than the CPU, with measured rates.
+struct DeviceReport {
+  std::string device;         ///< value of a job's `device`: cuda | rocm | mps
+  std::string name;           ///< name by its driver
+  CostModel cost;             ///< measured rates
+  CostModel catalogue;        ///< rates of the catalogue, or typical ones, which the measured rates replace in plans
+  bool measured_now = false;  ///< false: the rates are from the file
+  bool stored = false;        ///< the rates are in a file
+  DeviceWork work;            ///< summary of a small training on it
+  std::string failure;        ///< error that ended the measurement or the training; empty: none
+};
+
 /// A report on the memory and the processor of this machine, with measured rates.
 struct MachineReport {
   std::string processor;                    ///< system's name of the processor, and libtorch's version
@@ -56,6 +69,7 @@ struct MachineReport {
   size_t ops_timed = 0;                            ///< distinct ops with a measured time
   std::filesystem::path folder;                    ///< folder of the measurements; empty: they cannot be stored
   bool nvidia_driver = false, amd_driver = false;  ///< true: a library of the driver can be loaded
+  std::vector<DeviceReport> devices;               ///< devices other than the CPU that this build can use
 };
 
 /// More shared processors (MachineReport::shared_processors) than this make rates too low to be stored.

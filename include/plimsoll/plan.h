@@ -94,6 +94,8 @@ struct PlanChoices {
   int64_t copy_limit_bytes = 0;  ///< live bytes on the device, at most, at which copies may overlap ops
   /// Live bytes on the device, at most, at which exchanges between ranks may overlap ops; < 0: no exchange does.
   int64_t exchange_limit_bytes = -1;
+  /// Live transient bytes on the device, at most, up to which ops take forms with more scratch; < 0: no op does.
+  int64_t scratch_limit_bytes = -1;
 };
 
 /// A schedule and its placement. Offsets are bytes from the arena's start, multiples of trace.alignment.

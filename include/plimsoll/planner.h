@@ -93,6 +93,15 @@ struct RowSlicing;
 /// measured in a run. nullopt: not known; planned as 0 and measured in the first step.
 using WorkspaceModel = std::function<std::optional<int64_t>(const Op&)>;
 
+/// Returns other forms of an op that compute the same with fewer launches or less traffic and with other scratch, the
+/// fastest first; WorkspaceModel has their scratch. Empty: the op has one form.
+using OpForms = std::function<std::vector<Op>(const Op&)>;
+
+/// Returns one op for a matmul whose result is added to a sum in place (sum += a b), or copied to another dtype.
+/// `cast`: the op between them that converts the matmul's result to the dtype of the sum; null: none. The caller sets
+/// phase, module and flops. nullopt: the device has no such op, or the ops are others.
+using ProductSum = std::function<std::optional<Op>(const Op& product, const Op* cast, const Op& sum)>;
+
 /// A set of budgets and fixed choices for a plan.
 struct PlanOptions {
   Budget budget;
@@ -108,6 +117,8 @@ struct PlanOptions {
   /// slower, without it. null: no loss is.
   std::shared_ptr<const RowSlicing> row_slicing;
   WorkspaceModel workspace;               ///< empty: no kernel uses scratch
+  OpForms forms;                          ///< empty: every op has one form
+  ProductSum product_sum;                 ///< empty: matmuls do not add to sums
   CostModel cost = generic_cost_model();  ///< rates by which times are predicted
   SolverParameters solver;                ///< limits of the searches
   std::function<void()> on_schedule;      ///< called before each candidate schedule is computed; may throw

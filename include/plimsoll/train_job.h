@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plimsoll/device_work.h"
 #include "plimsoll/error.h"
 #include "plimsoll/job.h"
 #include "plimsoll/options.h"
@@ -90,6 +91,7 @@ struct TrainReport {
   int64_t planned_peak_bytes = 0;
   int64_t measured_peak_bytes = 0;  ///< counted bytes of arena and workspace
   MemoryUse used;
+  DeviceWork device_work;
   Breakdown planned,
       measured;  ///< measured: the same parts, up to the highest byte of the arena in use, and scratch as counted
   /// Peak of the process in bytes until the end of the training, as counted by the operating system.

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "plimsoll/device_work.h"
 #include "plimsoll/options.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/plan_training.h"
@@ -161,6 +162,8 @@ class Training {
   /// peak_bytes_used() instead.
   MemoryUse used() const;
   int64_t peak_bytes_used() const;  ///< used().measured_peak(), in constant time
+  /// Returns how the device has run the ops since start(), or since the step was planned again.
+  DeviceWork device_work() const;
   /// Returns the peak of the process's resident memory before start() allocated the arenas, in bytes; 0: it did not.
   int64_t resident_before_arenas() const;
   /// Returns the number of optimizer steps, skipped steps included.

@@ -7,6 +7,7 @@
 #include <CLI/Formatter.hpp>
 #include <memory>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/screen/table.h"
@@ -60,6 +61,65 @@ std::string rates_from(const MachineReport& report) {
          "with --force";
 }
 
+// Returns "712 TFLOP/s (catalogue: 690 TFLOP/s)".
+std::string with_catalogue(const OpRate& measured, const OpRate& known) {
+  return fmt::format("{} (catalogue: {})", rate_text(measured), rate_text(known));
+}
+
+std::string text_of(const DeviceReport& report, const Screen& screen) {
+  Table table({{""}, {.fit = Fit::fold, .min_width = 20}}, fmt::format("Device {}", report.device));
+  table.add_row({"name", without_controls(report.name)});
+  if (!report.failure.empty()) table.add_row({"failure", without_controls(report.failure)});
+  if (report.cost.source == "measured") {
+    table.add_row({"rates", report.measured_now ? (report.stored ? "measured now" : "measured now; not stored")
+                                                : "from the file: measured"});
+    for (const auto& [kind, dtype] : {std::pair{OpKind::product, DType::bfloat16},
+                                      {OpKind::product, DType::float32},
+                                      {OpKind::attention, DType::bfloat16},
+                                      {OpKind::loss_head, DType::bfloat16},
+                                      {OpKind::streaming, DType::float32},
+                                      {OpKind::update, DType::float32}})
+      table.add_row({fmt::format("{}, {}", name_of(kind), name_of(dtype)),
+                     with_catalogue(report.cost.rate(kind, dtype), report.catalogue.rate(kind, dtype))});
+    table.add_row({"overhead per op", short_seconds(report.cost.overhead_seconds)});
+    table.add_row({"copies from host memory", short_count(report.cost.host_link) + "B/s"});
+  }
+  const DeviceWork& work = report.work;
+  if (work.captures)
+    table.add_row(
+        {"captured ops of a small training", fmt::format("{} of {}, in {} sequences", work.captured_ops,
+                                                         work.captured_ops + work.single_ops, work.sequences)});
+  if (work.refused_sequences > 0) table.add_row({"refused sequences", without_controls(work.refusal)});
+  for (const std::string& segment : work.not_captured) table.add_row({"not captured", segment});
+  for (const DeviceWork::CopiedResult& each : work.copied_results)
+    table.add_row({"results copied to their places",
+                   fmt::format("{} ops of {}, {} each time", each.ops, each.op, format_bytes(each.bytes))});
+  return "\n" + table.to_string(screen);
+}
+
+Json json_of(const DeviceReport& report) {
+  const auto rates_of = [](const CostModel& cost) {
+    Json rates = Json::object();
+    for (int kind = 0; kind < kOpKinds; ++kind)
+      for (const DType dtype : kTypes) {
+        const OpRate& rate = cost.rate(static_cast<OpKind>(kind), dtype);
+        rates[std::string(name_of(static_cast<OpKind>(kind)))][std::string(name_of(dtype))] = {
+            {"flops_per_second", rate.flops}, {"bytes_per_second", rate.bytes}};
+      }
+    return rates;
+  };
+  return {{"device", report.device},
+          {"name", report.name},
+          {"measured_now", report.measured_now},
+          {"stored", report.stored},
+          {"failure", report.failure},
+          {"overhead_seconds", report.cost.overhead_seconds},
+          {"copy_bytes_per_second", report.cost.host_link},
+          {"rates", rates_of(report.cost)},
+          {"catalogue_rates", rates_of(report.catalogue)},
+          {"work", device_work_json(report.work)}};
+}
+
 std::string text_of(const MachineReport& report, const CpuInstructions& used, const Screen& screen) {
   Table machine({{""}, {.fit = Fit::fold, .min_width = 20}}, "This machine");
   machine.add_row({"processor", report.processor});
@@ -89,7 +149,9 @@ std::string text_of(const MachineReport& report, const CpuInstructions& used, co
   rates.add_rule();
   rates.add_row({"overhead per op", short_seconds(report.cost.overhead_seconds)});
   rates.add_row({"copies in memory", short_count(report.cost.host_link) + "B/s"});
-  return machine.to_string(screen) + "\n" + rates.to_string(screen);
+  std::string text = machine.to_string(screen) + "\n" + rates.to_string(screen);
+  for (const DeviceReport& each : report.devices) text += text_of(each, screen);
+  return text;
 }
 
 Json json_of_machine(const MachineReport& report, const CpuInstructions& used) {
@@ -105,6 +167,8 @@ Json json_of_machine(const MachineReport& report, const CpuInstructions& used) {
   Json kernels = Json::object();
   for (const KernelChoice& each : kernel_choices())
     kernels[each.op] = {{"kernel", each.kernel}, {"reason", each.reason}};
+  Json devices = Json::array();
+  for (const DeviceReport& each : report.devices) devices.push_back(json_of(each));
   return {{"processor", report.processor},
           {"instructions", report.instructions},
           {"instruction_sets",
@@ -126,14 +190,15 @@ Json json_of_machine(const MachineReport& report, const CpuInstructions& used) {
           {"ops_timed", report.ops_timed},
           {"overhead_seconds", report.cost.overhead_seconds},
           {"copy_bytes_per_second", report.cost.host_link},
-          {"rates", rates}};
+          {"rates", rates},
+          {"devices", devices}};
 }
 
 }  // namespace
 
 void add_doctor(CLI::App& app, Action& action) {
   CLI::App* command =
-      app.add_subcommand("doctor", "show this machine's processor, memory and drivers and measure its rates");
+      app.add_subcommand("doctor", "show this machine's processor, memory and devices and measure their rates");
   const auto arguments = std::make_shared<DoctorArguments>();
   command->add_option("--threads", arguments->threads, "CPU threads for the measurement; default: all usable cores")
       ->check(between(1, 4096));

@@ -211,4 +211,18 @@ Json run_length_json(const Job& job, const std::optional<RunLength>& length) {
           {"text", describe_run_length(job, length)}};
 }
 
+Json device_work_json(const DeviceWork& work) {
+  Json copied = Json::array();
+  for (const DeviceWork::CopiedResult& each : work.copied_results)
+    copied.push_back({{"op", each.op}, {"ops", each.ops}, {"bytes", each.bytes}});
+  return {{"captures", work.captures},
+          {"sequences", work.sequences},
+          {"captured_ops", work.captured_ops},
+          {"single_ops", work.single_ops},
+          {"refused_sequences", work.refused_sequences},
+          {"refusal", work.refusal},
+          {"not_captured", work.not_captured},
+          {"copied_results", copied}};
+}
+
 }  // namespace plimsoll::cli

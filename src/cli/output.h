@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plimsoll/device_work.h"
 #include "plimsoll/job.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/run_length.h"
@@ -105,5 +106,8 @@ void for_each_part(Visit&& visit) {
   visit("context", &Breakdown::context);
   visit("fragmentation", &Breakdown::fragmentation);
 }
+
+/// Returns how a device has run ops, as in `train --json` and `doctor --json`.
+Json device_work_json(const DeviceWork& work);
 
 }  // namespace plimsoll::cli

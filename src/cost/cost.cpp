@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "cost/operators.h"
 
@@ -48,8 +49,10 @@ int speed_type_of(DType dtype) {
 DType compute_type_of(const Op& op) {
   DType type = DType::float32;
   bool found = false;
+  // A matmul that adds to its first operand computes in the type of its factors.
+  bool is_sum = op.name.starts_with("aten::addmm") || op.name.starts_with("aten::baddbmm");
   for_each_view(op, [&](const View& view, bool) {
-    if (found || view.elements() <= 1) return;
+    if (found || std::exchange(is_sum, false) || view.elements() <= 1) return;
     switch (view.dtype) {
       case DType::float16:
       case DType::bfloat16:

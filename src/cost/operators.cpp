@@ -133,6 +133,7 @@ constexpr OperatorRow kRows[] = {
 
     // Layers; the gradient of a rotation is the inverse rotation
     {"plimsoll::rope", Kind::streaming, nullptr, "plimsoll::rope"},
+    {.name = "plimsoll::packed_rope_", .fused_name = "fused: rope, cat"},
     {"plimsoll::swiglu", Kind::streaming, nullptr, "plimsoll::swiglu_backward"},
     {"plimsoll::swiglu_backward"},
     {"plimsoll::geglu", Kind::streaming, nullptr, "plimsoll::geglu_backward"},
@@ -148,6 +149,9 @@ constexpr OperatorRow kRows[] = {
     {.name = "plimsoll::rms_norm_backward", .kind = Kind::reduction, .before_sum = "plimsoll::rms_norm_backward_add"},
     {.name = "plimsoll::add_rms_norm", .kind = Kind::reduction, .fused_name = "fused: add, rms_norm"},
     {.name = "plimsoll::rms_norm_backward_add", .kind = Kind::reduction, .fused_name = "fused: rms_norm_backward, add"},
+    {.name = "plimsoll::rms_norm_backward_add_cast",
+     .kind = Kind::reduction,
+     .fused_name = "fused: rms_norm_backward, add, cast"},
 
     // Quantized weights
     {"plimsoll::quantized_linear", Kind::product, quantized_flops, "plimsoll::quantized_linear_backward"},

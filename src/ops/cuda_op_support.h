@@ -47,4 +47,25 @@ inline void multiply(const at::Tensor& a, const at::Tensor& b, at::Tensor c) {
 #endif
 }
 
+#ifdef PLIMSOLL_CUDA_ON_CPU
+/// Returns a copy in float32 in memory that no allocator counts: CUDA's matmuls convert nothing in memory.
+inline at::Tensor uncounted_float(const at::Tensor& from) {
+  auto* const data = new float[static_cast<size_t>(from.numel())];
+  return at::from_blob(
+             data, from.sizes(), [data](void*) { delete[] data; }, at::TensorOptions().dtype(at::kFloat))
+      .copy_(from);
+}
+#endif
+
+/// Computes sum += a b, or sum = a b if `first`, for matrices. `sum` is float32; a and b have 16 bits.
+inline void add_product(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool first) {
+  at::Tensor out = sum;
+#ifdef PLIMSOLL_CUDA_ON_CPU  // libtorch has it for CUDA only
+  const at::Tensor wide_a = uncounted_float(a), wide_b = uncounted_float(b);
+  first ? at::mm_out(out, wide_a, wide_b) : at::addmm_out(out, sum, wide_a, wide_b);
+#else
+  first ? at::mm_out(out, a, b, at::kFloat) : at::addmm_out(out, out, a, b, at::kFloat);
+#endif
+}
+
 }  // namespace plimsoll::cuda

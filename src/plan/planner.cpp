@@ -189,7 +189,7 @@ struct Planner::Impl {
     plan.budget = options.budget;
     plan.budget.device = budget;
     plan.update_in_backward = base.choices.update_in_backward;
-    if (plan.fits) plan = builder.with_overlap(std::move(plan), budget);
+    if (plan.fits) plan = builder.with_scratch(builder.with_overlap(std::move(plan), budget), budget);
     if (plan.update_in_backward) plan.reasons.insert(plan.reasons.begin(), update_reason(options, plan));
     if (base.choices.loss_rows)
       plan.reasons.push_back(loss_rows_reason(base.heads, base.whole_peak - builder.keep_all_peak_lower_bound()));

@@ -1,8 +1,10 @@
 #include "plan/reasons.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -68,6 +70,22 @@ Reason fusion_reason(const PlanOptions& options, const Plan& plan) {
   const auto fused = std::ranges::count_if(plan.trace.ops, is_fused);
   return {compile_decision(options),
           fmt::format("{} ops run as {} fused ops, which read and write fewer bytes", plan.fused_ops, fused)};
+}
+
+Reason scratch_reason(const Plan& before, const Plan& plan, int64_t grown) {
+  std::set<std::string> names;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < plan.trace.ops.size(); ++i)
+    if (const Op& op = plan.trace.ops[i]; op.call != before.trace.ops[i].call) {
+      names.insert(op.name.substr(0, op.name.find('.')));
+      bytes = std::max(bytes, op.workspace_bytes);
+    }
+  const int64_t more = plan.peak_bytes - before.peak_bytes;
+  return {"scratch",
+          fmt::format("{} op{} ({}) work{} in larger pieces, with at most {} of scratch; the peak is {}", grown,
+                      grown == 1 ? "" : "s", fmt::join(names, ", "), grown == 1 ? "s" : "", format_bytes(bytes),
+                      more == 0 ? "the same"
+                                : fmt::format("{} {}", format_bytes(std::abs(more)), more > 0 ? "higher" : "lower"))};
 }
 
 Reason overlap_reason(const PlanOptions& options, const Plan& plan) {

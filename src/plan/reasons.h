@@ -32,6 +32,9 @@ Reason fusion_reason(const PlanOptions& options, const Plan& plan);
 /// Returns the reason for exchanges between ranks that overlap other ops. The plan has some.
 Reason overlap_reason(const PlanOptions& options, const Plan& plan);
 
+/// Returns the reason for `grown` ops of `plan` with more scratch than in `before`.
+Reason scratch_reason(const Plan& before, const Plan& plan, int64_t grown);
+
 /// Returns the reason for updates that are merged into groups.
 Reason grouping_reason(const PlanOptions& options, const GroupedUpdates& grouped);
 

@@ -50,6 +50,15 @@ StepTime time_of(const Trace& trace, const CostModel& cost) {
   return time;
 }
 
+// Returns `time` with the parts of a step's time that only the search computes.
+StepTime with_parts_of(StepTime time, const StepTime& search_time) {
+  time.recompute = search_time.recompute;
+  time.offload = search_time.offload;
+  time.update_offload = search_time.update_offload;
+  time.recompute_lower_bound = search_time.recompute_lower_bound;
+  return time;
+}
+
 }  // namespace
 
 ScheduleBuilder::ScheduleBuilder(const Trace& recorded, const PlanOptions& options, PlanChoices base)
@@ -156,12 +165,28 @@ Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) con
     // Every rank compares times of the same cost model, so that all ranks make the same decision.
     if ((fits(plan, budget) && !fits(placed, budget)) || step_seconds(time_of(placed.trace, all_ranks_cost)) >= before)
       continue;
-    const StepTime search_time = plan.time;  // has the parts of a step's time that time_of() does not compute
-    placed.time = time_of(placed.trace, options_.cost);
-    placed.time.recompute = search_time.recompute;
-    placed.time.offload = search_time.offload;
-    placed.time.update_offload = search_time.update_offload;
-    placed.time.recompute_lower_bound = search_time.recompute_lower_bound;
+    placed.time = with_parts_of(time_of(placed.trace, options_.cost), plan.time);
+    return placed;
+  }
+  return plan;
+}
+
+Plan ScheduleBuilder::with_scratch(Plan plan, std::optional<int64_t> budget) const {
+  if (!options_.forms || !search_) return plan;
+  const int64_t live = plan.live_bytes - plan.persistent_bytes;
+  const int64_t peak = budget ? std::min(*budget, plan.peak_bytes + plan.peak_bytes / 32) : plan.peak_bytes;
+  // Placement may need more than the live bytes, so less is tried if the first limit does not fit.
+  for (const int64_t limit :
+       {transient_limit(peak, plan.persistent_bytes), transient_limit(peak, plan.persistent_bytes) / 100 * 97, live}) {
+    if (limit < live) continue;
+    PlanChoices choices = plan.choices;
+    choices.scratch_limit_bytes = limit;
+    Plan placed = run_passes(plan, Stage::scratch, Stage::placement, inputs(choices));
+    const int64_t grown = grown_ops_of(plan.trace, placed.trace);
+    if (grown == 0) return plan;  // a lower limit has no other result
+    if (placed.peak_bytes > peak || !fits(placed, budget)) continue;
+    placed.time = with_parts_of(time_of(placed.trace, options_.cost), plan.time);
+    placed.reasons.push_back(scratch_reason(plan, placed, grown));
     return placed;
   }
   return plan;

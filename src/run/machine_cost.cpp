@@ -33,6 +33,7 @@
 #include "ops/optimizer/ops.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
+#include "run/device_rates.h"
 #include "run/op_times.h"
 
 namespace plimsoll {
@@ -215,6 +216,7 @@ MachineReport inspect_machine(int threads, bool again, bool store_in_any_case) {
     times.load(op_times_file(report.threads));
     report.ops_timed = times.size();
   }
+  report.devices = inspect_devices(again);
   return report;
 }
 

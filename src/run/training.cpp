@@ -241,6 +241,10 @@ const Plan& Training::plan() const {
   return impl_->plan;
 }
 
+DeviceWork Training::device_work() const {
+  return impl_->executor ? impl_->executor->device_work() : DeviceWork{};
+}
+
 const std::string& Training::plan_change() const {
   return impl_->plan_change_text;
 }

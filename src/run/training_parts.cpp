@@ -25,6 +25,7 @@
 #include "device/kernel_scratch.h"
 #include "device/nvrtc.h"
 #include "ops/fused/fused_source.h"
+#include "ops/fused/op_forms.h"
 #include "ops/libtorch_types.h"
 #include "ops/loss/row_rules.h"
 #include "ops/optimizer/update_group.h"
@@ -293,7 +294,10 @@ std::shared_ptr<const FusionRules> fusion_rules_of(const TrainingOptions& option
   const bool cuda_here = device == PointwiseDevice::cuda && here;
   if (cuda_here && options.compile == Choice::automatic && !has_nvrtc())
     fusion_rules.translate = [](const Op&) { return std::nullopt; };
-  fusion_rules.pair = [device](const Op& first, const Op& second) { return fused_norm(first, second, device); };
+  fusion_rules.pair = [device](const Op& first, const Op& second) {
+    std::optional<Op> op = fused_norm(first, second, device);
+    return op ? op : fused_rope(first, second, device);
+  };
   if (!cuda_here || has_update_groups(c10::DispatchKey::CUDA)) fusion_rules.updates = update_grouping();
   return std::make_shared<const FusionRules>(std::move(fusion_rules));
 }
@@ -320,8 +324,11 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
   result.update_in_backward = options.update_in_backward;
   result.cost = options.cost;
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options), std::move(allowance));
-  if (options.device == "cuda")
+  if (options.device == "cuda") {
     result.workspace = here ? here->workspace_model(threads_of(options)) : cuda_workspace_model();
+    result.forms = larger_chunks_cuda;
+    result.product_sum = product_sum_cuda;
+  }
   result.row_slicing = std::make_shared<const RowSlicing>(row_slicing());
   if (options.compile != Choice::off) result.fusion_rules = fusion_rules_of(options, here);
   if (options.compile == Choice::on && !result.fusion_rules)

@@ -425,6 +425,7 @@ class Run {
     report_.planned_peak_bytes = report_.job.plan.peak_bytes;
     report_.planned = report_.job.plan.breakdown;
     report_.used = training().used();
+    report_.device_work = training().device_work();
     report_.measured_peak_bytes = report_.used.measured_peak();
     report_.measured = measured_breakdown(report_.planned, report_.used);
     report_.resident_bytes = resident_memory().peak;

@@ -205,5 +205,20 @@ TEST(Uncertainty, IsTheMeanOverAMicroBatch) {
   EXPECT_DOUBLE_EQ(step_uncertainty(cost, trace), 0.16);
 }
 
+// The sum of a matmul may have a wider type than its factors.
+TEST(MatmulTimes, AMatmulThatAddsComputesInTheTypeOfItsFactors) {
+  CostModel cost;
+  cost.rate(OpKind::product, DType::bfloat16) = {8, 1e9};
+  cost.rate(OpKind::product, DType::float32) = {2, 1e9};
+  Op op;
+  op.name = "aten::addmm.dtype_out";
+  op.flops = 16;
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::bfloat16})
+    op.arguments.push_back({Argument::Kind::tensor, false, {{0, dtype, 0, {4, 4}, {4, 1}}}});
+  EXPECT_DOUBLE_EQ(seconds_of(cost, op), 2);
+  op.name = "aten::mm";  // whose first operand is a factor
+  EXPECT_DOUBLE_EQ(seconds_of(cost, op), 8);
+}
+
 }  // namespace
 }  // namespace plimsoll

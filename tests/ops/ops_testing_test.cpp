@@ -84,7 +84,9 @@ struct ThreadsAsSaid : ::testing::Environment {
 const auto* const threads_as_stated = ::testing::AddGlobalTestEnvironment(new ThreadsAsSaid);
 
 c10::OperatorHandle find(const std::string& name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
+  const size_t point = name.find('.');
+  const std::string overload = point == std::string::npos ? "" : name.substr(point + 1);
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, point).c_str(), overload.c_str());
 }
 
 View view_of(const at::Tensor& tensor) {

@@ -100,6 +100,19 @@ TEST(Failures, ADeviceThatFailsForGoodIsToldByTheOp) {
   watched.copies_fail = false;
 }
 
+// A device reports a kernel's error when it is waited for. A profiled step waits for each op.
+TEST(Failures, AnErrorThatADeviceReportsLateNamesItsOp) {
+  static testing::WatchedBackend watched(cpu_backend());
+  add_backend("late", watched);
+  const TempFolder folder;
+  Training training(tiny_decoder(), {.device = "late"});
+  training.profile({.file = folder.path() / "profile.json", .first_step = 1});
+  training.start();
+  watched.fail_waits_after = 9;
+  EXPECT_THAT(refusal_of([&] { training.step({token_batch(2, 8, 64)}, 1e-3); }),
+              AllOf(HasSubstr("operator "), HasSubstr("in module '"), HasSubstr("an illegal memory access")));
+}
+
 TEST(Failures, CallsBeforeTheStart) {
   Training training(tiny_decoder(), {.evaluate = true});
   const Batch batch = token_batch(2, 8, 64);

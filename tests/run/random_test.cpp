@@ -15,7 +15,7 @@ using testing::Batch;
 using torch::Tensor;
 
 constexpr int64_t kElements = 64, kMicroBatches = 4;
-constexpr int kOps = 3, kSteps = 2;
+constexpr int kOps = 3, kRandomSteps = 2;
 
 /// One parameter of zeros for each random op.
 struct Zeros : torch::nn::Module {
@@ -64,7 +64,7 @@ std::vector<Mask> masks_of(uint64_t seed, Choice checkpointing = Choice::off) {
   std::vector<Mask> masks;
   std::map<std::string, Tensor> before;
   for (const auto& [name, tensor] : training.state()) before[name] = tensor.clone();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kRandomSteps; ++step) {
     training.step(batches, 1.0);
     for (const auto& [name, tensor] : training.state()) {
       if (!name.starts_with("p")) continue;
@@ -79,7 +79,7 @@ std::vector<Mask> masks_of(uint64_t seed, Choice checkpointing = Choice::off) {
 
 TEST(Random, EveryMicroBatchStepAndOpDrawsAnotherMask) {
   const std::vector<Mask> masks = masks_of(11);
-  ASSERT_EQ(masks.size(), kSteps * kMicroBatches * kOps);
+  ASSERT_EQ(masks.size(), kRandomSteps * kMicroBatches * kOps);
   for (size_t i = 0; i < masks.size(); ++i) {
     const auto kept = masks[i].kept.sum().item<int64_t>();
     EXPECT_GT(kept, kElements / 8) << masks[i].name;

@@ -17,6 +17,7 @@ class WatchedBackend final : public Backend {
   long refuse_after = -1;       ///< ops until one is refused; negative: none is
   bool fails_for_good = false;  ///< from the refused op on, waiting for copies throws
   bool copies_fail = false;
+  long fail_waits_after = -1;  ///< waits until one reports a kernel's error; negative: none does
 
   void begin_op(AllocationFrame& frame) override {
     if (refuse_after >= 0 && refuse_after-- == 0) {
@@ -68,7 +69,11 @@ class WatchedBackend final : public Backend {
   void zero(Arena& arena) override { watched_.zero(arena); }
   void relocate(std::vector<Relocation> relocations) override { watched_.relocate(std::move(relocations)); }
   int64_t relocation_scratch_bytes(int64_t bytes) const override { return watched_.relocation_scratch_bytes(bytes); }
-  void synchronize() override { watched_.synchronize(); }
+  void synchronize() override {
+    if (fail_waits_after >= 0 && fail_waits_after-- == 0)
+      throw UserError("a kernel failed: an illegal memory access", UserError::Kind::failure);
+    watched_.synchronize();
+  }
 
  private:
   class WatchedCopies final : public CopyEngine {

@@ -21,7 +21,7 @@ case "$1" in
 esac
 """
 PROGRAM = """#!/bin/sh
-[ "$1" != train ] || { echo "device cuda cannot be used"; exit 1; }
+[ "$1" != train ] || { echo "device cuda cannot be used${PLIMSOLL_WAIT_FOR_EACH_OP:+ with PLIMSOLL_WAIT_FOR_EACH_OP=1}"; exit 1; }
 """
 PASSES, SKIPS = "[  PASSED  ] 1 test.", "a_test.cpp:3: Skipped\nno driver\n[  SKIPPED ] 1 test, listed below:"
 
@@ -75,7 +75,8 @@ class GpuCheck(unittest.TestCase):
 
     def test_a_job_that_the_device_refuses_fails(self):
         code, rows, _ = self.run_it("--only", "small compile=true", device=True)
-        self.assertEqual((code, rows["small compile=true"]), (1, ("failed", "device cuda cannot be used")))
+        self.assertEqual((code, rows["small compile=true"]), (
+            1, ("failed", "device cuda cannot be used; waiting for each op: device cuda cannot be used with PLIMSOLL_WAIT_FOR_EACH_OP=1")))
 
     def test_checks_that_the_time_does_not_allow_are_skipped(self):
         code, rows, _ = self.run_it("--only", "small", "--seconds", "1", device=True)

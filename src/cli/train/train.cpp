@@ -136,6 +136,7 @@ Json report_json(const Job& job, const TrainReport& report) {
           {"left_out", report.left_out},
           {"file_notes", report.file_notes},
           {"not_written", report.not_written},
+          {"device_work", device_work_json(report.device_work)},
           {"ranks", ranks_json(report)}};
 }
 
@@ -224,7 +225,19 @@ std::string run_table(const Job& job, const TrainReport& report, const Screen& s
     table.add_row({name, fmt::format("{:.4f}", value)});
     add_baselines(name);
   }
+  const DeviceWork& work = report.device_work;
+  if (work.captures)
+    table.add_row({"captured ops", fmt::format("{} of {}, in {} sequences", work.captured_ops,
+                                               work.captured_ops + work.single_ops, work.sequences)});
   std::string text = table.to_string(screen);
+  const auto warn = [&](const std::string& what) { text += fold("Warning: " + what, screen.columns, 2); };
+  if (work.refused_sequences > 0)
+    warn(fmt::format("the device refused to capture {} sequences of ops, which run one by one; the last: {}",
+                     work.refused_sequences, work.refusal));
+  for (const DeviceWork::CopiedResult& each : work.copied_results)
+    if (work.captures)
+      warn(fmt::format("results of {} ops of {} are copied to their places, {} each time", each.ops, each.op,
+                       format_bytes(each.bytes)));
   if (!report.never_trained.empty()) text += fold("Warning: " + report.never_trained, screen.columns, 2);
   return text;
 }

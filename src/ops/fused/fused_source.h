@@ -52,9 +52,15 @@ std::optional<PointwiseOp> pointwise_op(const Op& op, PointwiseDevice device);
 std::shared_ptr<const OpCall> fused_op_call(const FusedProgram& program);
 
 /// Returns one op with the results of `first` and `second`, bit for bit on the CPU; nullopt if no kernel exists for the
-/// pair. The pairs are a sum with the rms_norm of it, and rms_norm's backward with the sum that its gradient enters.
+/// pair. The pairs are a sum with the rms_norm of it, and rms_norm's backward with the sum that its gradient enters. On
+/// CUDA the latter pair is also the first op of a pair with the copy of its sum in 16 bits.
 /// Only name, arguments, results and call of the op are set. A pair needs sums of two tensors of one shape, whose rows
 /// have one constant stride. No other operand may be in the buffer of the sum, except an operand of the sum in place.
 std::optional<Op> fused_norm(const Op& first, const Op& second, PointwiseDevice device);
+
+/// Returns one op for a rope and the cat that makes its result a part of a packed tensor, or for a rope and such an op;
+/// nullopt if no kernel exists for the pair. On CUDA only: queries and keys are then rotated back while their gradients
+/// are packed with those of the values.
+std::optional<Op> fused_rope(const Op& first, const Op& second, PointwiseDevice device);
 
 }  // namespace plimsoll

@@ -54,6 +54,19 @@ Tensor rms_norm_backward_add_result(Tensor& sum, const Tensor& grad, const Tenso
   return at::empty(weight.sizes(), weight.options());
 }
 
+Tensor rms_norm_backward_add_cast_result(Tensor& sum, Tensor& copy, const Tensor& grad, const Tensor& grad_y,
+                                         const Tensor& x, const Tensor& weight, const Tensor& rstd) {
+  constexpr const char* op = "plimsoll::rms_norm_backward_add_cast";
+  require(sum.scalar_type() == at::kFloat && copy.sizes() == sum.sizes() &&
+              (copy.scalar_type() == at::kBFloat16 || copy.scalar_type() == at::kHalf),
+          op, "a ", c10::toString(sum.scalar_type()), " sum of shape ", sum.sizes(), " is copied to ",
+          c10::toString(copy.scalar_type()), " of shape ", copy.sizes(),
+          "; allowed is a float32 sum that is copied to 16 bits of its shape");
+  require(row_stride(copy.sizes(), copy.strides()).has_value(), op, "the copy has strides ", copy.strides(),
+          "; its rows must be one stride apart");
+  return rms_norm_backward_add_result(sum, grad, grad_y, x, weight, rstd);
+}
+
 namespace {
 
 std::tuple<Tensor, Tensor> add_rms_norm_cpu(Tensor& sum, const Tensor& a, const Tensor& b, const Tensor& weight,
@@ -127,6 +140,14 @@ Tensor rms_norm_backward_add_cpu(Tensor& sum, const Tensor& grad, const Tensor& 
   return dweight;
 }
 
+Tensor rms_norm_backward_add_cast_cpu(Tensor& sum, Tensor& copy, const Tensor& grad, const Tensor& grad_y,
+                                      const Tensor& x, const Tensor& weight, const Tensor& rstd) {
+  rms_norm_backward_add_cast_result(sum, copy, grad, grad_y, x, weight, rstd);  // checks
+  Tensor dweight = rms_norm_backward_add_cpu(sum, grad, grad_y, x, weight, rstd);
+  copy.copy_(sum);
+  return dweight;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
@@ -136,14 +157,19 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def(
       "rms_norm_backward_add(Tensor(a!) sum, Tensor grad, Tensor grad_y, Tensor x, Tensor weight, Tensor rstd) -> "
       "Tensor dweight");
+  m.def(
+      "rms_norm_backward_add_cast(Tensor(a!) sum, Tensor(b!) copy, Tensor grad, Tensor grad_y, Tensor x, Tensor "
+      "weight, Tensor rstd) -> Tensor dweight");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("add_rms_norm", add_rms_norm_results);
   m.impl("rms_norm_backward_add", rms_norm_backward_add_result);
+  m.impl("rms_norm_backward_add_cast", rms_norm_backward_add_cast_result);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("add_rms_norm", add_rms_norm_cpu);
   m.impl("rms_norm_backward_add", rms_norm_backward_add_cpu);
+  m.impl("rms_norm_backward_add_cast", rms_norm_backward_add_cast_cpu);
 }
 
 }  // namespace plimsoll::ops

@@ -29,14 +29,13 @@ std::tuple<Tensor, Tensor> add_rms_norm_cuda(Tensor& sum, const Tensor& a, const
   return {y, rstd};
 }
 
-Tensor rms_norm_backward_add_cuda(Tensor& sum, const Tensor& grad, const Tensor& grad_y, const Tensor& x,
-                                  const Tensor& weight, const Tensor& rstd) {
-  Tensor dweight = rms_norm_backward_add_result(sum, grad, grad_y, x, weight, rstd);
+Tensor rms_norm_backward_into(Tensor& sum, const Rows& copy, const Tensor& dweight, const Tensor& grad,
+                              const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& rstd) {
   const cuda::OnDevice on(x);
   const Tensor before = as_rows(grad), grads = as_rows(grad_y), from = as_rows(x), scale = weight.contiguous();
   const int64_t width = x.size(-1), count = row_count(x);
   const Tensor partials = at::empty({div_up(count, cuda_norm_block_rows(count)), width}, rstd.options());
-  cuda::launch_rms_norm_backward_add({.a = const_rows(before), .b = {}, .sum = rows(sum), .width = width},
+  cuda::launch_rms_norm_backward_add({.a = const_rows(before), .b = {}, .sum = rows(sum), .width = width}, copy,
                                      {.grad_y = const_rows(grads),
                                       .x = const_rows(from),
                                       .dx = {},
@@ -47,9 +46,22 @@ Tensor rms_norm_backward_add_cuda(Tensor& sum, const Tensor& grad, const Tensor&
   return dweight;
 }
 
+Tensor rms_norm_backward_add_cuda(Tensor& sum, const Tensor& grad, const Tensor& grad_y, const Tensor& x,
+                                  const Tensor& weight, const Tensor& rstd) {
+  const Tensor dweight = rms_norm_backward_add_result(sum, grad, grad_y, x, weight, rstd);
+  return rms_norm_backward_into(sum, {}, dweight, grad, grad_y, x, weight, rstd);
+}
+
+Tensor rms_norm_backward_add_cast_cuda(Tensor& sum, Tensor& copy, const Tensor& grad, const Tensor& grad_y,
+                                       const Tensor& x, const Tensor& weight, const Tensor& rstd) {
+  const Tensor dweight = rms_norm_backward_add_cast_result(sum, copy, grad, grad_y, x, weight, rstd);
+  return rms_norm_backward_into(sum, rows(copy), dweight, grad, grad_y, x, weight, rstd);
+}
+
 TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("add_rms_norm", add_rms_norm_cuda);
   m.impl("rms_norm_backward_add", rms_norm_backward_add_cuda);
+  m.impl("rms_norm_backward_add_cast", rms_norm_backward_add_cast_cuda);
 }
 
 Tensor rope_cuda(const Tensor& x, int64_t position, double theta, bool inverse, at::ArrayRef<double> scaling) {
@@ -59,6 +71,32 @@ Tensor rope_cuda(const Tensor& x, int64_t position, double theta, bool inverse, 
   const std::vector<double> frequencies = rope_frequencies(x.size(3), theta, scaling);
   cuda::launch_rope(rope_arguments(from, result, frequencies.data(), position, inverse), on.stream());
   return result;
+}
+
+void packed_rope_cuda(Tensor& packed, at::TensorList parts, at::IntArrayRef rotated, int64_t position, double theta,
+                      bool inverse, at::ArrayRef<double> scaling) {
+  require_packed_rope(packed, parts, rotated, theta, scaling);
+  const cuda::OnDevice on(packed);
+  const std::vector<double> frequencies = rope_frequencies(packed.size(3), theta, scaling);
+  std::vector<Tensor> contiguous;
+  PackedRope args{.parts = {},
+                  .count = static_cast<int>(parts.size()),
+                  .out = packed.data_ptr(),
+                  .dtype = dtype_of(packed),
+                  .batch = packed.size(0),
+                  .tokens = packed.size(1),
+                  .heads = packed.size(2),
+                  .width = packed.size(3),
+                  .frequencies = frequencies.data(),
+                  .position = position,
+                  .inverse = inverse};
+  int64_t head = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Tensor& x = contiguous.emplace_back(parts[i].stride(3) == 1 ? parts[i] : parts[i].contiguous());
+    args.parts[i] = {x.const_data_ptr(), x.stride(0), x.stride(1), x.stride(2), head, x.size(2), rotated[i] != 0};
+    head += x.size(2);
+  }
+  cuda::launch_packed_rope(args, on.stream());
 }
 
 template <cuda::Gate gate>
@@ -83,6 +121,7 @@ Tensor gated_backward_cuda(const Tensor& grad, const Tensor& gate_up) {
 
 TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("rope", rope_cuda);
+  m.impl("packed_rope_", packed_rope_cuda);
   m.impl("swiglu", gated_cuda<cuda::Gate::silu>);
   m.impl("swiglu_backward", gated_backward_cuda<cuda::Gate::silu>);
   m.impl("geglu", gated_cuda<cuda::Gate::gelu>);

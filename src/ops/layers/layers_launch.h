@@ -39,8 +39,9 @@ void launch_add_rms_norm(const ops::AddRows& add, const ops::RmsNorm& args, DTyp
 void launch_rms_norm_backward(const ops::RmsNormBackward& args, DType weight_dtype, int64_t rows, void* partials,
                               void* dweight, cudaStream_t stream);
 
-/// Computes the same, and writes dx + add.a to add.sum; args.dx and add.b are not used.
-void launch_rms_norm_backward_add(const ops::AddRows& add, const ops::RmsNormBackward& args, DType weight_dtype,
-                                  int64_t rows, void* partials, void* dweight, cudaStream_t stream);
+/// Computes the same, and writes dx + add.a to add.sum; args.dx and add.b are not used. If `copy` has data, a float32
+/// sum is also written there, in bfloat16 or float16.
+void launch_rms_norm_backward_add(const ops::AddRows& add, const ops::Rows& copy, const ops::RmsNormBackward& args,
+                                  DType weight_dtype, int64_t rows, void* partials, void* dweight, cudaStream_t stream);
 
 }  // namespace plimsoll::cuda

@@ -35,7 +35,10 @@ void launch_dequantize(const ops::QuantizedWeight& weight, const ops::Rows& out,
     const int64_t row_bytes = weight.four_bits ? weight.width / 2 : weight.width;
     const bool packed = weight.width % 8 == 0 && count % 8 == 0 && packs(out.data, out.stride, sizeof(T), 8) &&
                         packs(weight.codes, row_bytes, 1, weight.four_bits ? 4 : 8);
-    const auto kernel = weight.four_bits ? dequantize_pieces<T, true> : dequantize_pieces<T, false>;
+    const bool few = pieces < (int64_t{1} << 31);  // also with the threads of a grid added
+    const auto kernel = weight.four_bits
+                            ? (few ? dequantize_pieces<T, true, uint32_t> : dequantize_pieces<T, true, int64_t>)
+                            : (few ? dequantize_pieces<T, false, uint32_t> : dequantize_pieces<T, false, int64_t>);
     launch(kernel, static_cast<unsigned>(div_up_blocks(pieces, kThreads, kMaxBlocks)), kThreads, 0, stream, weight,
            static_cast<T*>(out.data), out.stride, first, count, begin, end, packed);
   });

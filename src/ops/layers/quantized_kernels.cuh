@@ -97,17 +97,20 @@ __device__ inline float scale_of(const ops::QuantizedWeight& weight, int64_t ind
 }
 
 /// Dequantizes eight values a thread, contiguous in one block of a row. `packed`: codes and results are aligned for
-/// this and rows have a multiple of eight values.
-template <typename T, bool four_bits>
+/// this and rows have a multiple of eight values. `Index`: type of the number of all pieces, 32 bits if they suffice,
+/// because a division of 64 bits takes as long as the rest.
+template <typename T, bool four_bits, typename Index>
 __global__ void dequantize_pieces(ops::QuantizedWeight weight, T* out, int64_t stride, int64_t first, int64_t count,
                                   int64_t begin, int64_t end, bool packed) {
   constexpr int kNumbers = 8;
   __shared__ float levels[16];
   if (four_bits) fill_levels(levels);
-  const int64_t blocks = ops::quantized_blocks(weight.width), pieces = ops::div_up(count, kNumbers);
-  const int64_t bytes = ops::div_up(weight.width, 2);
-  for (int64_t task = grid_index(); task < (end - begin) * pieces; task += grid_threads()) {
-    const int64_t row = begin + task / pieces, at = task % pieces * kNumbers, column = first + at;
+  const int64_t blocks = ops::quantized_blocks(weight.width), bytes = ops::div_up(weight.width, 2);
+  const auto pieces = static_cast<Index>(ops::div_up(count, kNumbers)),
+             tasks = static_cast<Index>(end - begin) * pieces;
+  for (auto task = static_cast<Index>(grid_index()); task < tasks; task += static_cast<Index>(grid_threads())) {
+    const int64_t row = begin + static_cast<int64_t>(task / pieces),
+                  at = static_cast<int64_t>(task % pieces) * kNumbers, column = first + at;
     const float scale = scale_of(weight, row * blocks + column / ops::kQuantizedBlock);
     T* to = out + (row - begin) * stride + at;
     const auto number = [&](int32_t code) {

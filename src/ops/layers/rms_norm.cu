@@ -119,16 +119,18 @@ void launch_rms_norm_backward(const ops::RmsNormBackward& args, DType weight_dty
   sum_weight_gradient(args.width, weight_dtype, rows, partials, dweight, stream);
 }
 
-void launch_rms_norm_backward_add(const ops::AddRows& add, const ops::RmsNormBackward& args, DType weight_dtype,
-                                  int64_t rows, void* partials, void* dweight, cudaStream_t stream) {
+void launch_rms_norm_backward_add(const ops::AddRows& add, const ops::Rows& copy, const ops::RmsNormBackward& args,
+                                  DType weight_dtype, int64_t rows, void* partials, void* dweight,
+                                  cudaStream_t stream) {
   if (rows > 0)
     with_types(args.x.dtype, args.grad_y.dtype, [&]<typename X, typename Y>() {
       constexpr int pack = kWide<X, Y>;
       const bool wide = in_packs(args.x, args.width, pack) && in_packs(args.grad_y, args.width, pack) &&
                         in_packs(add.a, args.width, pack) && in_packs(add.sum, args.width, pack) &&
+                        (copy.data == nullptr || in_packs(copy, args.width, pack)) &&
                         weight_in_packs(args.weight, weight_dtype, pack);
-      const AddDx<X> dx{add.a.data,    add.a.dtype, add.a.stride, add.sum.data, add.sum.dtype != args.x.dtype,
-                        add.sum.stride};
+      const AddDx<X> dx{add.a.data,     add.a.dtype, add.a.stride, add.sum.data, add.sum.dtype != args.x.dtype,
+                        add.sum.stride, copy.data,   copy.dtype,   copy.stride};
       wide ? backward<X, Y, pack>(dx, args, weight_dtype, rows, partials, stream)
            : backward<X, Y, 1>(dx, args, weight_dtype, rows, partials, stream);
     });

@@ -48,5 +48,9 @@ std::tuple<at::Tensor, at::Tensor> add_rms_norm_results(at::Tensor& sum, const a
 /// Returns dweight.
 at::Tensor rms_norm_backward_add_result(at::Tensor& sum, const at::Tensor& grad, const at::Tensor& grad_y,
                                         const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd);
+/// Returns dweight. `copy` receives the float32 sum in 16 bits.
+at::Tensor rms_norm_backward_add_cast_result(at::Tensor& sum, at::Tensor& copy, const at::Tensor& grad,
+                                             const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
+                                             const at::Tensor& rstd);
 
 }  // namespace plimsoll::ops

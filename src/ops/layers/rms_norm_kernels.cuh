@@ -89,8 +89,23 @@ struct StoreDx {
   }
 };
 
+/// Stores values in 16 bits, in rows of a type that is known at run time.
+template <int pack, typename A>
+__device__ inline void store_narrow(void* data, DType dtype, int64_t at, const Pack<A, pack>& values) {
+  if (dtype == DType::bfloat16) {
+    Pack<bfloat16, pack> rounded;
+#pragma unroll
+    for (int j = 0; j < pack; ++j) rounded[j] = narrow<bfloat16>(static_cast<float>(values[j]));
+    return store_pack(static_cast<bfloat16*>(data) + at, rounded);
+  }
+  Pack<float16, pack> rounded;
+#pragma unroll
+  for (int j = 0; j < pack; ++j) rounded[j] = narrow<float16>(static_cast<float>(values[j]));
+  store_pack(static_cast<float16*>(data) + at, rounded);
+}
+
 /// A destination that adds dx: sum = grad + dx, with dx rounded to X before. The sum has the type of X, or float32 like
-/// grad.
+/// grad. A float32 sum may also be stored in 16 bits (`copy`; null: it is not).
 template <typename X>
 struct AddDx {
   const void* grad;
@@ -99,6 +114,9 @@ struct AddDx {
   void* sum;
   bool sum_is_wide;
   int64_t sum_stride;
+  void* copy;
+  DType copy_dtype;
+  int64_t copy_stride;
   template <int pack>
   __device__ void put(int64_t row, int64_t i, const Pack<X, pack>& values) const {
     using A = Accumulate<X>;
@@ -107,6 +125,7 @@ struct AddDx {
 #pragma unroll
     for (int j = 0; j < pack; ++j)  // not fused with the product that yields dx
       total[j] = static_cast<A>(ops::Unfused<A>(total[j]) + ops::Unfused<A>(widen(values[j])));
+    if (copy) store_narrow<pack>(copy, copy_dtype, row * copy_stride + i, total);
     if (sum_is_wide) return store_pack(static_cast<A*>(sum) + at, total);
     Pack<X, pack> rounded;
 #pragma unroll

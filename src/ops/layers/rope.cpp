@@ -23,16 +23,44 @@ using Signature = Tensor(const Tensor&, int64_t, double, bool, Scaling);
 
 }  // namespace
 
+namespace {
+
+void require_angles(const char* op, int64_t width, double theta, Scaling scaling) {
+  require(width % 2 == 0, op, "heads have width ", width, "; it must be even");
+  require(theta > 0, op, "theta is ", theta, "; it must be positive");
+  require(scaling.empty() ||
+              (scaling.size() == 4 && scaling[0] >= 1 && scaling[1] > 0 && scaling[2] > scaling[1] && scaling[3] > 0),
+          op, "scaling is ", scaling, "; it must be a factor of at least 1, 0 < low < high, and a length above 0");
+}
+
+}  // namespace
+
 Tensor rope_result(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
   constexpr const char* op = "plimsoll::rope";
   require_floating(op, "x", x);
   require(x.dim() == 4 && x.size(3) % 2 == 0, op, "x has shape ", x.sizes(),
           "; it must be [batch, tokens, heads, width] with an even width");
-  require(theta > 0, op, "theta is ", theta, "; it must be positive");
-  require(scaling.empty() ||
-              (scaling.size() == 4 && scaling[0] >= 1 && scaling[1] > 0 && scaling[2] > scaling[1] && scaling[3] > 0),
-          op, "scaling is ", scaling, "; it must be a factor of at least 1, 0 < low < high, and a length above 0");
+  require_angles(op, x.size(3), theta, scaling);
   return at::empty(x.sizes(), x.options());
+}
+
+void require_packed_rope(const Tensor& packed, at::TensorList parts, at::IntArrayRef rotated, double theta,
+                         Scaling scaling) {
+  constexpr const char* op = "plimsoll::packed_rope_";
+  require(packed.dim() == 4 && packed.is_contiguous(), op, "the packed tensor has shape ", packed.sizes(),
+          "; it must be contiguous [batch, tokens, heads, width]");
+  require(!parts.empty() && parts.size() <= kMaxRopeParts && rotated.size() == parts.size(), op, parts.size(),
+          " parts and ", rotated.size(), " marks were given; allowed are 1 to ", kMaxRopeParts, " of each");
+  int64_t heads = 0;
+  for (const Tensor& part : parts) {
+    require(part.dim() == 4 && part.size(0) == packed.size(0) && part.size(1) == packed.size(1) &&
+                part.size(3) == packed.size(3) && part.scalar_type() == packed.scalar_type(),
+            op, "a part is ", c10::toString(part.scalar_type()), " ", part.sizes(), " and the packed tensor ",
+            c10::toString(packed.scalar_type()), " ", packed.sizes(), "; they may differ in heads only");
+    heads += part.size(2);
+  }
+  require(heads == packed.size(2), op, "the parts have ", heads, " heads and the packed tensor ", packed.size(2));
+  require_angles(op, packed.size(3), theta, scaling);
 }
 
 namespace {
@@ -119,6 +147,22 @@ Tensor call_rope(const Tensor& x, int64_t position, double theta, bool inverse, 
   return handle.call(x, position, theta, inverse, scaling);
 }
 
+void packed_rope_meta(Tensor& packed, at::TensorList parts, at::IntArrayRef rotated, int64_t, double theta, bool,
+                      Scaling scaling) {
+  require_packed_rope(packed, parts, rotated, theta, scaling);
+}
+
+void packed_rope_cpu(Tensor& packed, at::TensorList parts, at::IntArrayRef rotated, int64_t position, double theta,
+                     bool inverse, Scaling scaling) {
+  require_packed_rope(packed, parts, rotated, theta, scaling);
+  int64_t head = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const int64_t heads = parts[i].size(2);
+    packed.narrow(2, head, heads).copy_(rotated[i] ? rope_cpu(parts[i], position, theta, inverse, scaling) : parts[i]);
+    head += heads;
+  }
+}
+
 struct RopeFunction : torch::autograd::Function<RopeFunction> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, int64_t position, double theta,
                         bool inverse, const std::vector<double>& scaling) {
@@ -148,12 +192,17 @@ Tensor rope_autograd(const Tensor& x, int64_t position, double theta, bool inver
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def("rope(Tensor x, int position, float theta, bool inverse, float[] scaling) -> Tensor");
+  m.def(
+      "packed_rope_(Tensor(a!) packed, Tensor[] parts, int[] rotated, int position, float theta, bool inverse, float[] "
+      "scaling) -> ()");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("rope", rope_result);
+  m.impl("packed_rope_", packed_rope_meta);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("rope", rope_cpu);
+  m.impl("packed_rope_", packed_rope_cpu);
 }
 TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
   m.impl("rope", rope_autograd);

@@ -2,6 +2,7 @@
 // operator, and what its kernels share. No libtorch, because the CUDA kernel includes this header.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -46,6 +47,34 @@ struct Rope {
   bool inverse;                                     ///< rotate back
 };
 
+/// A part of the heads of a packed tensor: x [batch, tokens, heads, width] with contiguous heads.
+struct RopePart {
+  const void* x;
+  int64_t batch_stride, token_stride, head_stride;  ///< strides of x, in elements
+  int64_t first_head, heads;                        ///< heads of the packed tensor that x becomes
+  bool rotated;                                     ///< false: x is copied
+};
+/// Number of parts, at most: queries, keys and values.
+constexpr int kMaxRopeParts = 3;
+
+/// The arguments of a kernel that rotates parts, or copies them, into `out`, a contiguous tensor of all heads.
+struct PackedRope {
+  std::array<RopePart, kMaxRopeParts> parts;
+  int count;  ///< parts
+  void* out;
+  DType dtype;
+  int64_t batch, tokens, heads, width;  ///< sizes of `out`
+  const double* frequencies;            ///< radians per position; width / 2 values
+  int64_t position;                     ///< position of the first token
+  bool inverse;                         ///< rotate back
+};
+
+/// Throws UserError unless the parts [batch, tokens, heads, width] together have the heads of `packed`, which is
+/// contiguous, and `rotated` says of each part whether it is rotated. Operator plimsoll::packed_rope_ writes the
+/// rotated parts, and copies of the others, one after the other into `packed`.
+void require_packed_rope(const at::Tensor& packed, c10::ArrayRef<at::Tensor> parts, c10::ArrayRef<int64_t> rotated,
+                         double theta, c10::ArrayRef<double> scaling);
+
 /// Returns the arguments for `x`, whose heads are contiguous, and a contiguous `out`.
 Rope rope_arguments(const at::Tensor& x, const at::Tensor& out, const double* frequencies, int64_t position,
                     bool inverse);
@@ -64,5 +93,8 @@ namespace plimsoll::cuda {
 
 /// Rotates all tokens on a CUDA stream. `args.frequencies` is in host memory: it is copied into the launch's arguments.
 void launch_rope(const ops::Rope& args, CUstream_st* stream);
+
+/// Rotates or copies all parts on a CUDA stream, in one launch for each 256 pairs and 65535 sequences.
+void launch_packed_rope(const ops::PackedRope& args, CUstream_st* stream);
 
 }  // namespace plimsoll::cuda

@@ -10,38 +10,54 @@ namespace {
 using at::Tensor;
 
 void run(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap,
-         const Tensor& loss, const Tensor& count, const Tensor& grad_x, const Tensor& grad_weight) {
+         int64_t chunk_tokens, const Tensor& loss, const Tensor& count, const Tensor& grad_x,
+         const Tensor& grad_weight) {
   const cuda::OnDevice on(x);
   const LossKernels kernels{
-      .chunk_bytes = cuda_loss_chunk_bytes(weight.size(0)),
       .cross_entropy = [&](const CrossEntropy& args,
                            int64_t rows) { cuda::launch_cross_entropy(args, rows, on.stream()); },
-      .split_add = [&](const SplitAdd& args, int64_t rows) { cuda::launch_split_add(args, rows, on.stream()); }};
+      .split_add = [&](const SplitAdd& args, int64_t rows) { cuda::launch_split_add(args, rows, on.stream()); },
+      .add_product = cuda::add_product};
+  const LossChunks chunks = cuda_loss_chunks(x.size(0), weight.size(0), x.size(1), x.element_size(), chunk_tokens);
   const Tensor losses =
-      linear_cross_entropy_chunks(x, weight, targets, ignore_index, softcap, grad_x, grad_weight, kernels);
+      linear_cross_entropy_chunks(x, weight, targets, ignore_index, softcap, grad_x, grad_weight, chunks, kernels);
   cuda::launch_mean_loss(losses.const_data_ptr(), dtype_of(losses), targets.const_data_ptr<int64_t>(),
                          targets.stride(0), ignore_index, targets.size(0), loss.data_ptr(),
                          count.defined() ? count.data_ptr() : nullptr, on.stream());
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> with_gradients_cuda(const Tensor& x, const Tensor& weight,
-                                                               const Tensor& targets, int64_t ignore_index,
-                                                               bool wants_x, bool wants_weight, double softcap) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> with_gradients_in_chunks(const Tensor& x, const Tensor& weight,
+                                                                    const Tensor& targets, int64_t ignore_index,
+                                                                    bool wants_x, bool wants_weight, double softcap,
+                                                                    int64_t chunk_tokens) {
   auto results = loss_and_gradient_results(x, weight, targets, ignore_index, wants_x, wants_weight, softcap);
   const auto& [loss, count, grad_x, grad_weight] = results;
-  run(x, weight, targets, ignore_index, softcap, loss, count, grad_x, grad_weight);
+  run(x, weight, targets, ignore_index, softcap, chunk_tokens, loss, count, grad_x, grad_weight);
   return results;
 }
 
-Tensor loss_cuda(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> with_gradients_cuda(const Tensor& x, const Tensor& weight,
+                                                               const Tensor& targets, int64_t ignore_index,
+                                                               bool wants_x, bool wants_weight, double softcap) {
+  return with_gradients_in_chunks(x, weight, targets, ignore_index, wants_x, wants_weight, softcap, 0);
+}
+
+Tensor loss_in_chunks(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
+                      double softcap, int64_t chunk_tokens) {
   Tensor loss = loss_result(x, weight, targets, ignore_index, softcap);
-  run(x, weight, targets, ignore_index, softcap, loss, Tensor(), Tensor(), Tensor());
+  run(x, weight, targets, ignore_index, softcap, chunk_tokens, loss, Tensor(), Tensor(), Tensor());
   return loss;
+}
+
+Tensor loss_cuda(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
+  return loss_in_chunks(x, weight, targets, ignore_index, softcap, 0);
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("linear_cross_entropy", with_gradients_cuda);
+  m.impl("linear_cross_entropy.chunks", with_gradients_in_chunks);
   m.impl("linear_cross_entropy_loss", loss_cuda);
+  m.impl("linear_cross_entropy_loss.chunks", loss_in_chunks);
 }
 
 }  // namespace

@@ -57,8 +57,7 @@ bool has_blocks(DType dtype) {
 
 Tensor losses_by_libtorch(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
                           double softcap, const Tensor& grad_x, const Tensor& grad_weight) {
-  const LossKernels kernels{.chunk_bytes = kLossChunkBytes,
-                            .cross_entropy =
+  const LossKernels kernels{.cross_entropy =
                                 [](const CrossEntropy& args, int64_t rows) {
                                   at::parallel_for(0, rows, row_grain(args.width), [&](int64_t begin, int64_t end) {
                                     cross_entropy_rows(args, begin, end);
@@ -70,7 +69,8 @@ Tensor losses_by_libtorch(const Tensor& x, const Tensor& weight, const Tensor& t
                                     split_add_rows(args, begin, end);
                                   });
                                 }};
-  return linear_cross_entropy_chunks(x, weight, targets, ignore_index, softcap, grad_x, grad_weight, kernels);
+  const LossChunks chunks = loss_chunks(x.size(0), weight.size(0), x.element_size(), kLossChunkBytes);
+  return linear_cross_entropy_chunks(x, weight, targets, ignore_index, softcap, grad_x, grad_weight, chunks, kernels);
 }
 
 bool loss_in_blocks(const LossShape& shape) {

@@ -151,12 +151,13 @@ std::optional<int64_t> add_rms_norm(const Op& op, const ScratchDevice& on) {
   return on.rows_copy(tensor(op, 1)) + on.rows_copy(tensor(op, 2)) + weight_copy<gpu>(tensor(op, 3), on);
 }
 
-template <bool gpu>
+/// Returns the scratch of an op whose grad is argument `at`, followed by the arguments of rms_norm's backward.
+template <bool gpu, size_t at = 1>
 std::optional<int64_t> rms_norm_backward_add(const Op& op, const ScratchDevice& on) {
-  const int64_t total = on.rows_copy(tensor(op, 1)) + rms_norm_backward<gpu, 2>(op, on).value();
+  const int64_t total = on.rows_copy(tensor(op, at)) + rms_norm_backward<gpu, at + 1>(op, on).value();
   if (gpu) return total;
   // Each thread holds some rows of dx.
-  const View& x = tensor(op, 3);
+  const View& x = tensor(op, at + 2);
   const int64_t width = x.sizes.back(), rows = rows_per_pass_of(elements(x.sizes) / width, width);
   return total + on.rounded(on.threads * rows * width * element_bytes(x.dtype));
 }
@@ -167,6 +168,14 @@ std::optional<int64_t> rope(const Op& op, const ScratchDevice& on) {
   if (elements(x.sizes) == 0) return 0;
   const int64_t copy = x.strides[3] == 1 ? 0 : on.bytes_of(x);
   return gpu ? copy : copy + on.rounded(x.sizes[3] / 2 * 8);  // frequencies; a GPU has them in the launch
+}
+
+/// Returns the bytes of copies of parts whose last dimension is not contiguous.
+std::optional<int64_t> packed_rope(const Op& op, const ScratchDevice& on) {
+  int64_t total = 0;
+  for (const View& part : op.arguments.at(1).views)
+    if (part.strides[3] != 1) total += on.bytes_of(part);
+  return total;
 }
 
 /// Returns the bytes of the copy of an operand of a group norm whose layout is not that of the result for x.
@@ -206,7 +215,9 @@ constexpr ScratchRow kLayerScratch[] = {
     {"plimsoll::rms_norm_backward", rms_norm_backward<false, 0>, rms_norm_backward<true, 0>},
     {"plimsoll::add_rms_norm", add_rms_norm<false>, add_rms_norm<true>},
     {"plimsoll::rms_norm_backward_add", rms_norm_backward_add<false>, rms_norm_backward_add<true>},
+    {"plimsoll::rms_norm_backward_add_cast", rms_norm_backward_add<false, 2>, rms_norm_backward_add<true, 2>},
     {"plimsoll::rope", rope<false>, rope<true>},
+    {"plimsoll::packed_rope_", nullptr, packed_rope},
     {"plimsoll::swiglu", rows_copies<0>, rows_copies<0>},
     {"plimsoll::swiglu_backward", rows_copies<0, 1>, rows_copies<0, 1>},
     {"plimsoll::geglu", rows_copies<0>, rows_copies<0>},
@@ -264,9 +275,10 @@ int64_t loss_in_chunks(const LossShape& shape, const LossChunks& chunks, const O
   const int64_t bytes = element_bytes(x.dtype);
   int64_t total = matrix_copy(x, on) + matrix_copy(weight, on) + on.rounded(shape.tokens * accumulator_bytes(x.dtype)) +
                   on.rounded(chunks.rows * shape.vocabulary * bytes);
-  if (shape.wants_weight && bytes == 2 && chunks.count > 1)
-    total += on.rounded(std::min(kLossGradientBlock, shape.vocabulary) * shape.width * bytes);
-  if (shape.wants_weight && bytes == 2 && chunks.count > 2) total += on.bytes_of(weight);
+  if (!shape.wants_weight || bytes != 2 || chunks.count == 1) return total;
+  if (chunks.float32_sums) return total + on.rounded(shape.vocabulary * shape.width * 4);
+  total += on.rounded(std::min(chunks.gradient_block, shape.vocabulary) * shape.width * bytes);
+  if (chunks.count > 2) total += on.bytes_of(weight);
   return total;
 }
 
@@ -279,9 +291,15 @@ int64_t loss_on_cpu(const Op& op, const LossShape& shape, const ScratchDevice& o
   return loss_in_chunks(shape, chunks, op, on) + loss_products(shape, chunks, x, weight, on);
 }
 
+/// Returns the chunks of a loss head on a GPU. The last argument of the form with large chunks has their tokens.
+LossChunks cuda_chunks_of(const Op& op) {
+  const View &x = tensor(op, 0), &weight = tensor(op, 1);
+  const int64_t chunk_tokens = op.name.ends_with(".chunks") ? integer(op, op.arguments.size() - 1) : 0;
+  return cuda_loss_chunks(x.sizes[0], weight.sizes[0], x.sizes[1], element_bytes(x.dtype), chunk_tokens);
+}
+
 int64_t loss_on_cuda(const Op& op, const LossShape& shape, const ScratchDevice& on) {
-  const int64_t most = cuda_loss_chunk_bytes(shape.vocabulary);
-  return loss_in_chunks(shape, loss_chunks(shape.tokens, shape.vocabulary, element_bytes(shape.dtype), most), op, on);
+  return loss_in_chunks(shape, cuda_chunks_of(op), op, on);
 }
 
 using LossRule = int64_t (*)(const Op&, const LossShape&, const ScratchDevice&);
@@ -512,15 +530,18 @@ int64_t score_bytes(const Op& op, const AttentionShape& shape) {
   return static_cast<int64_t>(each * computed_scores(shape) * static_cast<double>(shape.batch * shape.query_heads));
 }
 
-/// Returns the bytes of the loss head's kernels: the softmax reads the logits twice and writes their gradients once;
-/// sums of 16-bit weight gradients read a chunk's gradient, and read and write the sum and its rounding error.
+/// Returns the bytes of the loss head's kernels: the softmax reads the logits twice and writes their gradients once.
+/// Sums of 16-bit weight gradients read a chunk's gradient, and read and write the sum and its rounding error; or the
+/// matmuls read and write a float32 sum, which is converted at the end.
 int64_t loss_bytes(const Op& op, bool gradients) {
   const View &x = tensor(op, 0), &weight = tensor(op, 1);
   const int64_t tokens = x.sizes[0], vocabulary = weight.sizes[0], bytes = element_bytes(x.dtype);
-  const LossChunks chunks = loss_chunks(tokens, vocabulary, bytes, cuda_loss_chunk_bytes(vocabulary));
+  const LossChunks chunks = cuda_chunks_of(op);
   const int64_t logits = tokens * vocabulary * bytes * (gradients ? 3 : 1);
-  const bool split = gradients && bytes == 2 && integer(op, 5) != 0;
-  return logits + (split ? (chunks.count - 1) * 5 * elements(weight.sizes) * bytes : 0);
+  const bool sums = gradients && bytes == 2 && integer(op, 5) != 0 && chunks.count > 1;
+  if (!sums) return logits;
+  const int64_t each = chunks.float32_sums ? (chunks.count - 1) * 2 * 4 + 4 + bytes : (chunks.count - 1) * 5 * bytes;
+  return logits + each * elements(weight.sizes);
 }
 
 /// Returns the bytes of a dequantized weight: codes and scales are read, the values written.
@@ -540,7 +561,7 @@ double computed_share(const Op& op) {
 
 int64_t staged_bytes(const Op& op) {
   if (const std::optional<AttentionShape> shape = attention_of(op)) return score_bytes(op, *shape);
-  const std::string_view name = op.name;
+  const std::string_view name = std::string_view(op.name).substr(0, op.name.find('.'));  // all forms of an op
   if (name == "plimsoll::linear_cross_entropy") return loss_bytes(op, true);
   if (name == "plimsoll::linear_cross_entropy_loss") return loss_bytes(op, false);
   if (name == "plimsoll::quantized_linear") return dequantized_bytes(op, tensor(op, 0).sizes.back());

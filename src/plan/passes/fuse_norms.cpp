@@ -56,35 +56,46 @@ class FuseNorms {
     return found == fused_.end() ? trace_.ops[index] : found->second;
   }
 
-  // Returns whether op `index` is unchanged and may be moved.
-  bool is_free(int32_t index) const {
+  // Returns whether op `index` may be moved.
+  bool is_movable(int32_t index) const {
     const Op& op = trace_.ops[index];
-    return op.copy == CopyStage::none && !op.on_host && op.random_id < 0 && !fused_.contains(index) &&
-           !gone_.contains(index);
+    return op.copy == CopyStage::none && !op.on_host && op.random_id < 0 && !gone_.contains(index);
+  }
+  // Returns whether op `index` is unchanged and may be moved.
+  bool is_free(int32_t index) const { return is_movable(index) && !fused_.contains(index); }
+
+  // Merges ops into op `index`, or it into one of them, until there is none left.
+  void visit(int32_t index) {
+    if (is_free(index))
+      while (merge_one(index) && !gone_.contains(index)) {
+      }
   }
 
-  void visit(int32_t index) {
-    if (!is_free(index)) return;
+  bool merge_one(int32_t index) {
     std::set<int32_t> writers;
-    for_each_view(trace_.ops[index], [&](const View& view, bool written) {
+    for_each_view(at(index), [&](const View& view, bool written) {
       if (const auto found = writers_.find(view.buffer); !written && found != writers_.end())
         writers.insert(found->second);
     });
     for (const int32_t writer : writers) {
+      if (writer == index) continue;
       std::optional<Pair> pair = pair_of(writer, index);
       if (!pair || !(fusion_rules_.all || gains(*pair))) continue;
-      return take(std::move(*pair));
+      take(std::move(*pair));
+      return true;
     }
+    return false;
   }
 
   std::optional<Pair> pair_of(int32_t first, int32_t second) const {
-    const Op &a = trace_.ops[first], &b = trace_.ops[second];
-    if (!is_free(first) || second - first > max_distance_) return std::nullopt;
+    const Op &a = at(first), &b = at(second);
+    if (!is_movable(first) || second - first > max_distance_) return std::nullopt;
     if ((a.phase == Phase::update) != (b.phase == Phase::update)) return std::nullopt;
     std::optional<Op> op = fusion_rules_.pair(a, b);
     if (!op || belongs_to_chain(first)) return std::nullopt;
-    const bool down = passes(first, first + 1, second);
-    if (!down && !passes(second, first + 1, second)) return std::nullopt;
+    // A merged op stays where it is.
+    const bool down = !fused_.contains(first) && passes(first, first + 1, second);
+    if (!down && (fused_.contains(second) || !passes(second, first + 1, second))) return std::nullopt;
     Pair pair{first, second, down ? second : first, std::move(*op), {}, {}};
     std::map<BufferId, int32_t> touches;
     for (const Op* each : {&a, &b}) for_each_buffer(*each, [&](BufferId buffer) { ++touches[buffer]; });
@@ -97,6 +108,7 @@ class FuseNorms {
     pair.op.module = trace_.ops[pair.place].module;
     pair.op.recomputed = a.recomputed && b.recomputed;
     pair.op.flops = a.flops + b.flops;
+    pair.op.bytes_moved = 0;
     for_each_view(pair.op,
                   [&](const View& view, bool) { pair.op.bytes_moved += view.elements() * element_bytes(view.dtype); });
     if (workspace_) pair.op.workspace_bytes = placed_bytes(trace_, workspace_(pair.op).value_or(0));
@@ -107,8 +119,7 @@ class FuseNorms {
   // Returns whether op `index` may swap places with the ops [begin, end).
   bool passes(int32_t index, int32_t begin, int32_t end) const {
     std::set<BufferId> used, written;
-    for_each_view(trace_.ops[index],
-                  [&](const View& view, bool writes) { (writes ? written : used).insert(view.buffer); });
+    for_each_view(at(index), [&](const View& view, bool writes) { (writes ? written : used).insert(view.buffer); });
     bool free = true;
     for (int32_t i = begin; i < end && free; ++i) {
       if (gone_.contains(i)) continue;
@@ -142,7 +153,7 @@ class FuseNorms {
     std::map<int32_t, int64_t> more;
     std::set<BufferId> read, made, gone = pair.gone;
     const int32_t mover = down ? pair.first : pair.second;
-    for_each_view(trace_.ops[mover], [&](const View& view, bool written) {
+    for_each_view(at(mover), [&](const View& view, bool written) {
       if (trace_.buffers[view.buffer].persistent || gone.contains(view.buffer)) return;
       if (lifetimes_[view.buffer].birth == mover)
         made.insert(view.buffer);
@@ -160,13 +171,13 @@ class FuseNorms {
       for (const BufferId buffer : gone) change(buffer, false);
       for (const BufferId buffer : made) change(buffer, !down || i == pair.second);
       for (const BufferId buffer : read) change(buffer, true);
-      if (i == pair.place) sum += pair.op.workspace_bytes - trace_.ops[i].workspace_bytes;
+      if (i == pair.place) sum += pair.op.workspace_bytes - at(i).workspace_bytes;
     }
     return more;
   }
 
   bool gains(const Pair& pair) const {
-    const double before = seconds_of(cost_, trace_.ops[pair.first]) + seconds_of(cost_, trace_.ops[pair.second]);
+    const double before = seconds_of(cost_, at(pair.first)) + seconds_of(cost_, at(pair.second));
     if (seconds_of(cost_, pair.op) >= before) return false;
     const int64_t allowed =
         std::max(peak_, *std::max_element(live_.begin() + pair.first, live_.begin() + pair.second + 1));

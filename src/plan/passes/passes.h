@@ -53,19 +53,47 @@ Trace slice_rows(Trace trace, const RowSlicing& slicing, std::vector<SlicedHead>
 /// that are summed over micro batches stay float32.
 Trace fold_casts(Trace trace);
 
+// The pass that lets matmuls add to the sum of gradients.
+//
+//     g = a^T b;  sum = sum + cast(g)   ->   sum += a^T b        g is never stored
+//
+// It runs before the searches, because which matmuls add must not depend on the budget: results differ by rounding, as
+// the product is not rounded before it is added. The searches then see the smaller traffic and fewer live bytes. It
+// runs after update_in_backward, which needs the update pieces that this pass drops.
+
+/// Returns the trace with each matmul merged into the op that adds its result to a buffer in place, or that copies it
+/// there, if `product_sum` has an op for them and no other op uses the result. The new op runs at the place of the
+/// matmul; no op between may use the sum. A copy that only one op reads stays. `workspace` predicts the scratch of the
+/// new op; empty: none.
+Trace add_products(Trace trace, const ProductSum& product_sum, const WorkspaceModel& workspace);
+
+// The pass that gives ops more scratch where memory remains.
+//
+// It runs on a finished schedule, after everything that changes live bytes, and just before placement. The searches
+// count the scratch of the recorded forms, so no plan needs more memory because of this pass.
+
+/// Returns the trace with ops replaced by the first of their `forms` with which the live transient bytes of the device
+/// at the op are at most `limit`. `workspace` has the scratch of a form; forms that it does not know are not taken.
+Trace grow_scratch(Trace trace, const OpForms& forms, const WorkspaceModel& workspace, int64_t limit);
+
+/// Returns the number of ops of `trace` that differ from those of `before` by their form.
+int64_t grown_ops_of(const Trace& before, const Trace& trace);
+
 // The pass that merges a sum and the norm that reads it, and a norm's backward and the sum that adds its
 // gradient.
 //
 //     s = x + r;  y, rstd = rms_norm(s)              ->   s, y, rstd        s is read while it is in the cache
 //     dx, dw = rms_norm_backward(…);  g = g + dx     ->   g, dw             dx is never stored
+//     … g, dw = …;  h = cast(g)                      ->   g, h, dw          g is not read again
 //
 // It runs on a finished schedule, for the reasons given in fuse_pointwise below. It runs before fuse_pointwise: a sum
 // that is merged here has less traffic than in a chain, unless the chain makes the value that it adds.
 
 /// Returns the trace with pairs of ops merged that `fusion_rules.pair` supports. A pair runs at the place of its second
 /// op. If an op between them uses what the first writes, or writes what it reads, it runs at the place of the first, if
-/// the second may move there. Buffers that no other op uses are dropped. A sum with an operand that a pointwise op
-/// makes only for it is left to fuse_pointwise. `workspace` predicts the scratch of the new ops; empty: none.
+/// the second may move there. A merged op may be the first or the second of another pair, which runs at its place.
+/// Buffers that no other op uses are dropped. A sum with an operand that a pointwise op makes only for it is left to
+/// fuse_pointwise. `workspace` predicts the scratch of the new ops; empty: none.
 ///
 /// Without `fusion_rules.all`, a pair is merged only if `cost` predicts less time, and live bytes exceed neither the
 /// trace's peak nor their former maximum there.

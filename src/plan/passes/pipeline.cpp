@@ -85,6 +85,10 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   run.pass("fold_casts", true, fold_casts);
   // Before ops are removed, because it reads the order of ops as recorded.
   run.pass("update_in_backward", choices.update_in_backward, update_in_backward);
+  // After update_in_backward, which needs the update pieces, and before the searches: which matmuls add to sums must
+  // not depend on the budget.
+  run.pass("add_products", bool(options.product_sum),
+           [&](Trace trace) { return add_products(std::move(trace), options.product_sum, options.workspace); });
   // After updates are placed by the gradients, and before the searches, which depend on the lifetimes of gathered
   // parameters.
   run.pass("gather_late", gathers_parameters(plan.trace),
@@ -125,6 +129,12 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
   // After merging, which moves ops next to each other.
   run.pass("overlap_exchanges", choices.exchange_limit_bytes >= 0, [&](Trace trace) {
     return overlap_exchanges(std::move(trace), cost_of_all_ranks(in.cost), choices.exchange_limit_bytes);
+  });
+
+  run.begin(Stage::scratch);
+  // Last, because the live bytes of the finished schedule say how much memory remains.
+  run.pass("grow_scratch", choices.scratch_limit_bytes >= 0, [&](Trace trace) {
+    return grow_scratch(std::move(trace), options.forms, options.workspace, choices.scratch_limit_bytes);
   });
 
   if (run.begin(Stage::placement)) {

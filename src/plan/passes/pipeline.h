@@ -19,6 +19,7 @@ enum class Stage : uint8_t {
   choices,     ///< applies recomputation and offload
   merging,     ///< merges several ops into one
   overlap,     ///< overlaps exchanges between ranks with other ops
+  scratch,     ///< gives ops more scratch within the memory that remains
   placement,   ///< assigns offsets in the arenas
   validation,  ///< throws InternalError if the plan is unsound
 };

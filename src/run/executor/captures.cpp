@@ -1,5 +1,9 @@
 #include "run/executor/captures.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "cost/operators.h"
 
 namespace plimsoll {
@@ -31,9 +35,11 @@ void Captures::run(const Segment& segment, const std::function<void(int32_t)>& r
   const auto one_by_one = [&run_op](int32_t begin, int32_t end) {
     for (int32_t i = begin; i < end; ++i) run_op(i);
   };
-  int& runs = runs_[segment.begin];
-  if (!backend_.captures() || !settled || runs < kRunsBefore) {
-    runs = settled ? runs + 1 : 0;
+  Runs& runs = runs_[segment.begin];
+  runs.kind = segment.kind;
+  runs.last_settled = settled;
+  if (!backend_.captures() || !settled || runs.settled < kRunsBefore) {
+    runs.settled = settled ? runs.settled + 1 : 0;
     return one_by_one(segment.begin, segment.end);
   }
   const auto [entry, first] = done_.try_emplace(segment.begin);
@@ -43,13 +49,44 @@ void Captures::run(const Segment& segment, const std::function<void(int32_t)>& r
       piece.ops = backend_.capture([run_op, begin = piece.begin, end = piece.end] {
         for (int32_t i = begin; i < end; ++i) run_op(i);
       });
-      captured_ += piece.ops != nullptr;
+      if (piece.ops) {
+        ++work_.sequences;
+        work_.captured_ops += piece.end - piece.begin;
+      } else {
+        ++work_.refused_sequences;
+        const std::string reason = backend_.capture_refusal();
+        work_.refusal = fmt::format("{} and the {} ops after it: {}", trace_.ops[piece.begin].name,
+                                    piece.end - piece.begin - 1, reason.empty() ? "no reason given" : reason);
+      }
     }
     if (piece.ops)
       piece.ops->launch();
     else
       one_by_one(piece.begin, piece.end);
   }
+}
+
+DeviceWork Captures::work() const {
+  DeviceWork work = work_;
+  work.captures = backend_.captures();
+  int64_t ops = 0;
+  for (const auto& [begin, runs] : runs_) {
+    const Segment* const segment = trace_.segment(runs.kind);
+    ops += segment ? segment->end - segment->begin : 0;
+    if (!work.captures || runs.kind == SegmentKind::initialize) continue;
+    const auto done = done_.find(begin);
+    if (done != done_.end() &&
+        std::ranges::any_of(done->second, [](const Piece& piece) { return piece.ops != nullptr; }))
+      continue;
+    const std::string why = done != done_.end() ? "its sequences are shorter than 4 ops, or were refused"
+                            : !runs.last_settled
+                                ? "its ops allocate memory that was not planned"
+                                : fmt::format("ran {} time{}; sequences are captured from run {} on", runs.settled,
+                                              runs.settled == 1 ? "" : "s", kRunsBefore + 1);
+    work.not_captured.push_back(fmt::format("{}: {}", name_of(runs.kind), why));
+  }
+  work.single_ops = ops - work.captured_ops;
+  return work;
 }
 
 }  // namespace plimsoll

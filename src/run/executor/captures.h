@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/backend.h"
+#include "plimsoll/device_work.h"
 #include "plimsoll/trace.h"
 
 namespace plimsoll {
@@ -25,7 +26,10 @@ class Captures {
   void run(const Segment& segment, const std::function<void(int32_t)>& run_op, bool settled);
 
   /// Returns the number of captured sequences.
-  int64_t captured() const { return captured_; }
+  int64_t captured() const { return work_.sequences; }
+
+  /// Returns what was captured, and why the rest was not. Its results of kernels are empty.
+  DeviceWork work() const;
 
  private:
   struct Piece {
@@ -35,11 +39,17 @@ class Captures {
   std::vector<Piece> pieces_of(const Segment& segment) const;
   bool may_capture(const Op& op) const;
 
+  struct Runs {
+    SegmentKind kind = SegmentKind::micro;
+    int settled = 0;  // runs in a row
+    bool last_settled = false;
+  };
+
   Backend& backend_;
   const Trace& trace_;
-  std::map<int32_t, int> runs_;                 // by a segment's first op
+  std::map<int32_t, Runs> runs_;                // by a segment's first op
   std::map<int32_t, std::vector<Piece>> done_;  // by a segment's first op
-  int64_t captured_ = 0;
+  DeviceWork work_;                             // what was captured and refused
 };
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/hash.h"
@@ -29,6 +30,14 @@ uint64_t seed_of(const RandomContext& random, int64_t random_id) {
 }
 
 }  // namespace
+
+bool waits_for_each_op() {
+  static const bool waits = [] {
+    const char* const text = std::getenv(kWaitForEachOp);
+    return text != nullptr && std::string_view(text) == "1";
+  }();
+  return waits;
+}
 
 void Executor::run(const Segment& segment, const RandomContext& random) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -54,7 +63,7 @@ void Executor::run(const Segment& segment, const RandomContext& random) {
 }
 
 void Executor::run_ops(const Segment& segment) {
-  if (observer_ == nullptr && !guard_) {
+  if (observer_ == nullptr && !guard_ && !waits_for_each_op()) {
     captures_.run(
         segment, [this](int32_t i) { run_one(ops_[i]); }, unplanned_.empty());
     return;
@@ -62,8 +71,17 @@ void Executor::run_ops(const Segment& segment) {
   for (int32_t i = segment.begin; i < segment.end; ++i) {
     const auto begin = ProfileClock::now();
     guard_ ? run_checked(ops_[i]) : run_one(ops_[i]);
-    ops_[i].backend->synchronize();
+    wait_for(ops_[i]);
     if (observer_) observer_->ran(i, {begin, ProfileClock::now()});
+  }
+}
+
+// A device reports the errors of its kernels when it is waited for.
+void Executor::wait_for(const BoundOp& op) const {
+  try {
+    op.backend->synchronize();
+  } catch (const UserError& error) {
+    throw op.refused(plan_.trace, error.what());
   }
 }
 
@@ -248,9 +266,27 @@ void Executor::settle_outputs(BoundOp& op) {
       ++next;
   }
   if (moves.empty()) return;
+  int64_t& bytes = copied_[op.index];
+  bytes = 0;
+  for (const auto& [place, made] : moves) bytes += static_cast<int64_t>(made.nbytes());
   // Outputs may overlap each other's addresses, or their own with other strides; storages do not show that.
   for (auto& [place, made] : moves) made = made.clone();
   for (auto& [place, made] : moves) place->copy_(made);
+}
+
+DeviceWork Executor::device_work() const {
+  DeviceWork work = captures_.work();
+  std::map<std::string, DeviceWork::CopiedResult> by_name;
+  for (const auto& [index, bytes] : copied_) {
+    const Op& op = plan_.trace.ops[index];
+    if (op.phase == Phase::initialize) continue;
+    DeviceWork::CopiedResult& entry = by_name[op.name];
+    entry.op = op.name;
+    ++entry.ops;
+    entry.bytes += bytes;
+  }
+  for (auto& [name, entry] : by_name) work.copied_results.push_back(std::move(entry));
+  return work;
 }
 
 namespace {

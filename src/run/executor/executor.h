@@ -29,6 +29,10 @@ namespace plimsoll {
 
 using ProfileClock = std::chrono::steady_clock;
 
+/// Name of the variable of the environment that makes an executor wait for each op, if it is 1. The error of a kernel,
+/// which a GPU reports late, then names its op.
+inline constexpr const char* kWaitForEachOp = "PLIMSOLL_WAIT_FOR_EACH_OP";
+
 /// A span of time from begin to end, on the clock of this process.
 struct TimeSpan {
   ProfileClock::time_point begin, end;
@@ -96,6 +100,9 @@ class Executor {
   /// Returns scratch bytes that ops allocated beyond their plan, by op index: the planner needs them to plan again.
   const std::map<int32_t, int64_t>& unplanned_workspace() const { return unplanned_; }
 
+  /// Returns what was captured, and the results that were copied to their planned addresses.
+  DeviceWork device_work() const;
+
   /// Returns the largest number of bytes that threads other than the op's allocated outside the arena at one time.
   int64_t other_thread_bytes() const { return std::max(other_thread_bytes_, exchanges_.out_of_arena_bytes()); }
 
@@ -108,6 +115,7 @@ class Executor {
   void start_exchange(BoundOp& op);
   void note_use(const BoundOp& op);
   void run_ops(const Segment& segment);
+  void wait_for(const BoundOp& op) const;
   void run_one(BoundOp& op);
   void run_checked(BoundOp& op);
   void run_op(BoundOp& op);
@@ -135,10 +143,14 @@ class Executor {
   Captures captures_;
   std::array<int64_t, kMemories> bytes_used_{};  // by memory
   std::map<int32_t, int64_t> unplanned_;
+  std::map<int32_t, int64_t> copied_;  // by op: bytes of results that its last run copied
   int64_t other_thread_bytes_ = 0;
   OpObserver* observer_ = nullptr;
   std::unique_ptr<OpGuard> guard_;  // null: ops are not checked
 };
+
+/// Returns whether kWaitForEachOp is set. Read once.
+bool waits_for_each_op();
 
 /// An op of a plan, bound to its addresses in the arenas.
 struct Executor::BoundOp {
@@ -159,9 +171,16 @@ struct Executor::BoundOp {
   /// Returns the error for a kernel that refused the op, with its reason.
   UserError refused(const Trace& trace, const std::string& what) const {
     const std::string& module = trace.modules[op->module];
+    const std::string reason = what.substr(0, what.find('\n'));
+    // CUDA reports a kernel's error at a later call, which may belong to another op.
+    const bool late = !waits_for_each_op() && (reason.find("CUDA error") != std::string::npos ||
+                                               reason.find("(cudaError") != std::string::npos);
     return UserError(
-        fmt::format("operator {}{} failed: {}", op->name, module.empty() ? "" : fmt::format(" in module '{}'", module),
-                    what.substr(0, what.find('\n'))),
+        fmt::format("operator {}{} failed: {}{}", op->name,
+                    module.empty() ? "" : fmt::format(" in module '{}'", module), reason,
+                    late ? fmt::format("; an earlier operator may be the cause: set {}=1 in the environment to find it",
+                                       kWaitForEachOp)
+                         : ""),
         UserError::Kind::failure);
   }
 };

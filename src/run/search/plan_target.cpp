@@ -18,6 +18,7 @@
 #include "plimsoll/machine.h"
 #include "plimsoll/plan_training.h"
 #include "plimsoll/training.h"
+#include "run/device_rates.h"
 #include "run/machine_cost.h"
 #include "run/search/process_budget.h"
 #include "run/training_parts.h"
@@ -44,8 +45,9 @@ PlanTarget target_of(const DeviceSpec& device) {
 
 namespace {
 
-// Returns the target for a device of this machine: its speed from the catalogue, its memory as available now. Memory of
-// the program's own context is not available any more, so it is not subtracted again.
+// Returns the target for a device of this machine: its speed as measured (plimsoll doctor), else from the catalogue;
+// its memory as available now. Memory of the program's own context is not available any more, so it is not subtracted
+// again.
 PlanTarget target_here(const TrainingOptions& options, const Backend& backend) {
   const DeviceSpec* const known = find_device(backend.name());
   PlanTarget target;
@@ -53,11 +55,12 @@ PlanTarget target_here(const TrainingOptions& options, const Backend& backend) {
   target.device = options.device;
   target.is_local = true;
   target.measuring = std::make_shared<MeasureAllowance>();
-  if (!known) {
-    target.cost = generic_cost_model();
+  if (!known) target.cost = generic_cost_model();
+  if (std::optional<CostModel> rates = stored_device_rates(backend.name(), target.cost))
+    target.cost = std::move(*rates);
+  else if (!known)
     target.notes.push_back(
         {"not counted", fmt::format("the speed and the context size of {} are not known", backend.name())});
-  }
   target.budget_reason.clear();
   // The stated budget, with the bytes that the device itself needs.
   const Budget of_device = target.budget;
@@ -80,7 +83,7 @@ PlanTarget target_here(const TrainingOptions& options, const Backend& backend) {
 
 PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology) {
   check(!target.ranks.count, "the ranks of a plan target are set once");
-  const DeviceSpec* const device = target.cost.source == "catalogue" ? find_device(target.cost.device) : nullptr;
+  const DeviceSpec* const device = target.device != "cpu" ? find_device(target.cost.device) : nullptr;
   target.ranks.link = set_peer_link(target.cost, device, topology, target.device == "cpu");
   target.ranks.count = topology.ranks;
   // Ranks on the CPU of one machine share its memory.

@@ -30,9 +30,11 @@ TEST_F(TrainCommand, JsonHasTheAgreedKeysAndAddsUp) {
   const json report = json::parse(outcome.out);
   for (const char* key : {"planned_peak_bytes", "measured_peak_bytes", "breakdown", "steps", "step_seconds",
                           "predicted_step_seconds", "data_wait_seconds", "units_per_second", "unit", "losses",
-                          "arena_waste", "resident_bytes", "steps_skipped", "evaluation_loss", "fits"}) {
+                          "arena_waste", "resident_bytes", "steps_skipped", "evaluation_loss", "fits", "device_work"}) {
     EXPECT_TRUE(report.contains(key)) << key;
   }
+  EXPECT_EQ(report["device_work"]["captures"], false);
+  EXPECT_GT(report["device_work"]["single_ops"], 0);
   EXPECT_EQ(report["fits"], true);
   EXPECT_EQ(report["unit"], "tokens");
   EXPECT_EQ(report["steps"], 6);

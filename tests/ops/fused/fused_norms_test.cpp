@@ -101,6 +101,26 @@ TEST(FusedNorms, ABackwardAndTheSumOfItsGradientHaveOneCall) {
   }
 }
 
+TEST(FusedNorms, ACopyOfThatSumIn16BitsBelongsToTheCallOnCuda) {
+  const View x = view(0), dx = view(1), grad = view(2), narrow = view(20, DType::bfloat16);
+  const Op summed = fused_norm(backward(x, dx), add(grad, dx, grad), PointwiseDevice::cuda).value();
+  const auto copy = [](const View& to, const View& from) {
+    return call("aten::copy_", "", {{Argument::Kind::tensor, true, {to}}, read(from), {}}, {{}, {}, false});
+  };
+  const std::optional<Op> op = fused_norm(summed, copy(narrow, grad), PointwiseDevice::cuda);
+  ASSERT_TRUE(op);
+  EXPECT_EQ(op->name, "fused: rms_norm_backward, add, cast");
+  ASSERT_EQ(op->arguments.size(), op->call->op.schema().arguments().size());
+  EXPECT_EQ(op->call->constants.size(), op->arguments.size());
+  EXPECT_EQ(op->arguments[1].views[0], narrow);
+  EXPECT_TRUE(op->arguments[1].written);
+  EXPECT_EQ(op->results.size(), 1);
+  EXPECT_FALSE(fused_norm(summed, copy(narrow, grad), PointwiseDevice::cpu));
+  EXPECT_FALSE(fused_norm(summed, copy(narrow, x), PointwiseDevice::cuda));                        // another tensor's
+  EXPECT_FALSE(fused_norm(summed, copy(view(20), grad), PointwiseDevice::cuda));                   // not narrower
+  EXPECT_FALSE(fused_norm(summed, copy(view(13, DType::bfloat16), grad), PointwiseDevice::cuda));  // an operand
+}
+
 TEST(FusedNorms, LeavesOtherSums) {
   const View x = view(0), r = view(1), sum = view(2);
   ASSERT_TRUE(is_pair(add(x, r, sum), norm(sum)));
@@ -129,6 +149,61 @@ TEST(FusedNorms, LeavesOtherGradients) {
   EXPECT_FALSE(is_pair(backward(x, dx), add(grad, dx, x)));             // over what is read by the row
   EXPECT_FALSE(is_pair(add(grad, dx, view(3)), backward(x, dx)));
   EXPECT_FALSE(is_pair(backward(x, dx), norm(dx)));
+}
+
+// The backward of packed queries, keys and values of 2 and 1 heads of width 4: rope of two gradients, and their cat.
+Op rope_of(const View& x, const View& result, double theta = 1e4) {
+  Op op = call("plimsoll::rope", "", {read(x), {}, {}, {}, {}}, {{}, 0, theta, true, std::vector<double>{}});
+  op.results = {result};
+  return op;
+}
+View heads_of(BufferId buffer, int64_t heads) {
+  return view(buffer, DType::bfloat16, {2, 8, heads, 4});
+}
+View flat_of(BufferId buffer, int64_t heads) {
+  return view(buffer, DType::bfloat16, {2, 8, heads * 4});
+}
+Op cat_of(std::vector<View> parts, const View& out, int64_t dim = 2) {
+  return call("aten::cat", "out",
+              {{Argument::Kind::tensor_list, false, std::move(parts)}, {}, {Argument::Kind::tensor, true, {out}}},
+              {{}, dim, {}});
+}
+
+TEST(FusedRope, RotationsOfPackedGradientsHaveOneCall) {
+  const Op cat = cat_of({flat_of(3, 2), flat_of(4, 1), flat_of(5, 1)}, flat_of(6, 4));
+  const Op of_keys = rope_of(heads_of(1, 1), heads_of(4, 1)), of_queries = rope_of(heads_of(0, 2), heads_of(3, 2));
+  const std::optional<Op> one = fused_rope(of_keys, cat, PointwiseDevice::cuda);
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->name, "fused: rope, cat");
+  const std::optional<Op> both = fused_rope(of_queries, *one, PointwiseDevice::cuda);
+  ASSERT_TRUE(both);
+  ASSERT_EQ(both->arguments.size(), both->call->op.schema().arguments().size());
+  ASSERT_EQ(both->call->constants.size(), both->arguments.size());
+  EXPECT_EQ(both->arguments[0].views[0], heads_of(6, 4));
+  EXPECT_TRUE(both->arguments[0].written);
+  EXPECT_EQ(both->arguments[1].views, (std::vector<View>{heads_of(0, 2), heads_of(1, 1), heads_of(5, 1)}));
+  EXPECT_EQ(both->call->constants[2].toIntVector(), (std::vector<int64_t>{1, 1, 0}));
+  EXPECT_EQ(both->call->constants[4].toDouble(), 1e4);
+  EXPECT_TRUE(both->call->constants[5].toBool());
+}
+
+TEST(FusedRope, LeavesOtherCats) {
+  const Op rope = rope_of(heads_of(1, 1), heads_of(4, 1));
+  const auto is_one = [&](const Op& cat) { return fused_rope(rope, cat, PointwiseDevice::cuda).has_value(); };
+  EXPECT_TRUE(is_one(cat_of({flat_of(4, 1), flat_of(5, 1)}, flat_of(6, 2))));
+  EXPECT_FALSE(fused_rope(rope, cat_of({flat_of(4, 1), flat_of(5, 1)}, flat_of(6, 2)), PointwiseDevice::cpu));
+  EXPECT_FALSE(is_one(cat_of({flat_of(3, 1), flat_of(5, 1)}, flat_of(6, 2))));     // without the result
+  EXPECT_FALSE(is_one(cat_of({flat_of(4, 1), flat_of(4, 1)}, flat_of(6, 2))));     // twice
+  EXPECT_FALSE(is_one(cat_of({flat_of(4, 1), flat_of(5, 1)}, flat_of(6, 2), 1)));  // another dimension
+  EXPECT_FALSE(
+      is_one(cat_of({flat_of(4, 1), view(5, DType::bfloat16, {2, 8, 3})}, view(6, DType::bfloat16, {2, 8, 7}))));
+  EXPECT_FALSE(is_one(cat_of({flat_of(4, 1), flat_of(5, 1), flat_of(7, 1), flat_of(8, 1)}, flat_of(6, 4))));
+  // A part that the packed rope rotates already, and another angle.
+  const Op packed =
+      fused_rope(rope, cat_of({flat_of(4, 1), flat_of(5, 1)}, flat_of(6, 2)), PointwiseDevice::cuda).value();
+  EXPECT_FALSE(fused_rope(rope_of(heads_of(9, 1), heads_of(1, 1)), packed, PointwiseDevice::cuda));
+  EXPECT_TRUE(fused_rope(rope_of(heads_of(9, 1), heads_of(5, 1)), packed, PointwiseDevice::cuda));
+  EXPECT_FALSE(fused_rope(rope_of(heads_of(9, 1), heads_of(5, 1), 1e5), packed, PointwiseDevice::cuda));
 }
 
 }  // namespace

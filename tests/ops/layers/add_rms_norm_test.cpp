@@ -170,6 +170,13 @@ TEST(AddRmsNormCalls, ShapesAndScratchAreAsAnnounced) {
       expect_workspace("plimsoll::add_rms_norm", forward);
       expect_meta_agrees("plimsoll::rms_norm_backward_add", backward);
       expect_workspace("plimsoll::rms_norm_backward_add", backward);
+      if (types.sum != at::kFloat) continue;
+      std::vector<c10::IValue> with_copy = backward;
+      const Tensor copy = at::empty(sizes, at::kBFloat16);
+      with_copy.insert(with_copy.begin() + 1, copy);
+      expect_meta_agrees("plimsoll::rms_norm_backward_add_cast", with_copy);
+      expect_workspace("plimsoll::rms_norm_backward_add_cast", with_copy);
+      EXPECT_TRUE(at::equal(copy, sum.to(at::kBFloat16)));
     }
   const Tensor turned = at::randn({6, 24, 9}).transpose(1, 2), sum = at::empty({6, 9, 24}),
                rows = at::randn({6, 9, 24});
@@ -200,6 +207,9 @@ TEST(AddRmsNormCalls, RefuseWhatDoesNotAgree) {
         call("plimsoll::rms_norm_backward_add", {at::empty({4, 8}), x, at::randn({4, 7}), x, weight, rstd});
       },
       ThrowsMessage<UserError>(HasSubstr("grad_y has shape")));
+  for (const Tensor& copy : {at::empty({4, 8}), at::empty({4, 7}, at::kHalf), at::empty({8, 4}, at::kHalf).t()})
+    EXPECT_THROW(call("plimsoll::rms_norm_backward_add_cast", {at::empty({4, 8}), copy, x, x, x, weight, rstd}),
+                 UserError);
 }
 
 TEST(AddRmsNormCalls, TurnsFillACacheAndNoMoreThanABlock) {

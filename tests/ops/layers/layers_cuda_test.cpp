@@ -1,5 +1,6 @@
 // Tests the operators of layers, of the loss head and of gradients' norms as libtorch calls them on a GPU.
 #include "cuda_on_cpu/layer_testing.h"
+#include "ops/fused/op_forms.h"
 #include "ops/loss/linear_cross_entropy_chunks.h"
 
 namespace plimsoll::ops {
@@ -39,6 +40,12 @@ TEST(CudaLayers, RmsNormWithSums) {
       const Tensor rstd = call("plimsoll::rms_norm", {b, weight, 1e-5, c10::IValue()})[1].toTensor();
       expect_as_on_cpu("plimsoll::rms_norm_backward_add", {sum, a, random({3, 20, 96}, type), b, weight.to(type), rstd},
                        2 * tolerance(type));
+      for (const auto narrow : {at::kBFloat16, at::kHalf})
+        if (wide == at::kFloat)
+          expect_as_on_cpu("plimsoll::rms_norm_backward_add_cast",
+                           {sum, random({3, 20, 104}, narrow).narrow(2, 8, 96), a, random({3, 20, 96}, type), b,
+                            weight.to(type), rstd},
+                           2 * tolerance(at::kBFloat16));
     }
 }
 
@@ -52,6 +59,27 @@ TEST(CudaLayers, Rope) {
                        {random({2, 4, 64, 9}, type).transpose(1, 3).transpose(2, 3), 3, 1e4, true, scaling},
                        tolerance(type));
     }
+}
+
+// Gradients of queries, keys and values become one packed gradient; those of the first two are rotated back.
+TEST(CudaLayers, PackedRope) {
+  PLIMSOLL_NEEDS_GPU();
+  for (const auto type : kNarrow)
+    for (const int64_t width : {6, 64, 1040})
+      for (const auto& rotated : {std::vector<int64_t>{1, 1, 0}, {0, 1, 1}, {1, 0, 0}}) {
+        const auto parts = [&] {
+          // Heads before tokens, as attention's backward makes them, and a part of a larger tensor.
+          return c10::List<Tensor>({random({2, 9, 17, width}, type).transpose(1, 2), random({2, 17, 2, width}, type),
+                                    random({2, 17, 5, width}, type).narrow(2, 1, 3)});
+        };
+        expect_as_on_cpu("plimsoll::packed_rope_",
+                         {random({2, 17, 14, width}, type), parts(), rotated, 3, 1e4, true, std::vector<double>{}},
+                         tolerance(type));
+      }
+  EXPECT_THROW(call_on_cuda("plimsoll::packed_rope_",
+                            {random({2, 17, 4, 8}, at::kFloat), c10::List<Tensor>({random({2, 17, 3, 8}, at::kFloat)}),
+                             std::vector<int64_t>{1}, 0, 1e4, true, std::vector<double>{}}),
+               UserError);
 }
 
 TEST(CudaLayers, SwigluAndGeglu) {
@@ -97,6 +125,91 @@ TEST(CudaLayers, LinearCrossEntropyInChunks) {
   expect_as_on_cpu("plimsoll::linear_cross_entropy",
                    {x, weight, at::randint(vocabulary, {tokens}, at::kLong), -100, true, true, 0.0}, 0.06,
                    /*scratch=*/false);
+}
+
+// With memory for more tokens at a time: fewer chunks, whose 16-bit gradients are summed in float32.
+TEST(CudaLayers, LinearCrossEntropyInLargeChunks) {
+  PLIMSOLL_NEEDS_GPU();
+  at::manual_seed(7);
+  for (const auto type : kNarrow)
+    for (const int64_t tokens : {70, 128, 300}) {
+      const Tensor x = random({tokens, 32}, type), weight = random({130, 32}, type).mul_(0.3);
+      Tensor targets = at::randint(130, {tokens}, at::kLong);
+      targets[4] = -100;
+      for (const auto& [wants_x, wants_weight] : {std::pair{true, true}, {true, false}, {false, true}}) {
+        const Arguments usual = {x, weight, targets, -100, wants_x, wants_weight, 5.0};
+        Arguments large = usual;
+        large.emplace_back(128);
+        const Arguments want = call_on(c10::DispatchKey::CPU, "plimsoll::linear_cross_entropy", usual);
+        const Arguments got = call_on_cuda("plimsoll::linear_cross_entropy.chunks", large);
+        for (size_t i = 0; i < want.size(); ++i)
+          if (want[i].toTensor().numel() > 0)
+            expect_close(got[i].toTensor(), want[i].toTensor(), 2 * tolerance(type),
+                         std::string(c10::toString(type)) + " " + std::to_string(tokens) + " " + std::to_string(i));
+        if (type == at::kFloat) expect_cuda_workspace("plimsoll::linear_cross_entropy.chunks", large);
+      }
+      const Arguments loss = {x, weight, targets, -100, 0.0, 128};
+      const Arguments usual_loss(loss.begin(), loss.end() - 1);
+      expect_close(call_on_cuda("plimsoll::linear_cross_entropy_loss.chunks", loss)[0].toTensor(),
+                   call_on(c10::DispatchKey::CPU, "plimsoll::linear_cross_entropy_loss", usual_loss)[0].toTensor(),
+                   2 * tolerance(type), "loss");
+      if (type == at::kFloat) expect_cuda_workspace("plimsoll::linear_cross_entropy_loss.chunks", loss);
+    }
+}
+
+#ifndef PLIMSOLL_ON_GPU
+// The CPU's products of 16 bits take scratch of their own, as much with the gradient's sum as without.
+TEST(CudaLayers, LinearCrossEntropyInLargeChunksTakesTheSumThatIsPlanned) {
+  const Tensor x = random({300, 32}, at::kBFloat16), weight = random({130, 32}, at::kBFloat16);
+  const Tensor targets = at::randint(130, {300}, at::kLong);
+  const auto used = [](const std::string& name, const Arguments& arguments) {
+    Arguments results;
+    const int64_t measured = measured_workspace([&] { return call_on_cuda(name, arguments); }, &results, 256);
+    return std::pair{measured, cuda_workspace_bytes(recorded(name, arguments, results)).value()};
+  };
+  const auto with = used("plimsoll::linear_cross_entropy.chunks", {x, weight, targets, -100, false, true, 0.0, 128}),
+             without = used("plimsoll::linear_cross_entropy_loss.chunks", {x, weight, targets, -100, 0.0, 128});
+  EXPECT_EQ(with.first - without.first, with.second - without.second);
+  EXPECT_EQ(with.second - without.second, 130 * 32 * 4);
+}
+#endif
+
+// Sums of many chunks keep what a 16-bit sum would lose: each of 40 chunks adds a part that rounds away.
+TEST(CudaLayers, LinearCrossEntropyInLargeChunksLosesNoSmallParts) {
+  PLIMSOLL_NEEDS_GPU();
+  const int64_t tokens = 40 * 64, vocabulary = 3;
+  Tensor x = at::full({tokens, 1}, 1e-3, at::kDouble);
+  x.narrow(0, 0, 64).fill_(1);
+  const Tensor weight = at::zeros({vocabulary, 1}, at::kDouble), targets = at::zeros({tokens}, at::kLong);
+  const Arguments got =
+      call_on_cuda("plimsoll::linear_cross_entropy.chunks",
+                   {x.to(at::kBFloat16), weight.to(at::kBFloat16), targets, -100, true, true, 0.0, 64});
+  // Each token's logits are 0: the gradient of row 1 is a third of the sum of x.
+  const double exact = x.to(at::kBFloat16).sum(at::kDouble).item<double>() / 3;
+  EXPECT_NEAR(got[3].toTensor()[1].item<double>(), exact, exact / 256);
+}
+
+TEST(CudaLayers, LossHeadsHaveFormsWithFewerChunks) {
+  const auto chunks_of = [](int64_t tokens, int64_t vocabulary, int64_t width) {
+    const auto options = at::TensorOptions().device(at::kMeta).dtype(at::kBFloat16);
+    const Arguments arguments = {at::empty({tokens, width}, options),
+                                 at::empty({vocabulary, width}, options),
+                                 at::empty({tokens}, options.dtype(at::kLong)),
+                                 -100,
+                                 true,
+                                 true,
+                                 0.0};
+    const Op op = recorded("plimsoll::linear_cross_entropy", arguments,
+                           call_on(c10::DispatchKey::Meta, "plimsoll::linear_cross_entropy", arguments));
+    std::vector<std::pair<int64_t, int64_t>> forms;  // tokens of a chunk, scratch in MiB
+    for (const Op& form : larger_chunks_cuda(op))
+      forms.emplace_back(form.call->constants.back().toInt(), cuda_workspace_bytes(form).value() >> 20);
+    return forms;
+  };
+  using Forms = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(chunks_of(65536, 151936, 896), (Forms{{8192, 2893}, {4096, 1706}, {2048, 1113}}));
+  EXPECT_EQ(chunks_of(4096, 152064, 3584), (Forms{{8192, 1188}, {2048, 2673}}));  // one chunk needs no sum
+  EXPECT_EQ(chunks_of(1024, 32000, 2048), Forms{});
 }
 
 }  // namespace

@@ -134,7 +134,11 @@ void expect_as_one_by_one(const Tensor& a, const Tensor& b, const Tensor& weight
   const Tensor after = at::add(before, want.dx),
                partials = unwritten({div_up(count, cuda_norm_block_rows(count)), width}, want.rstd.scalar_type());
   const Tensor target = before.scalar_type() == after.scalar_type() ? before : at::empty_like(after);
+  // A float32 sum is copied to 16 bits too, if there is a place for it.
+  const bool copies = target.scalar_type() == at::kFloat;
+  const Tensor copy = copies ? unwritten({count, width}, count % 2 ? at::kBFloat16 : at::kHalf) : Tensor();
   cuda::launch_rms_norm_backward_add({.a = const_rows(before), .b = {}, .sum = rows(target), .width = width},
+                                     copies ? rows(copy) : Rows{},
                                      {.grad_y = const_rows(grad),
                                       .x = const_rows(sum),
                                       .dx = {},
@@ -143,6 +147,9 @@ void expect_as_one_by_one(const Tensor& a, const Tensor& b, const Tensor& weight
                                       .width = width},
                                      dtype_of(weight), count, partials.data_ptr(), got.dweight.data_ptr(), nullptr);
   EXPECT_TRUE(at::equal(target, after)) << what;
+  if (copies) {
+    EXPECT_TRUE(at::equal(copy, after.to(copy.scalar_type()))) << what << ", copied";
+  }
   EXPECT_TRUE(at::equal(got.dweight, want.dweight)) << what;
 }
 

@@ -31,6 +31,12 @@ std::optional<Op> pair(const Op& first, const Op& second) {
   const auto at = [](const Op& each, size_t i) { return each.arguments[i].views[0]; };
   if (first.name == "add" && second.name == "norm" && at(first, 2) == at(second, 0))
     return of_both("fused: add, norm", {at(first, 0), at(first, 1)}, {at(first, 2), at(second, 1)});
+  if (first.name == "fused: norm_backward, add" && second.name == "cast" && at(first, 3) == at(second, 0)) {
+    const View copy = at(second, 1);
+    for (size_t i = 0; i < 4; ++i)
+      if (at(first, i).buffer == copy.buffer) return std::nullopt;
+    return of_both("fused: norm_backward, add, cast", {at(first, 0), at(first, 1), at(first, 2)}, {at(first, 3), copy});
+  }
   if (first.name != "norm_backward" || second.name != "add") return std::nullopt;
   const View dx = at(first, 2), sum = at(second, 2);
   const View other = at(second, 0) == dx ? at(second, 1) : at(second, 0);
@@ -147,6 +153,50 @@ TEST_F(FuseNorms, APairThatSavesNoTimeStays) {
   EXPECT_EQ(names(fuse_norms(trace_, norm_fusion_rules(), cost, {})), names(trace_));
   cost.overhead_seconds = 1e-6;
   EXPECT_EQ(names(fuse_norms(trace_, norm_fusion_rules(), cost, {}))[2], "fused: norm_backward, add");
+}
+
+// The merged op stays where it is, and the copy of its sum comes to it.
+TEST_F(FuseNorms, ACopyOfTheSumBelongsToTheMergedOp) {
+  only_backward();
+  make_a_peak();
+  const Trace plain = trace_;
+  insert(4, op("cast", {all(kGrad)}, half(kY)));
+  trace_.ops[5] = op("sum", {all(kGrad), half(kY)}, view(kLoss, {}));
+  Trace after = fused();
+  ASSERT_EQ(names(after)[2], "fused: norm_backward, add, cast");
+  ASSERT_EQ(after.ops.size(), plain.ops.size() - 1);
+  EXPECT_EQ(after.ops[2].bytes_moved, 2048 + 4096 + 4096 + 4096 + 2048);
+  insert(4, op("other", {all(kX)}, view(kLoss, {})));  // it may be passed
+  EXPECT_EQ(names(fused())[2], "fused: norm_backward, add, cast");
+  trace_.ops[4] = op("other", {half(kY)}, view(kLoss, {}));  // it reads what was there before
+  EXPECT_THAT(names(fused(true)),
+              ElementsAre("make", "make", "fused: norm_backward, add", "other", "cast", "sum", "make", "sum"));
+}
+
+// Two ops are merged one after the other into the one that reads both.
+TEST_F(FuseNorms, SeveralOpsMergeIntoOne) {
+  only_backward();
+  FusionRules rules = norm_fusion_rules(true);
+  rules.pair = [](const Op& first, const Op& second) -> std::optional<Op> {
+    if (first.name != "turn" || (second.name != "join" && second.name != "fused: join")) return std::nullopt;
+    Op made = second;
+    made.name = "fused: join";
+    for (Argument& argument : made.arguments)
+      if (!argument.written && argument.views[0] == first.arguments[1].views[0])
+        argument.views[0] = first.arguments[0].views[0];
+    return made;
+  };
+  trace_.ops = {op("make", {}, all(kR)),
+                op("make", {}, all(kS)),
+                op("turn", {all(kR)}, all(kDx)),
+                op("turn", {all(kS)}, all(kGrad)),
+                op("join", {all(kDx), all(kGrad)}, all(kOut)),
+                op("sum", {all(kOut)}, view(kLoss, {}))};
+  trace_.segments[0].end = 6;
+  const Trace after = fuse_norms(trace_, rules, generic_cost_model(), {});
+  EXPECT_THAT(names(after), ElementsAre("make", "make", "fused: join", "sum"));
+  EXPECT_EQ(after.ops[2].arguments[0].views[0].buffer, kR);
+  EXPECT_EQ(after.ops[2].arguments[1].views[0].buffer, kS);
 }
 
 TEST_F(FuseNorms, ScratchIsTheNewOps) {
@@ -297,6 +347,11 @@ void run_norms(const Op& op, World& world) {
     at(3) = 2 * at(2) + 1;
   } else if (op.name == "fused: norm_backward, add") {
     at(3) = at(2) + (3 * at(0) - at(1));
+  } else if (op.name == "fused: norm_backward, add, cast") {
+    at(3) = at(2) + (3 * at(0) - at(1));
+    at(4) = at(3) + 0.5;
+  } else if (op.name == "cast") {
+    at(1) = at(0) + 0.5;
   } else {
     at(1) = 5 - at(0);
   }
@@ -321,13 +376,15 @@ TEST(FuseNormsRandom, DoesTheSame) {
     while (static_cast<int>(trace.ops.size()) < count) {
       const View a = source(), b = source(), to = view(draw(kBuffers), {8, 8});
       const bool apart = to.buffer != a.buffer && to.buffer != b.buffer;
-      const int kind = draw(8);
+      const int kind = draw(9);
       if (kind < 3)
         trace.ops.push_back(op("add", {a, b}, to));
       else if (kind < 5 && apart)
         trace.ops.push_back(op("norm", {a}, to));
       else if (kind < 7 && apart)
         trace.ops.push_back(op("norm_backward", {a, b}, to));
+      else if (kind == 8 && apart)
+        trace.ops.push_back(op("cast", {a}, to));
       else
         trace.ops.push_back(op("other", {a}, to));
       likely.push_back(to.buffer);

@@ -134,10 +134,11 @@ TEST(Pipeline, RunsEveryPassInOrder) {
   const PlanOptions options = options_for_test();
   const Plan plan = make_plan(text.trace, options);
   const Observed seen = observe(text.trace, plan, options);
-  EXPECT_THAT(seen.all, ElementsAre("recorded", "slice_rows", "apply_workspace_model", "fold_casts",
-                                    "update_in_backward", "gather_late", "remove_dead_ops", "sink_initialization",
-                                    "assign_memories", "recompute", "sink_updates", "offload", "fuse_norms",
-                                    "fuse_pointwise", "group_updates", "overlap_exchanges", "placement", "validation"));
+  EXPECT_THAT(seen.all,
+              ElementsAre("recorded", "slice_rows", "apply_workspace_model", "fold_casts", "update_in_backward",
+                          "add_products", "gather_late", "remove_dead_ops", "sink_initialization", "assign_memories",
+                          "recompute", "sink_updates", "offload", "fuse_norms", "fuse_pointwise", "group_updates",
+                          "overlap_exchanges", "grow_scratch", "placement", "validation"));
   EXPECT_THAT(seen.applied, ElementsAre("recorded", "fold_casts", "remove_dead_ops", "sink_initialization", "recompute",
                                         "sink_updates", "placement", "validation"));
   EXPECT_THAT(seen.changed, ElementsAre("recorded", "remove_dead_ops"));
@@ -171,6 +172,16 @@ TEST(Pipeline, EachFeatureMakesItsPassesRun) {
   options = options_for_test();
   options.workspace = [](const Op& op) { return op.phase == Phase::forward ? 128 : 0; };
   EXPECT_THAT(passes(options).changed, ElementsAre("recorded", "apply_workspace_model", "remove_dead_ops"));
+
+  options.forms = [](const Op& op) { return op.phase == Phase::forward ? std::vector<Op>{op} : std::vector<Op>(); };
+  for (const Op& op : text.trace.ops) ASSERT_EQ(op.call, nullptr);
+  EXPECT_THAT(passes(options).changed, ElementsAre("recorded", "apply_workspace_model", "remove_dead_ops"));
+
+  options = options_for_test();
+  options.product_sum = [](const Op& product, const Op*, const Op& sum) {
+    return product.phase == Phase::forward && sum.phase == Phase::forward ? std::optional<Op>(product) : std::nullopt;
+  };
+  EXPECT_THAT(passes(options).applied, Contains("add_products"));
 
   options = options_for_test();
   options.budget.host = 1 << 20;

@@ -18,6 +18,7 @@ class RecordingBackend final : public Backend {
  public:
   bool takes = true;
   int launched = 0;
+  std::string refusal;
 
   bool captures() const override { return true; }
   std::unique_ptr<CapturedOps> capture(const std::function<void()>& ops) override {
@@ -34,6 +35,7 @@ class RecordingBackend final : public Backend {
     return std::make_unique<Taken>(*this, ops);
   }
 
+  std::string capture_refusal() const override { return refusal; }
   std::string name() const override { return "recorder"; }
   c10::Device device() const override { return c10::kCPU; }
   c10::DispatchKeySet keys() const override { return {}; }
@@ -64,6 +66,7 @@ class CapturesTest : public ::testing::Test {
   CapturesTest() {
     trace_.ops.resize(10);
     trace_.ops[5].random_id = 1;
+    trace_.segments = {{SegmentKind::micro, 0, 10}};
   }
   std::vector<int32_t> run(bool settled = true) {
     order_.clear();
@@ -120,6 +123,39 @@ TEST_F(CapturesTest, ADeviceThatRefusesIsAskedOnce) {
   recorder_.takes = true;
   EXPECT_THAT(run(), ElementsAreArray(all()));
   EXPECT_EQ(captures_.captured(), 0);
+}
+
+TEST_F(CapturesTest, TellsWhatWasCaptured) {
+  for (int i = 0; i < 3; ++i) run();
+  const DeviceWork work = captures_.work();
+  EXPECT_TRUE(work.captures);
+  EXPECT_EQ(work.sequences, 2);
+  EXPECT_EQ(work.captured_ops, 9);
+  EXPECT_EQ(work.single_ops, 1);  // the random one
+  EXPECT_EQ(work.refused_sequences, 0);
+  EXPECT_EQ(work.refusal, "");
+  EXPECT_THAT(work.not_captured, ElementsAre());
+}
+
+TEST_F(CapturesTest, TellsWhatWasRefused) {
+  recorder_.takes = false;
+  recorder_.refusal = "operator aten::nonzero failed: operation not permitted";
+  trace_.ops[6].name = "aten::nonzero";
+  for (int i = 0; i < 4; ++i) run();
+  const DeviceWork work = captures_.work();
+  EXPECT_EQ(work.sequences, 0);
+  EXPECT_EQ(work.refused_sequences, 2);
+  EXPECT_EQ(work.single_ops, 10);
+  EXPECT_EQ(work.refusal,
+            "aten::nonzero and the 3 ops after it: operator aten::nonzero failed: operation not permitted");
+  EXPECT_THAT(work.not_captured, ElementsAre("micro: its sequences are shorter than 4 ops, or were refused"));
+}
+
+TEST_F(CapturesTest, TellsWhySegmentsAreNotCaptured) {
+  run();
+  EXPECT_THAT(captures_.work().not_captured, ElementsAre("micro: ran 1 time; sequences are captured from run 3 on"));
+  run(/*settled=*/false);
+  EXPECT_THAT(captures_.work().not_captured, ElementsAre("micro: its ops allocate memory that was not planned"));
 }
 
 }  // namespace

@@ -1,0 +1,40 @@
+// Declares the measured rates of a GPU of this machine, which plans use instead of those of the catalogue.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "device/backend.h"
+#include "plimsoll/cost_model.h"
+#include "plimsoll/machine.h"
+
+namespace plimsoll {
+
+/// Seconds that one run of a measured kernel takes at the rates that were known before, so that launches do not count.
+constexpr double kDeviceKernelSeconds = 4e-3;
+
+/// Measures the device with kernels of libtorch and of Plimsoll, each for `kernel_seconds` at the rates of `known`:
+/// matmuls, attention, loss head, pointwise ops, norms, random numbers, updates, the time of a launch, and copies from
+/// host memory. Takes a few seconds, and at most an eighth of the free memory. Returns `known` with the measured rates;
+/// rates whose kernels the device lacks stay. Its source is "measured".
+CostModel measure_device_rates(Backend& backend, CostModel known, double kernel_seconds = kDeviceKernelSeconds);
+
+/// Returns the file of the rates of a device; empty if there is no folder for measurements.
+std::filesystem::path device_rates_file(const std::string& device_name);
+
+/// Returns `known` with the stored rates of a device; nullopt if none were measured on this machine with this
+/// libtorch.
+std::optional<CostModel> stored_device_rates(const std::string& device_name, CostModel known);
+/// Returns whether the rates could be stored.
+bool store_device_rates(const std::string& device_name, const CostModel& model);
+
+/// Trains two linear layers on the device for a few steps, and returns how it ran their ops. Throws UserError if the
+/// device fails.
+DeviceWork try_device(const std::string& device);
+
+/// Returns the reports of the devices other than the CPU that this machine has. They are measured if their rates are
+/// not stored, or if `again`.
+std::vector<DeviceReport> inspect_devices(bool again);
+
+}  // namespace plimsoll

@@ -1,0 +1,87 @@
+// Tests measured rates of a device, on the CPU in the place of a GPU, and plans that use them.
+#include "run/device_rates.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "device/backend.h"
+#include "plimsoll/cost_model.h"
+#include "plimsoll/devices.h"
+#include "stated_machine.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kShort = 1e-9;  // seconds of a kernel: the smallest sizes
+
+TEST(DeviceRates, ReplaceThoseThatWereKnown) {
+  CostModel known = generic_cost_model();
+  known.device = "a GPU";
+  const CostModel measured = measure_device_rates(cpu_backend(), known, kShort);
+  EXPECT_EQ(measured.source, "measured");
+  EXPECT_EQ(measured.device, "a GPU");
+  for (const OpKind kind : {OpKind::product, OpKind::attention, OpKind::loss_head}) {
+    EXPECT_GT(measured.rate(kind, DType::float32).flops, 0.1 * StatedMachine::kFlops) << name_of(kind);
+    EXPECT_LE(measured.rate(kind, DType::float32).flops, StatedMachine::kFlops) << name_of(kind);
+  }
+  for (const OpKind kind : {OpKind::streaming, OpKind::reduction, OpKind::random, OpKind::update}) {
+    EXPECT_GT(measured.rate(kind, DType::float32).bytes, 0.1 * StatedMachine::kBytes) << name_of(kind);
+    EXPECT_LE(measured.rate(kind, DType::float32).bytes, StatedMachine::kBytes) << name_of(kind);
+  }
+  EXPECT_NEAR(measured.overhead_seconds, StatedMachine::kOverhead / 2000, 1e-12);  // 2000 calls in one
+  // Kernels that were not measured keep their rates, and so does a link that the device does not have.
+  EXPECT_EQ(measured.rate(OpKind::convolution, DType::float32).flops,
+            known.rate(OpKind::convolution, DType::float32).flops);
+  EXPECT_EQ(measured.host_link, known.host_link);
+}
+
+TEST(DeviceRates, AreKeptByTheNameOfTheDevice) {
+  CostModel model = generic_cost_model();
+  model.rate(OpKind::product, DType::bfloat16).flops = 123e12;
+  model.overhead_seconds = 7e-6;
+  EXPECT_FALSE(stored_device_rates("NVIDIA Made Up 9", generic_cost_model()));
+  ASSERT_TRUE(store_device_rates("NVIDIA Made Up 9", model));
+  const auto stored = stored_device_rates("NVIDIA Made Up 9", generic_cost_model());
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->source, "measured");
+  EXPECT_EQ(stored->rate(OpKind::product, DType::bfloat16).flops, 123e12);
+  EXPECT_EQ(stored->overhead_seconds, 7e-6);
+  EXPECT_FALSE(stored_device_rates("NVIDIA Made Up 8", generic_cost_model()));
+  // Another device whose name gives the same file name.
+  EXPECT_FALSE(stored_device_rates("NVIDIA Made-Up 9", generic_cost_model()));
+}
+
+TEST(DeviceRates, ADamagedFileIsNotRead) {
+  const std::filesystem::path file = device_rates_file("NVIDIA Made Up 9");
+  ASSERT_TRUE(store_device_rates("NVIDIA Made Up 9", generic_cost_model()));
+  std::ifstream in(file);
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    std::ofstream(file) << changed;
+    return stored_device_rates("NVIDIA Made Up 9", generic_cost_model()).has_value();
+  };
+  EXPECT_TRUE(with("\"method\"", "\"method\""));
+  EXPECT_FALSE(with("\"method\": 1", "\"method\": 0"));
+  EXPECT_FALSE(with("\"rates\": [", "\"rates\": [[],"));
+  EXPECT_FALSE(with("\"overhead_seconds\": ", "\"overhead_seconds\": -"));
+  EXPECT_FALSE(with("{", "["));
+}
+
+TEST(DeviceRates, ASmallTrainingTellsHowOpsRun) {
+  const DeviceWork work = try_device("cpu");
+  EXPECT_FALSE(work.captures);
+  EXPECT_GT(work.single_ops, 10);
+  EXPECT_TRUE(work.copied_results.empty());
+}
+
+TEST(DeviceRates, AMachineWithoutDevicesHasNoReports) {
+  if (find_backend("cuda") || find_backend("rocm") || find_backend("mps")) GTEST_SKIP() << "there is a device";
+  EXPECT_TRUE(inspect_devices(false).empty());
+}
+
+}  // namespace
+}  // namespace plimsoll
