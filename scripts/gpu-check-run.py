@@ -102,6 +102,21 @@ def read_job(path, env_has_gpu):
     return read
 
 
+def read_doctor(path, has_gpu):
+    """doctor measures the devices that it finds, and trains a little on each; with a GPU there must be one without a failure."""
+    def read(code, text):
+        if code != 0:
+            return FAILED, last_line(text) or f"exit code {code}"
+        devices = json.loads(path.read_text()).get("devices", [])
+        failures = [f"{each['device']}: {each['failure']}" for each in devices if each["failure"]]
+        if failures or (has_gpu and not devices):
+            return FAILED, "; ".join(failures) or "doctor finds no device"
+        rates = [f"{each['name']}: {each['rates']['product']['bfloat16']['flops_per_second'] / 1e12:.0f} TFLOP/s in bfloat16 matmuls, "
+                 f"{json.dumps(each['work'])}" for each in devices]
+        return PASSED, "; ".join(rates)
+    return read
+
+
 def job(name, file, overrides, limit, results, has_gpu, *flags):
     report = results / f"{name.replace(' ', '-')}.json"
     return Check(name, [BIN / "plimsoll", "train", file, *overrides, *flags, "--json", report], limit, read_job(report, has_gpu),
@@ -127,7 +142,8 @@ def checks(results, env, has_gpu):
     test = lambda name, limit: Check(f"{'training' if name.startswith('CudaTraining') else 'test'} {name}",  # noqa: E731
                                      [BIN / "cuda_tests", f"--gtest_filter={name}"], limit, read_tests)
     yield Check("starts: version", [BIN / "plimsoll", "--version"], 60, device=False)
-    yield Check("starts: doctor", [BIN / "plimsoll", "doctor", "--json", results / "doctor.json"], 120, device=False)
+    yield Check("starts: doctor", [BIN / "plimsoll", "doctor", "--json", results / "doctor.json"], 120,
+                read_doctor(results / "doctor.json", has_gpu), device=False)
     yield Check("starts: plan", [BIN / "plimsoll", "plan", HALF, "--gpu", "h100-sxm", "--json", results / "plan.json"], 60, device=False)
     for compiled in ("false", "true", "auto"):
         yield job(f"small compile={compiled}", HALF, [*SMALL, f"compile={compiled}"], 90, results, has_gpu)

@@ -21,6 +21,7 @@ case "$1" in
 esac
 """
 PROGRAM = """#!/bin/sh
+[ "$1" != doctor ] || { echo "{\\"devices\\": [$DEVICES]}" > "$3"; exit 0; }
 [ "$1" != train ] || { echo "device cuda cannot be used${PLIMSOLL_WAIT_FOR_EACH_OP:+ with PLIMSOLL_WAIT_FOR_EACH_OP=1}"; exit 1; }
 """
 PASSES, SKIPS = "[  PASSED  ] 1 test.", "a_test.cpp:3: Skipped\nno driver\n[  SKIPPED ] 1 test, listed below:"
@@ -77,6 +78,16 @@ class GpuCheck(unittest.TestCase):
         code, rows, _ = self.run_it("--only", "small compile=true", device=True)
         self.assertEqual((code, rows["small compile=true"]), (
             1, ("failed", "device cuda cannot be used; waiting for each op: device cuda cannot be used with PLIMSOLL_WAIT_FOR_EACH_OP=1")))
+
+    def test_doctor_must_find_the_device_and_train_on_it(self):
+        def doctor(devices, device=True):
+            rows = self.run_it("--only", "starts: doctor", device=device, DEVICES=devices)[1]
+            return rows["starts: doctor"]
+        good = '{"device": "cuda", "name": "H1", "failure": "", "work": {}, "rates": {"product": {"bfloat16": {"flops_per_second": 7e14}}}}'
+        self.assertEqual(doctor(good), ("passed", "H1: 700 TFLOP/s in bfloat16 matmuls, {}"))
+        self.assertEqual(doctor(good.replace('"failure": ""', '"failure": "no"')), ("failed", "cuda: no"))
+        self.assertEqual(doctor(""), ("failed", "doctor finds no device"))
+        self.assertEqual(doctor("", device=False), ("passed", ""))
 
     def test_checks_that_the_time_does_not_allow_are_skipped(self):
         code, rows, _ = self.run_it("--only", "small", "--seconds", "1", device=True)
