@@ -98,9 +98,10 @@ double tiled_seconds(const GpuShape& gpu, const OpRate& rate, const Matmul& matm
   return best;
 }
 
-// Bytes that a CPU streams in the time in which it dequantizes a value: a billion values a second and thread next to
-// typical 12 GB/s. From steps of small-lm with and without NF4, in turns, on an AMD EPYC.
-constexpr double kStreamedForAValue = 12;
+// Bytes that a CPU streams in the time in which it dequantizes a value: of NF4 a billion values a second and thread
+// next to typical 12 GB/s, of int8 at least six. From steps of small-lm with and without quantized weights, in turns,
+// on an AMD EPYC.
+constexpr double kStreamedForNf4 = 12, kStreamedForInt8 = 2;
 
 // Returns the seconds in which a CPU dequantizes an op's weight; 0 if it has none. Other kernels between matmuls are in
 // the rates that were measured.
@@ -108,7 +109,9 @@ double dequantize_seconds(const CostModel& model, const Op& op) {
   if (!op.name.starts_with("plimsoll::quantized_linear")) return 0;
   const std::optional<Matmul> matmul = matmul_of(op);
   const double bytes = model.rate(OpKind::streaming, DType::float32).bytes;
-  return matmul && bytes > 0 ? matmul->depth * matmul->columns * kStreamedForAValue / bytes : 0;
+  if (!matmul || bytes <= 0) return 0;
+  const bool int8 = op.arguments[1].views[0].dtype == DType::int8;
+  return matmul->depth * matmul->columns * (int8 ? kStreamedForInt8 : kStreamedForNf4) / bytes;
 }
 
 // Returns the seconds of an op's arithmetic.

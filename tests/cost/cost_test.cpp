@@ -178,6 +178,8 @@ TEST(CpuTimes, AQuantizedWeightIsDequantizedOnceACall) {
   op.arguments[1].views[0] = {1, DType::uint8, 0, {128, 50}, {50, 1}};
   op.results = {{2, DType::bfloat16, 0, {512, 128}, {128, 1}}};
   EXPECT_DOUBLE_EQ(seconds_of(cost, op), 1 + 100 * 128 * 12 / 1e6);
+  op.arguments[1].views[0] = {1, DType::int8, 0, {128, 100}, {100, 1}};
+  EXPECT_DOUBLE_EQ(seconds_of(cost, op), 1 + 100 * 128 * 2 / 1e6);
 }
 
 TEST(GpuTimes, AttentionsBackwardHasARateOfItsOwn) {
