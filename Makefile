@@ -196,8 +196,8 @@ layers: ## Check that the rooms of src/rooms.txt include only earlier rooms (ARG
 	@scripts/check-layers.py $(ARGS)
 
 .PHONY: check-torch
-check-torch: ## Compile and link what depends on the version of libtorch for another one (TORCH=2.15), after 'make build'
-	@PLIMSOLL_TORCH=$(or $(TORCH),2.15) scripts/setup.sh torch
+check-torch: build ## Compile and link what depends on the version of libtorch for the other one (2.15)
+	@for file in scripts/requirements/torch-[0-9]*.txt; do series=$${file##*/torch-}; PLIMSOLL_TORCH=$${series%.txt} scripts/setup.sh torch; done
 	@scripts/check-torch.py
 
 .PHONY: words
