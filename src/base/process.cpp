@@ -99,4 +99,10 @@ void release_free_memory() {
 #endif
 }
 
+void return_large_blocks() {
+#ifdef __GLIBC__
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
+}
+
 }  // namespace plimsoll

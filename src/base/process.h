@@ -41,6 +41,11 @@ std::optional<double> memory_stall_seconds(const std::filesystem::path& root = "
 /// resident. Has no effect with another C library.
 void release_free_memory();
 
+/// Lets malloc() return blocks of more than 1 MiB to the system as soon as they are freed, for the rest of the process.
+/// By default glibc keeps blocks of up to 32 MiB after one of such a size was freed. Has no effect with another C
+/// library.
+void return_large_blocks();
+
 /// Calls release_free_memory() before an allocation of `bytes`, if these are more than 1 MiB. Otherwise the heap keeps
 /// what earlier ones have freed beside it.
 inline void release_before(int64_t bytes) {

@@ -258,7 +258,7 @@ void require_room_for_planning(const Budget& budget) {
   if (taken <= most) return;
   throw UserError(
       fmt::format("process_budget is {}, and planning alone has {} resident; set process_budget to at least "
-                  "{}",
+                  "{} for planning; a run without process_budget shows what its steps take",
                   format_bytes(*budget.process), format_bytes_up(taken), format_bytes_up(taken + kPlanningStep)),
       UserError::Kind::does_not_fit);
 }

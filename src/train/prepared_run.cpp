@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <utility>
 
 #include "base/process.h"
@@ -20,6 +21,7 @@
 #include "run/training_parts.h"
 #include "train/job_data.h"
 #include "weights/model_weights.h"
+#include "weights/weight_slots.h"
 
 namespace plimsoll {
 
@@ -68,28 +70,73 @@ int64_t PreparedRun::later_bytes() const {
   return conversion_bytes_ + (data_ ? data_->source().bytes_later() : 0);
 }
 
+namespace {
+
+// Returns the bytes that the largest weight takes while it is read from model.weights, beside the arena. They are for
+// each number: of codes, the file's float32 and what the kernel makes; of a 16-bit weight with a companion, the file's
+// and float32 values between them; of a slice, the whole tensor. Other weights are cast in pieces.
+int64_t reading_bytes(const std::vector<NamedView>& state) {
+  constexpr int64_t kOfCodes = 6, kOfSlices = 4;
+  constexpr std::pair<const char*, int64_t> kOfCompanions[] = {{"remainder", 20}, {"compensation", 16}, {"master", 8}};
+  std::set<std::string> names;
+  for (const NamedView& each : state) names.insert(each.name);
+  int64_t largest = 0;
+  for (const NamedView& each : state) {
+    if (each.name.starts_with(kState)) continue;
+    int64_t numbers = each.view.elements(), bytes = 0;
+    if (owner_of(each.name, kCodes)) {
+      numbers *= each.view.dtype == DType::uint8 ? 2 : 1;  // two 4-bit codes a byte
+      bytes = kOfCodes;
+    } else if (!each.whole_sizes.empty()) {
+      numbers = 1;
+      for (const int64_t size : each.whole_sizes) numbers *= size;
+      bytes = kOfSlices;
+    }
+    for (const auto& [kind, of_kind] : kOfCompanions)
+      if (names.contains(companion_name(kind, each.name))) bytes = std::max(bytes, of_kind);
+    largest = std::max(largest, numbers * bytes);
+  }
+  return largest;
+}
+
+// Returns the bytes that the largest tensor takes while a checkpoint's state is converted to the job's.
+int64_t resuming_bytes(const std::vector<NamedView>& state, bool other_update, bool other_state) {
+  constexpr int64_t kOfState = 6, kOfWeights = 16;
+  std::set<std::string> held;  // parameters with a companion
+  for (const NamedView& each : state)
+    for (const char* kind : kCompanionKinds)
+      if (each.name.starts_with(companion_name(kind, "")))
+        held.insert(each.name.substr(companion_name(kind, "").size()));
+  int64_t largest = 0;
+  for (const NamedView& each : state) {
+    if (other_update && held.contains(each.name)) largest = std::max(largest, kOfWeights * each.view.elements());
+    if (other_state && each.name.starts_with(kState)) largest = std::max(largest, kOfState * each.view.elements());
+  }
+  return largest;
+}
+
+}  // namespace
+
 void PreparedRun::note_conversions(const std::optional<std::filesystem::path>& checkpoint) {
-  // A conversion holds copies of one tensor: the file's, the job's, and values in float32 between them. Bytes for each
-  // number of the largest tensor; codes of quantized weights hold two numbers a byte.
-  constexpr int64_t kOfState = 6, kOfWeights = 16, kOfQuantized = 2 * 8;
   const auto differs = [&](const char* key, std::string_view value) {
     const std::optional<std::string> before = checkpoint_origin(*checkpoint, key);
     return before && *before != value;
   };
+  const std::vector<NamedView>& state = report_.job.recorded.state;
   const OptimizerConfig& optimizer = settings().optimizer;
-  int64_t bytes = 0;
+  conversion_bytes_ = 0;
   try {
-    if (!checkpoint)
-      bytes = starts_from_weights(job_.model) && !job_.fine_tuning.quantize.modules.empty() ? kOfQuantized : 0;
-    else if (differs("optimizer.weight_update", name_of(optimizer.weight_update)))
-      bytes = kOfWeights;
-    else if (differs("optimizer.state_dtype", name_of(optimizer.state_dtype)))
-      bytes = kOfState;
+    if (checkpoint)
+      conversion_bytes_ = resuming_bytes(state, differs("optimizer.weight_update", name_of(optimizer.weight_update)),
+                                         differs("optimizer.state_dtype", name_of(optimizer.state_dtype)));
+    else if (starts_from_weights(job_.model))
+      conversion_bytes_ = reading_bytes(state);
   } catch (const UserError&) {  // reported with its remedy when the whole checkpoint is read
   }
-  int64_t largest = 0;
-  for (const NamedView& entry : report_.job.recorded.state) largest = std::max(largest, entry.view.elements());
-  conversion_bytes_ = bytes * largest;
+  ProcessMemory& process = report_.job.process;
+  if (process.budget <= 0) return;
+  process.later += conversion_bytes_;
+  process.minimum += conversion_bytes_;
 }
 
 // Counts what the process holds now, and the planned arenas, of which nothing is allocated yet.

@@ -137,9 +137,9 @@ std::string SharedMachineWatch::after_step(double seconds, double predicted_seco
       std::string cause;
       if (stalled >= kNotableStalls)
         cause = fmt::format(
-            "for {:.0f} % of the time a program of this machine waited for memory that another one has; stop others, "
-            "or "
-            "set a smaller memory_budget",
+            "memory was short for {:.0f} % of the time; stop other programs, raise the limit of the control group, or "
+            "set "
+            "a smaller memory_budget",
             100 * std::min(1.0, stalled));
       else if (shared >= kSharedProcessors)
         cause = fmt::format("other programs keep {:.1f} of the processors busy that this run's {} need{}; stop them{}",

@@ -104,12 +104,12 @@ class Run {
     try {
       note("the planning");
       prepared_.plan(target_of(requested_));
+      prepared_.note_conversions(checkpoint);
       observer_.planned(report_.job);
       if (!report_.fits) return std::move(report_);
       note("the preparation of the data");
       prepared_.open_data();
       if (checkpoint || !requested_.checkpoint.directory.empty()) prepared_.identify_data();
-      prepared_.note_conversions(checkpoint);
       prepared_.keep_process_budget();
       if (!report_.fits) return std::move(report_);
       note("the allocation of memory");

@@ -49,6 +49,21 @@ void copy_bytes(const StoredTensor& stored, const at::Tensor& contiguous) {
   });
 }
 
+// Copies and casts in pieces, as a copy of the whole tensor would.
+void copy_cast(const StoredTensor& stored, const at::Tensor& contiguous) {
+  const at::ScalarType type = scalar_type_of(stored.dtype);
+  const int64_t element = element_bytes(stored.dtype);
+  const at::Tensor to = contiguous.view(-1);
+  int64_t begin = 0;
+  MappedFile::for_each_piece(stored.bytes, [&](std::span<const std::byte> piece) {
+    const int64_t count = static_cast<int64_t>(piece.size()) / element;
+    const at::Tensor part = at::empty({count}, type);  // tensors in a file are not aligned
+    std::memcpy(part.mutable_data_ptr(), piece.data(), piece.size());
+    to.narrow(0, begin, count).copy_(part);
+    begin += count;
+  });
+}
+
 }  // namespace
 
 at::Tensor tensor_of(const StoredTensor& stored) {
@@ -123,7 +138,10 @@ CheckpointWeights::MakingBytes CheckpointWeights::making_of(const std::string& n
   const int64_t adapter =
       merged.empty() ? 0
                      : 2 * (stored_bytes(merged + std::string(kLoraA)) + stored_bytes(merged + std::string(kLoraB)));
-  bytes.peak = whole + std::max({stored_bytes(codes_of.empty() ? name : codes_of), merged.empty() ? 0 : whole + adapter,
+  const int64_t all_in_file = stored_bytes(codes_of.empty() ? name : codes_of);
+  // Weights that are float32 in the file are not copied again.
+  const bool is_whole = codes_of.empty() && held.dtype == DType::float32 && all_in_file == in_file;
+  bytes.peak = whole + std::max({is_whole ? 0 : all_in_file, merged.empty() ? 0 : whole + adapter,
                                  type == DType::float32 ? 0 : bytes.made});
   return bytes;
 }
@@ -140,14 +158,14 @@ int64_t CheckpointWeights::stored_bytes(const std::string& name) const {
   return sum;
 }
 
-void CheckpointWeights::require_room(const Budget& budget,
-                                     const std::function<int64_t(int64_t numbers)>& beside) const {
+void CheckpointWeights::require_room(
+    const Budget& budget, const std::function<int64_t(const std::string& name, int64_t numbers)>& beside) const {
   if (!budget.process || made_.empty()) return;
   int64_t largest = 0;
   size_t of = 0;
   for (size_t i = 0; i < making_.size(); ++i) {
     const MakingBytes& each = making_[i];
-    const int64_t bytes = std::max(each.peak, each.made + beside(each.numbers));
+    const int64_t bytes = std::max(each.peak, each.made + beside(made_[i].first, each.numbers));
     if (bytes > largest) {
       largest = bytes;
       of = i;
@@ -204,7 +222,7 @@ ExportReport export_weights(const std::filesystem::path& checkpoint, const std::
   ExportReport report;
   report.step = describe_checkpoint(checkpoint).step;
   const CheckpointWeights weights(checkpoint, options);
-  weights.require_room(budget, [](int64_t) { return 0; });
+  weights.require_room(budget, [](const std::string&, int64_t) { return 0; });
   std::vector<TensorDeclaration> declarations;
   // Tensors are computed twice: once for the hashes, which are stored before the tensors, and once to be written.
   for (const auto& [name, make] : weights.all()) {
@@ -258,9 +276,11 @@ void load_weights(const std::filesystem::path& path, const NamedTensors& state, 
     if (const auto found = file.tensors().find(each.name); found != file.tensors().end()) {
       const StoredTensor& stored = found->second;
       const at::Tensor& direct = each.copy_target;
-      if (direct.defined() && direct.is_contiguous() && direct.device().is_cpu() && !stored.bytes.empty() &&
-          direct.scalar_type() == scalar_type_of(stored.dtype)) {
-        copy_bytes(stored, direct);
+      if (direct.defined() && direct.is_contiguous() && direct.device().is_cpu() && !stored.bytes.empty()) {
+        if (direct.scalar_type() == scalar_type_of(stored.dtype))
+          copy_bytes(stored, direct);
+        else
+          copy_cast(stored, direct);
         file.require_whole();
         continue;
       }

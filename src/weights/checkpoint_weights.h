@@ -59,8 +59,9 @@ class CheckpointWeights {
   /// its memory.
   const std::vector<std::pair<std::string, std::function<at::Tensor()>>>& all() const { return made_; }
   /// Throws UserError (does_not_fit) if the process budget has no room to make one of the tensors. `beside` returns
-  /// what a tensor of that many numbers takes once it is made, in bytes.
-  void require_room(const Budget& budget, const std::function<int64_t(int64_t numbers)>& beside) const;
+  /// what a tensor of that name and number of elements takes once it is made, in bytes.
+  void require_room(const Budget& budget,
+                    const std::function<int64_t(const std::string& name, int64_t numbers)>& beside) const;
   int64_t adapters() const { return adapters_; }  ///< number of adapters in the checkpoint
 
  private:

@@ -105,8 +105,6 @@ class FolderExport {
     if (from_.adapters() > 0 && !options.merge)
       throw UserError("the checkpoint has LoRA adapters, which a folder for transformers cannot hold; add --merge");
     for (const auto& [name, make] : from_.all()) made_[name] = &make;
-    // Copies of a matrix: one in float32 that is transposed, or two of 16 bits. Norms less 1 are small.
-    from_.require_room(budget, [](int64_t numbers) { return numbers * element_bytes(DType::float32); });
     const int64_t vocab_size = tensor("embedding").size(0);
     dtype_ = options.dtype ? *options.dtype : held_type(checkpoint, options);
     weights::HuggingFaceModel made = format.to_huggingface(
@@ -116,6 +114,14 @@ class FolderExport {
     parameters_ = std::move(made.parameters);
     json_ = std::move(made.config);
     check_surplus();
+    std::set<std::string_view> copied;  // transposed, or less 1 in float64
+    for (const weights::Parameter& parameter : parameters_)
+      if (parameter.less_one || std::ranges::any_of(parameter.pieces, &weights::Piece::transposed))
+        copied.insert(parameter.name);
+    from_.require_room(budget, [&](const std::string& name, int64_t numbers) {
+      const int64_t cast = dtype_ == DType::float32 ? 0 : numbers * element_bytes(dtype_);
+      return copied.contains(name) ? cast + numbers * element_bytes(DType::float32) : cast;
+    });
   }
 
   int64_t merged() const { return from_.adapters(); }

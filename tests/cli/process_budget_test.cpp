@@ -100,6 +100,22 @@ TEST_F(ProcessBudget, WeightsThatAreQuantizedWhenTheyAreReadArePlanned) {
       24 * kMiB);  // the arena is not in use as a whole when the weights are read
 }
 
+// 4 million weights of 16 bits and their remainder are set by way of float32 values: 77 MiB.
+TEST_F(ProcessBudget, WeightsThatAreReadForARemainderArePlanned) {
+  put("words.yaml",
+      "model: {hidden_size: 64, num_layers: 1, num_heads: 2, vocab_size: 60000}\n"
+      "data: {type: synthetic, samples: 8, sequence_length: 8}\n"
+      "threads: 1\nbatch_size: 2\nmax_steps: 1\nmemory_budget: auto\n");
+  ASSERT_EQ(run({"train", "words.yaml", "checkpoint.directory=words"}).exit_code, 0);
+  ASSERT_EQ(run({"export", "words.yaml", "checkpoint.directory=words", "--out", "weights.safetensors"}).exit_code, 0);
+  expect_planned(
+      [&](const std::string& budget) {
+        return run({"train", "words.yaml", "model.weights=weights.safetensors", "precision=bf16-true",
+                    "optimizer.weight_update=split", "--process-budget", budget, "--json", "report.json"});
+      },
+      64 * kMiB);
+}
+
 // Pictures are read when they are needed, and kept: 60 of 256 x 256 pixels take 15 MiB.
 TEST_F(ProcessBudget, PicturesThatAreKeptArePlanned) {
   const TempFolder pictures;

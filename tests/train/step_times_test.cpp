@@ -82,7 +82,7 @@ TEST(SharedMachineWatch, MemoryThatOthersHaveIsSaid) {
   SharedMachineWatch slow(2), as_predicted(2);
   const auto message = lines(machine, slow, 20, 0.1);
   ASSERT_EQ(message.size(), 1u);
-  EXPECT_THAT(message[0].second, AllOf(HasSubstr("for 25 % of the time"), HasSubstr("memory")));
+  EXPECT_THAT(message[0].second, AllOf(HasSubstr("memory was short for 25 % of the time"), HasSubstr("memory_budget")));
   EXPECT_TRUE(lines(machine, as_predicted, 20, 0.5).empty());
   machine.short_of_memory = 0.05;
   SharedMachineWatch little(2);

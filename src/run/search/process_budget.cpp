@@ -67,16 +67,19 @@ int64_t later_bytes_of(const ResolvedSettings& settings) {
 
 void require_process_room(const Budget& budget, int64_t bytes, const std::string& what, const std::string& advice) {
   if (!budget.process) return;
+  return_large_blocks();
   const int64_t limit = process_limit_of(budget);
   release_free_memory();
-  const int64_t least = resident_memory().now + kOfSteps + bytes;
-  if (least > limit)
+  int64_t least = resident_memory().now + kOfSteps + bytes;
+  if (least > limit) {
+    least += MiB;  // the next process is not the same to the page
     throw UserError(
         fmt::format("does not fit: {} takes {} beside the {} that the process has resident, and process_budget "
                     "is {}; the minimum is {} ({} bytes); {}",
                     what, format_bytes_up(bytes), format_bytes(resident_memory().now), format_bytes(limit),
                     format_bytes_up(least), least, advice),
         UserError::Kind::does_not_fit);
+  }
 }
 
 bool is_tight(const Budget& budget) {
@@ -86,6 +89,7 @@ bool is_tight(const Budget& budget) {
 PlannedTraining plan_within_process(const PlanTarget& target,
                                     const std::function<PlannedTraining(const PlanTarget&)>& plan) {
   if (!target.budget.process || !target.is_local) return plan(target);
+  return_large_blocks();
   const int64_t limit = process_limit_of(target.budget);
   int64_t room = limit - kOfSteps - target.later_bytes - resident_memory().now;
   for (int plans = 1;; ++plans) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/measurement.h"
+#include "base/process.h"
 #include "device/allocation_frame.h"
 #include "device/available_memory.h"
 #include "plimsoll/bytes.h"
@@ -18,6 +19,7 @@
 #include "plimsoll/training.h"
 #include "run/machine_cost.h"
 #include "run/op_times.h"
+#include "run/search/process_budget.h"
 #include "run/training_parts.h"
 
 namespace plimsoll {
@@ -235,10 +237,16 @@ bool retime_stale_ops(PlannedTraining& planned, const StepOfSize& step, const Tr
     bytes = std::min(bytes, allowance->limits().bytes);
     seconds = std::min(seconds, allowance->seconds_left());
   }
+  if (target.budget.process) {
+    Budget limited = target.budget;
+    limited.process = process_limit_of(target.budget);
+    release_free_memory();
+    bytes = room_to_try(limited, bytes);
+  }
   int timed = 0;
-  if (seconds > 0) {
+  if (seconds > 0 && bytes > 0) {
     const MeasureAllowance::Charge charge(allowance);
-    const ScratchLimit scratch(allowance ? bytes : std::numeric_limits<int64_t>::max());
+    const ScratchLimit scratch(allowance || target.budget.process ? bytes : std::numeric_limits<int64_t>::max());
     timed = times.measure(planned.plan, target.cost, seconds, bytes);
   }
   if (timed > 0) times.save(file);
@@ -249,9 +257,10 @@ bool retime_stale_ops(PlannedTraining& planned, const StepOfSize& step, const Tr
   };
   if (left == stale) {  // a second plan would equal the first
     say(fmt::format("not timed again: {} operator{}", left, left == 1 ? "" : "s"),
-        allowance ? fmt::format("{}; plimsoll train times {}", describe_limits(allowance->limits()),
-                                left == 1 ? "it" : "them")
-                  : "timing takes too long; typical rates are used");
+        target.budget.process ? std::string("the process budget leaves no room to time them; typical rates are used")
+        : allowance           ? fmt::format("{}; plimsoll train times {}", describe_limits(allowance->limits()),
+                                  left == 1 ? "it" : "them")
+                              : "timing takes too long; typical rates are used");
     return false;
   }
   PlanTarget again = target;
