@@ -170,12 +170,22 @@ std::optional<int64_t> rope(const Op& op, const ScratchDevice& on) {
   return gpu ? copy : copy + on.rounded(x.sizes[3] / 2 * 8);  // frequencies; a GPU has them in the launch
 }
 
-/// Returns the bytes of copies of parts whose last dimension is not contiguous.
+/// Returns the bytes of copies of parts whose last dimension is not contiguous. The CPU rotates one part after the
+/// other, with frequencies, and copies the result.
+template <bool gpu>
 std::optional<int64_t> packed_rope(const Op& op, const ScratchDevice& on) {
-  int64_t total = 0;
-  for (const View& part : op.arguments.at(1).views)
-    if (part.strides[3] != 1) total += on.bytes_of(part);
-  return total;
+  const std::vector<View>& parts = op.arguments.at(1).views;
+  const bool is_known = op.call && op.call->constants.size() > 2 && op.call->constants[2].isIntList();
+  int64_t total = 0, most = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const View& part = parts[i];
+    const int64_t copy = part.strides[3] == 1 ? 0 : on.bytes_of(part);
+    total += copy;
+    const bool is_rotated = !is_known || op.call->constants[2].toIntVector().at(i) != 0;
+    if (is_rotated && elements(part.sizes) > 0)
+      most = std::max(most, copy + on.bytes_of(part) + on.rounded(part.sizes[3] / 2 * 8));
+  }
+  return gpu ? total : most;
 }
 
 /// Returns the bytes of the copy of an operand of a group norm whose layout is not that of the result for x.
@@ -217,7 +227,7 @@ constexpr ScratchRow kLayerScratch[] = {
     {"plimsoll::rms_norm_backward_add", rms_norm_backward_add<false>, rms_norm_backward_add<true>},
     {"plimsoll::rms_norm_backward_add_cast", rms_norm_backward_add<false, 2>, rms_norm_backward_add<true, 2>},
     {"plimsoll::rope", rope<false>, rope<true>},
-    {"plimsoll::packed_rope_", nullptr, packed_rope},
+    {"plimsoll::packed_rope_", packed_rope<false>, packed_rope<true>},
     {"plimsoll::swiglu", rows_copies<0>, rows_copies<0>},
     {"plimsoll::swiglu_backward", rows_copies<0, 1>, rows_copies<0, 1>},
     {"plimsoll::geglu", rows_copies<0>, rows_copies<0>},

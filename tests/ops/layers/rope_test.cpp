@@ -116,5 +116,17 @@ TEST(Rope, RefusesWhatItCannotRotate) {
   EXPECT_THROW(rope(torch::randn({2, 3, 4, 6}), 0, -1.0), UserError);
 }
 
+TEST(PackedRope, IsTheRotationsOneAfterTheOther) {
+  const Tensor q = at::randn({2, 7, 3, 8}), k = at::randn({2, 2, 8, 7}).permute({0, 3, 1, 2}),
+               v = at::randn({2, 7, 2, 8}), packed = at::empty({2, 7, 7, 8});
+  const std::vector<double> none;
+  const auto rotated = [&](const Tensor& x) { return call("plimsoll::rope", {x, 2, 1e4, true, none})[0].toTensor(); };
+  const std::vector<c10::IValue> arguments = {
+      packed, c10::List<Tensor>({q, k, v}), std::vector<int64_t>{1, 1, 0}, 2, 1e4, true, none};
+  call("plimsoll::packed_rope_", arguments);
+  EXPECT_TRUE(at::equal(packed, at::cat({rotated(q), rotated(k), v}, 2)));
+  expect_workspace("plimsoll::packed_rope_", arguments);
+}
+
 }  // namespace
 }  // namespace plimsoll::ops
