@@ -197,7 +197,7 @@ layers: ## Check that the rooms of src/rooms.txt include only earlier rooms (ARG
 
 .PHONY: check-torch
 check-torch: build ## Compile and link what depends on the version of libtorch for the other one (2.15)
-	@for file in scripts/requirements/torch-[0-9]*.txt; do series=$${file##*/torch-}; PLIMSOLL_TORCH=$${series%.txt} scripts/setup.sh torch; done
+	@for file in scripts/requirements/torch-[0-9]*.txt; do series=$${file##*/torch-}; env -u PLIMSOLL_TORCH_DIR PLIMSOLL_TORCH=$${series%.txt} scripts/setup.sh torch; done
 	@scripts/check-torch.py
 
 .PHONY: words

@@ -161,8 +161,8 @@ def main():
             raise Failure("no other torch is installed; run 'PLIMSOLL_TORCH=2.15 scripts/setup.sh torch'")
         for torch in torches:
             check(arguments.build.resolve(), torch.absolute())
-    except (Failure, OSError) as failure:
-        print(f"check-torch: {failure}", file=sys.stderr)
+    except (Failure, OSError, KeyError, ValueError, StopIteration) as failure:
+        print(f"check-torch: {failure if isinstance(failure, (Failure, OSError)) else f'the build is not as expected: {failure!r}'}", file=sys.stderr)
         return 1
     return 0
 

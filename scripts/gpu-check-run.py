@@ -31,6 +31,8 @@ SMALL = ["model.vocab_size=512", "model.hidden_size=64", "model.num_layers=2", "
          "model.head_dim=16", "model.intermediate_size=160", "data.type=synthetic", "data.sequence_length=128", "batch_size=8",
          "max_steps=6"]
 HALF = HERE / "bench/jobs/qwen2.5-0.5b.yaml"
+# Files that exist where an NVIDIA device is: of the driver, and of WSL.
+DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/usr/lib/wsl/lib/libcuda.so.1")
 SIDE_BY_SIDE = 4  # processes of small tests that run at the same time
 PASSED, FAILED, TIMED_OUT, SKIPPED = "passed", "failed", "timed out", "skipped"
 
@@ -205,19 +207,20 @@ def in_order(all_checks, run):
     rows, together = [], []
 
     def finish_together():
-        if together:
-            with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-                rows.extend(pool.map(run, together))
-            together.clear()
+        with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            for each in concurrent.futures.as_completed([pool.submit(run, check) for check in together]):
+                rows.append(each.result())
+                yield rows
+        together.clear()
+
     for check in all_checks:
         if check.name.startswith("test "):
             together.append(check)
             continue
-        finish_together()
+        yield from finish_together()
         rows.append(run(check))
         yield rows
-    finish_together()
-    yield rows
+    yield from finish_together()
 
 
 def system_lines(torch):
@@ -248,7 +251,8 @@ def main():
     flags.add_argument("--seconds", type=float, default=600, help="time for all checks; later ones are skipped")
     flags.add_argument("--results", type=pathlib.Path, default=HERE / "results", help="folder of the results")
     flags.add_argument("--only", action="append", help="beginning of the names of checks to run; may be repeated")
-    flags.add_argument("--device-file", type=pathlib.Path, default="/dev/nvidia0", help="file that exists if there is a device")
+    flags.add_argument("--device-file", type=pathlib.Path, help="file that exists if there is a device; default: any of "
+                       + ", ".join(DEVICE_FILES))
     flags.add_argument("--list", action="store_true", help="list the checks and exit")
     options = flags.parse_args()
     end = time.monotonic() + options.seconds
@@ -258,9 +262,12 @@ def main():
     results = options.results.resolve()
     results.mkdir(parents=True, exist_ok=True)
     env = environment(torch, results)
-    has_gpu = options.device_file.exists()
+    has_gpu = any(pathlib.Path(each).exists() for each in ([options.device_file] if options.device_file else DEVICE_FILES))
     chosen = [each for each in checks(results, env, has_gpu)
               if not options.only or each.name.startswith(tuple(options.only))]
+    if not chosen:
+        print(f"no check is named {' or '.join(options.only)}; --list shows all", file=sys.stderr)
+        return 2
     if options.list:
         for each in chosen:
             print(f"{each.limit:5} s  {each.name}")

@@ -16,7 +16,10 @@ if [[ -e "$folder" && ! -e "$folder/run.py" ]]; then
   echo "gpu-check: $folder exists and is no folder of gpu-check; name another one" >&2
   exit 2
 fi
-if ((${GPU_CHECK_BUILD:-1})); then scripts/build.sh release plimsoll_cli plimsoll_cuda cuda_tests >&2; fi
+targets=(plimsoll_cli plimsoll_cuda cuda_tests)
+if [[ "${GPU_CHECK_BUILD:-1}" != 0 ]]; then
+  if [[ -n "${BUILD:-}" ]]; then cmake --build "$BUILD" --target "${targets[@]}" >&2; else scripts/build.sh release "${targets[@]}" >&2; fi
+fi
 programs=(plimsoll cuda_tests)
 libraries=(libplimsoll.so.0 libplimsoll_jobs.so.0 libplimsoll_cuda.so.0)
 for file in "${programs[@]}" "${libraries[@]}"; do

@@ -199,7 +199,8 @@ install_torch() {
   fi
   local python
   python=$(find_python)
-  if [[ "$flavor" == gpu ]]; then check_disk 8500; else check_disk 3000; fi
+  # Another version comes without the CUDA compiler.
+  if [[ "$flavor" == gpu ]]; then check_disk 8500; elif [[ -n "$series" ]]; then check_disk 2000; else check_disk 3000; fi
   say "torch: installing $torch_version into $venv (with what a ${flavor^^} needs; some minutes on a slow line)"
   rm -f "$stamp"
   # Anything half-done, or left by another Python, goes: one environment must hold exactly one torch.
