@@ -150,12 +150,13 @@ TEST_F(PlanCommand, DumpPassesWritesTheTraceAfterEachPass) {
     EXPECT_THAT(get("new/passes/passes.txt"), HasSubstr(pass["pass"].get<std::string>()));
     if (pass["file"].is_string()) files.insert(pass["file"]);
   }
-  EXPECT_THAT(names, ElementsAre("recorded", "slice_rows", "apply_workspace_model", "fold_casts", "update_in_backward",
-                                 "gather_late", "remove_dead_ops", "sink_initialization", "assign_memories",
-                                 "recompute", "sink_updates", "offload", "fuse_norms", "fuse_pointwise",
-                                 "group_updates", "overlap_exchanges", "placement", "validation"));
+  EXPECT_THAT(names,
+              ElementsAre("recorded", "slice_rows", "apply_workspace_model", "fold_casts", "update_in_backward",
+                          "add_products", "gather_late", "remove_dead_ops", "sink_initialization", "assign_memories",
+                          "recompute", "sink_updates", "offload", "fuse_norms", "fuse_pointwise", "group_updates",
+                          "overlap_exchanges", "grow_scratch", "placement", "validation"));
   EXPECT_TRUE(files.contains("00-recorded.txt"));
-  EXPECT_TRUE(files.contains("09-recompute.txt"));
+  EXPECT_TRUE(files.contains("10-recompute.txt"));
   EXPECT_EQ(plan["passes"].back()["live_bytes"], plan["live_bytes"]);
   std::set<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator(folder() / "new/passes"))
@@ -164,13 +165,13 @@ TEST_F(PlanCommand, DumpPassesWritesTheTraceAfterEachPass) {
   // The listings are those of plimsoll trace.
   EXPECT_EQ(get("new/passes/00-recorded.txt").substr(0, 8), "Segments");
   EXPECT_THAT(get("new/passes/00-recorded.txt"), Not(HasSubstr(", recomputed")));
-  EXPECT_THAT(get("new/passes/09-recompute.txt"), HasSubstr(", recomputed"));
+  EXPECT_THAT(get("new/passes/10-recompute.txt"), HasSubstr(", recomputed"));
   EXPECT_FALSE(plan_json({}).contains("passes"));
 
   // The file of a pass that changes nothing now is removed; other files of the folder stay.
   put("new/passes/notes.txt", "mine");
   ASSERT_EQ(run({"plan", "job.yaml", "gradient_checkpointing=off", "--dump-passes", "new/passes"}).exit_code, 0);
-  EXPECT_FALSE(std::filesystem::exists(folder() / "new/passes/09-recompute.txt"));
+  EXPECT_FALSE(std::filesystem::exists(folder() / "new/passes/10-recompute.txt"));
   EXPECT_EQ(get("new/passes/notes.txt"), "mine");
 }
 
@@ -188,7 +189,7 @@ TEST_F(PlanCommand, DumpPassesOverwritesNoOtherFile) {
   EXPECT_THAT(refusal({"plan", "03-notes.txt", "--dump-passes", "."}), HasSubstr("which is the job file"));
   EXPECT_THAT(refusal({"plan", "job.yaml", "--json", "new/passes.txt", "--dump-passes", "./new"}),
               HasSubstr("the file of --json"));
-  EXPECT_THAT(refusal({"plan", "job.yaml", "--html", "09-recompute.txt", "--dump-passes", "."}),
+  EXPECT_THAT(refusal({"plan", "job.yaml", "--html", "10-recompute.txt", "--dump-passes", "."}),
               HasSubstr("the file of --html"));
   EXPECT_EQ(get("passes/00-recorded.txt"), get("corpus.txt"));
   // A link to an input.
