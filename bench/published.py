@@ -49,6 +49,8 @@ SHAPES = {
     "qwen2.5-1.5b": qwen25(151936, 1536, 28, 12, 2, 128, 8960, True),
     "qwen2.5-3b": qwen25(151936, 2048, 36, 16, 2, 128, 11008, True),
     "qwen2.5-7b": qwen25(152064, 3584, 28, 28, 4, 128, 18944, False),
+    "qwen2.5-14b": qwen25(152064, 5120, 48, 40, 8, 128, 13824, False),
+    "qwen2.5-32b": qwen25(152064, 5120, 64, 40, 8, 128, 27648, False),
     "qwen-7b": qwen25(151936, 4096, 32, 32, 32, 128, 11008, False),
     "qwen-14b": qwen25(152064, 5120, 40, 40, 40, 128, 13696, False),
     "llama3.1-8b": llama(128256, 4096, 32, 32, 8, 14336, False),
@@ -73,6 +75,7 @@ ADAMW, PURE = {"optimizer.name": "adamw"}, {"precision": "bf16-true", "optimizer
 SETTINGS = {
     "llmq": {**PURE, "optimizer.state_dtype": "bfloat16"},  # weights, gradients and both moments in bfloat16
     "llmq-zero1": {**PURE, "optimizer.state_dtype": "bfloat16", "strategy": "zero1"},
+    "llmq-zero3": {**PURE, "optimizer.state_dtype": "bfloat16", "strategy": "zero3"},
     "bf16-adamw": PURE,
     "bf16-adamw-in-backward": {**PURE, "update_in_backward": True, "max_grad_norm": 0},
     "bf16-adamw8-in-backward": {"precision": "bf16-true", "optimizer.name": "adamw_8bit", "update_in_backward": True, "max_grad_norm": 0},
@@ -130,7 +133,7 @@ def planned(row, plimsoll):
 
 def measured(row, plimsoll):
     plan, change = planned(row, plimsoll)
-    made = {key: row[key] for key in ("id", "gpu", "devices", "shape", "setting", "checkpointing", "tokens_per_second", "added")}
+    made = {key: row[key] for key in ("id", "gpu", "devices", "shape", "length", "setting", "checkpointing", "tokens_per_second", "added")}
     made.update({"apart": "apart" in row, "other_card": row.get("other_card", False), "changed": change})
     if plan:
         made["predicted"] = plan["units_per_second"]
@@ -147,7 +150,7 @@ def pairs(rows):
     work = {}
     for row in rows:
         source = row["id"].split("-")[0]
-        work.setdefault((source, row["shape"], row["setting"], row["devices"]), []).append(row)
+        work.setdefault((source, row["shape"], row["length"], row["setting"], row["devices"]), []).append(row)
     wrong, compared = [], 0
     for same in work.values():
         for i, a in enumerate(same):
@@ -162,6 +165,19 @@ def pairs(rows):
                 if (published > 1) != (predicted > 1):
                     wrong.append((a["id"], b["id"], published, predicted))
     return compared, wrong
+
+
+PROGRAMS = ("llmq", "llm.c", "torchtune", "tinyllama", "nanogpt", "llm-foundry", "qwen", "languini")
+
+
+def within_uncertainty(rows):
+    """How many rows of each program have a ratio within their ±: "llmq 34 of 34, ..."."""
+    counts = []
+    for program in PROGRAMS:
+        inside = [abs(row["ratio"] - 1) <= row["uncertainty"] for row in rows if row["id"].startswith(program) and row.get("uncertainty")]
+        if inside:
+            counts.append(f"{program} {sum(inside)} of {len(inside)}")
+    return ", ".join(counts)
 
 
 def share(rows):
@@ -188,6 +204,7 @@ def table_of(rows, name):
     lines += ["", f"Rows older than the model: {share([row for row in rows if not row['apart'] and row['added'] == 'before'])}.", "",
               f"Rows younger than the model: {share([row for row in rows if not row['apart'] and row['added'] == 'after'])}.", "",
               f"Apart: {share([row for row in rows if row['apart']])}.", "",
+              f"Within their ±, without those apart: {within_uncertainty([row for row in rows if not row['apart']])}.", "",
               f"Pairs of cards in one setting, 5 % or more apart: {compared}, ranked the other way round: {len(wrong)}."]
     lines += [f"- {a} over {b}: published {published:.2f}, predicted {predicted:.2f}" for a, b, published, predicted in wrong]
     return "\n".join(lines) + "\n"

@@ -87,7 +87,7 @@ SOMETIMES = {
     "device_counts": "with several numbers in --devices, instead of all else: one entry a number, with its efficiency",
     "would_fit": "if the job does not fit: changes that would: change, overrides, meaning, peak_bytes, step_seconds, units_per_second",
     "would_fit_search": "the search for them: complete, interrupted, limit_seconds, seconds, planned, not_planned",
-    "what_if": "with --what-if: change, meaning, fits, parameters, minimum_budget_bytes, peak_bytes, step_seconds, units_per_second",
+    "what_if": "with --what-if: change, meaning, fits, parameters, minimum_budget_bytes, peak_bytes, step_seconds, units_per_second, uncertainty",
     "what_if_not_planned": "changes for which no time was left",
 }
 

@@ -43,10 +43,11 @@ constexpr int kSpeedTypes = 4;
 /// Returns the index of `dtype` in CostModel::rates, from 0 to kSpeedTypes - 1.
 int speed_type_of(DType dtype);
 
-/// A GPU's division of work, for matmuls that do not fill it. `multiprocessors` 0: matmuls of every shape run at their
-/// rate, and ops are one kernel.
+/// A GPU's division of work: ops that are several kernels, and matmuls that do not fill it.
 struct GpuShape {
-  int multiprocessors = 0;
+  bool is_gpu = false;            ///< false: a CPU; ops are one kernel, and the other fields do not count
+  bool flash_attention = true;    ///< false: the scores of every attention go through memory
+  int multiprocessors = 0;        ///< 0: not known, matmuls of every shape run at their rate
   double tile_seconds = 0;        ///< seconds from a tile's first load to its last store, without its arithmetic
   double attention_backward = 1;  ///< speed of attention's backward as a multiple of its forward's
 };
@@ -56,7 +57,7 @@ struct CostModel {
   std::string device;                                             ///< "this machine, 2 threads"; "NVIDIA RTX A6000"
   std::string source;                                             ///< "measured" | "catalogue" | "typical"
   std::array<std::array<OpRate, kSpeedTypes>, kOpKinds> rates{};  ///< [kind][speed_type_of(dtype)]
-  GpuShape gpu;                                                   ///< only for GPUs of the catalogue
+  GpuShape gpu;                                                   ///< not set for rates that were measured
   /// Relative uncertainty of the seconds of ops by kind: 0.1 means that two of three are within 10 %. 0: not known.
   std::array<double, kOpKinds> uncertainty{};
   double overhead_seconds = 0;  ///< fixed seconds of each op: launch, dispatch
@@ -92,9 +93,9 @@ constexpr double kTypicalHostBytes = 60e9;
 
 /// Returns the predicted seconds of one run of `op`: its measured time if there is one. Otherwise it is the overhead
 /// plus the larger of its arithmetic and its traffic at the rates of its kind (Williams, Waterman and Patterson,
-/// "Roofline", CACM 2009). On a GPU of the catalogue matmuls are cut into tiles, and Op::staged_bytes are added
-/// (docs/predictions.md). An exchange between ranks (Op::link_bytes > 0) takes the overhead plus the larger of
-/// exchange_seconds() and its traffic in the rank's memory.
+/// "Roofline", CACM 2009). On a GPU Op::staged_bytes are added, and matmuls are cut into tiles if its multiprocessors
+/// are known (docs/predictions.md). An exchange between ranks (Op::link_bytes > 0) takes the overhead plus the larger
+/// of exchange_seconds() and its traffic in the rank's memory.
 double seconds_of(const CostModel& model, const Op& op);
 
 /// Returns the relative uncertainty of the predicted seconds of a micro batch: 0.15 means that two of three predictions

@@ -42,6 +42,7 @@ struct ModelVariant {
   int64_t parameters = 0;
   int64_t peak_bytes = 0, minimum_budget_bytes = 0;
   double step_seconds = 0, tokens_per_second = 0;  ///< predicted
+  double uncertainty = 0;                          ///< relative, of both (step_uncertainty()); 0: not known
 };
 
 /// A report on the progress of model_variants().

@@ -267,7 +267,7 @@ Name parts_of(std::string_view name) {
 
 bool same_to_a_plan(const DeviceSpec& a, const DeviceSpec& b) {
   const auto figures = [](const DeviceSpec& each) {
-    const DenseRates& rates = each.rates;
+    const DenseRates &rates = each.rates, &matmul = each.matmul_rates;
     return std::array{static_cast<double>(each.usable_bytes),
                       static_cast<double>(each.context_bytes),
                       static_cast<double>(each.library_workspace_bytes),
@@ -279,7 +279,12 @@ bool same_to_a_plan(const DeviceSpec& a, const DeviceSpec& b) {
                       rates.fp16,
                       rates.bf16,
                       rates.fp8,
-                      rates.int8};
+                      rates.int8,
+                      matmul.fp32,
+                      matmul.fp16,
+                      matmul.bf16,
+                      static_cast<double>(each.matmul_reports),
+                      static_cast<double>(each.multiprocessors)};
   };
   return a.device == b.device && figures(a) == figures(b);
 }
@@ -311,22 +316,28 @@ namespace {
 // on A100, H100 and RTX 4090). A matmul's tile begins with a load and ends with a store.
 constexpr double kMemoryLatency = 0.3e-6;
 
-// Returns true for chips whose matrix units are fed by groups of warps. Flash kernels of libtorch do not use them.
+// Returns true for cards that libtorch's flash kernels run on: they need compute capability 8.0.
+bool has_flash_attention(const DeviceSpec& device) {
+  return device.architecture != "Pascal" && device.architecture != "Volta" && device.architecture != "Turing";
+}
+
+// Returns true for chips whose matrix units are fed by groups of warps. Flash kernels of libtorch feed them by single
+// warps, which limits each multiprocessor.
 bool has_warpgroup_units(const DeviceSpec& device) {
   return device.architecture == "Hopper" || device.id == "b200" || device.id == "gb200";
 }
 
 // Sets how far predictions may be off, by what is known of each constant (docs/predictions.md).
 void set_uncertainty(CostModel& model, const DeviceSpec& device) {
-  // Reports of one card differ by 2 to 5 %, cards of one class by 10 to 20 %.
-  const double rate = device.matmul_reports >= 3   ? 0.05
-                      : device.matmul_reports == 2 ? 0.07
-                      : device.matmul_reports == 1 ? 0.10
-                      : device.vendor == "nvidia"  ? 0.20
-                                                   : 0.30;
+  // Reports of one card differ by 2 to 15 %, cards of one class by 10 to 20 %. Tiles of other vendors are not modeled.
+  const double reported = device.matmul_reports >= 3  ? 0.05
+                          : device.matmul_reports > 0 ? 0.10
+                          : device.vendor == "nvidia" ? 0.20
+                                                      : 0.30;
+  const double rate = device.vendor == "nvidia" ? reported : std::max(reported, 0.20);
   // Matmuls of one size differ by 10 % from those of the best one, and two cards of a kind by 5 %.
   const double matmul = std::sqrt(rate * rate + 0.10 * 0.10 + 0.05 * 0.05);
-  model.uncertainty.fill(0.15);  // copies reach 0.75 to 0.87 of the bandwidth
+  model.uncertainty.fill(0.15);  // copies reach 0.75 to 0.92 of the bandwidth
   for (const OpKind kind : {OpKind::product, OpKind::loss_head}) model.uncertainty[static_cast<int>(kind)] = matmul;
   for (const OpKind kind : {OpKind::attention, OpKind::convolution, OpKind::random})
     model.uncertainty[static_cast<int>(kind)] = std::sqrt(rate * rate + 0.25 * 0.25);
@@ -357,11 +368,15 @@ CostModel cost_model_of(const DeviceSpec& device, const KernelEfficiency& effici
   fill(OpKind::product, device.matmul_rates, 1);
   fill(OpKind::loss_head, device.matmul_rates, 1);
   fill(OpKind::convolution, device.rates, efficiency.convolution);
-  fill(OpKind::attention, device.matmul_rates,
-       has_warpgroup_units(device) ? efficiency.attention_on_large_units : efficiency.attention);
+  fill(OpKind::attention, device.matmul_rates, efficiency.attention);
+  if (has_warpgroup_units(device))
+    for (OpRate& rate : model.rates[static_cast<int>(OpKind::attention)])
+      rate.flops = std::min(rate.flops, efficiency.attention_of_unit * device.multiprocessors);
   for (OpKind kind : {OpKind::streaming, OpKind::reduction, OpKind::random, OpKind::update})
     for (OpRate& rate : model.rates[static_cast<int>(kind)]) rate = {0, bytes};
-  model.gpu = {.multiprocessors = device.multiprocessors,
+  model.gpu = {.is_gpu = true,
+               .flash_attention = has_flash_attention(device),
+               .multiprocessors = device.multiprocessors,
                .tile_seconds = 2 * kMemoryLatency,
                .attention_backward = efficiency.attention_backward};
   set_uncertainty(model, device);

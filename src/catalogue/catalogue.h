@@ -95,7 +95,7 @@ void set_matmul_rates(DeviceSpec& device);
 
 /// Returns the devices that an alias of `device`, as the tables write it, may mean, in the catalogue's order. "a100"
 /// and "m2" mean every size and form; "a100-80gb" means those of 80 GB. Returns only `device` if all of these are equal
-/// for a plan ("a100-40gb").
+/// for a plan.
 std::vector<const DeviceSpec*> variants_called(const DeviceSpec& device, std::string_view alias);
 
 }  // namespace plimsoll::catalogue
@@ -105,12 +105,12 @@ namespace plimsoll {
 /// Shares that kernels of libtorch and Plimsoll reach on sizes that fill a device. docs/predictions.md has the origin
 /// of each.
 struct KernelEfficiency {
-  double convolution = 0.50;               ///< share of the data sheet's rate
-  double attention = 0.90;                 ///< flash kernels, forward: share of the rate of matmuls
-  double attention_on_large_units = 0.40;  ///< the same share on data-center chips from Hopper on
-  double attention_backward = 0.68;        ///< deterministic: multiple of the forward's rate
-  double bandwidth = 0.80;                 ///< share of the data sheet's bandwidth
-  double link = 0.80;                      ///< share of the nominal rate of the host link
+  double convolution = 0.50;          ///< share of the data sheet's rate
+  double attention = 0.90;            ///< flash kernels, forward: share of the rate of matmuls
+  double attention_of_unit = 2.4e12;  ///< at most, FLOP/s of a multiprocessor of a data-center chip from Hopper on
+  double attention_backward = 0.68;   ///< deterministic: multiple of the forward's rate
+  double bandwidth = 0.80;            ///< share of the data sheet's bandwidth
+  double link = 0.80;                 ///< share of the nominal rate of the host link
 };
 
 /// Returns the cost of ops on a catalogue device: its data sheet's rates, reduced to the shares that kernels reach.

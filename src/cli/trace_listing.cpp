@@ -266,6 +266,7 @@ Json op_json(const Trace& trace, size_t index) {
           {"constants", describe_constants(op)},
           {"flops", op.flops},
           {"bytes_moved", op.bytes_moved},
+          {"staged_bytes", op.staged_bytes},
           {"workspace_bytes", op.workspace_bytes},
           {"random_id", op.random_id < 0 ? Json(nullptr) : Json(op.random_id)},
           {"recomputed", op.recomputed},

@@ -117,13 +117,17 @@ double dequantize_seconds(const CostModel& model, const Op& op) {
 // Returns the seconds of an op's arithmetic.
 double arithmetic_seconds(const CostModel& model, const Op& op, OpKind kind, const OpRate& rate) {
   if (rate.flops <= 0) return 0;
-  if (model.gpu.multiprocessors > 0) {
-    if (kind == OpKind::product)
-      if (const std::optional<Matmul> matmul = matmul_of(op)) return tiled_seconds(model.gpu, rate, *matmul);
-    if (kind == OpKind::attention && op.name.find("backward") != std::string::npos)
-      return op.flops / (rate.flops * model.gpu.attention_backward);
-  }
+  if (model.gpu.multiprocessors > 0 && kind == OpKind::product)
+    if (const std::optional<Matmul> matmul = matmul_of(op)) return tiled_seconds(model.gpu, rate, *matmul);
+  if (model.gpu.is_gpu && kind == OpKind::attention && op.name.find("backward") != std::string::npos)
+    return op.flops / (rate.flops * model.gpu.attention_backward);
   return op.flops / rate.flops;
+}
+
+// Returns the bytes that a GPU reads and writes between the op's matmuls.
+double bytes_between_matmuls(const GpuShape& gpu, const Op& op, OpKind kind) {
+  const double bytes = static_cast<double>(op.staged_bytes);
+  return kind == OpKind::attention && !gpu.flash_attention ? std::max(bytes, score_bytes_of(op)) : bytes;
 }
 
 }  // namespace
@@ -155,8 +159,8 @@ double seconds_of(const CostModel& model, const Op& op) {
   double seconds = arithmetic_seconds(model, op, kind, rate);
   if (rate.bytes > 0) {
     seconds = std::max(seconds, static_cast<double>(op.bytes_moved) / rate.bytes);
-    seconds += model.gpu.multiprocessors > 0 ? static_cast<double>(op.staged_bytes) / rate.bytes
-                                             : dequantize_seconds(model, op);
+    seconds +=
+        model.gpu.is_gpu ? bytes_between_matmuls(model.gpu, op, kind) / rate.bytes : dequantize_seconds(model, op);
   }
   return model.overhead_seconds + seconds;
 }

@@ -66,12 +66,16 @@ double scan_flops(const Op& op) {
   return backward ? 3 * scores + 2 * weights + 5 * states : scores + weights + 2 * states;
 }
 
-// Logits are one matmul; the gradients of the tokens and of the weight are one more each.
-template <int products>
-double loss_head_flops(const Op& op) {
+// Logits are one matmul; the gradients of the tokens and of the weight are one more each. A gradient that is not
+// requested is an empty result.
+double loss_flops(const Op& op) {
   const View *x = operand(op, 0), *weight = operand(op, 1);
   if (!x || !weight) return 0;
-  return products * 2.0 * static_cast<double>(x->elements()) * static_cast<double>(weight->sizes[0]);
+  return 2.0 * static_cast<double>(x->elements()) * static_cast<double>(weight->sizes[0]);
+}
+double loss_head_flops(const Op& op) {
+  const auto gradient = [&](size_t index) { return index >= op.results.size() || op.results[index].elements() > 0; };
+  return loss_flops(op) * (1 + gradient(2) + gradient(3));
 }
 
 double quantized_flops(const Op& op) {
@@ -122,8 +126,8 @@ constexpr OperatorRow kRows[] = {
     {"plimsoll::attention_backward", Kind::attention, attention_flops<1, 5>},
 
     // Loss head: the forward pass computes the gradients too
-    {"plimsoll::linear_cross_entropy", Kind::loss_head, loss_head_flops<3>},
-    {"plimsoll::linear_cross_entropy_loss", Kind::loss_head, loss_head_flops<1>},
+    {"plimsoll::linear_cross_entropy", Kind::loss_head, loss_head_flops},
+    {"plimsoll::linear_cross_entropy_loss", Kind::loss_head, loss_flops},
 
     // Scans
     {"plimsoll::ssd_scan", Kind::streaming, scan_flops<0, false>, "plimsoll::ssd_scan_backward"},
@@ -255,6 +259,15 @@ std::optional<Matmul> matmul_of(const Op& op) {
   }
   if (!b || b->sizes.empty() || op.name.starts_with("aten::_grouped_mm")) return std::nullopt;
   return of(a, static_cast<double>(b->sizes.back()));
+}
+
+double score_bytes_of(const Op& op) {
+  const bool backward = op.name.find("backward") != std::string::npos;
+  const View* q = operand(op, backward ? 1 : 0);
+  if (!q || q->sizes.empty() || q->sizes.back() == 0) return 0;
+  const double scores = op.flops / ((backward ? 5 : 2) * 2.0 * static_cast<double>(q->sizes.back()));
+  const auto value = static_cast<double>(element_bytes(q->dtype));
+  return scores * (backward ? 4 * 4 + 5 * value : 2 * 4 + 2 * value);
 }
 
 int64_t bytes_moved_by(const Op& op) {

@@ -59,6 +59,11 @@ struct Matmul {
 /// Returns the matmul that the op computes; nullopt if it is none, or if it computes several of different sizes.
 std::optional<Matmul> matmul_of(const Op& op);
 
+/// Returns the bytes of scores that an attention with `flops` reads and writes if its matmuls are kernels of their own.
+/// Matmuls write float32 scores, the softmax reads them and writes probabilities in the operands' type, and matmuls
+/// read these. The backward pass also has the gradients of both.
+double score_bytes_of(const Op& op);
+
 /// Returns the bytes read and written: elements times element size, not strides. Each operand counts once; operands
 /// that one of Plimsoll's update operators changes in place count twice.
 int64_t bytes_moved_by(const Op& op);

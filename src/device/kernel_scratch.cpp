@@ -61,8 +61,8 @@ EstimatedScratch estimated_scratch(const Trace& trace, int threads, const Measur
   return result;
 }
 
-WorkspaceModel cuda_workspace_model(int multiprocessors) {
-  return [multiprocessors](const Op& op) { return ops::cuda_workspace_bytes(op, multiprocessors); };
+WorkspaceModel cuda_workspace_model(int multiprocessors, bool flash_attention) {
+  return [=](const Op& op) { return ops::cuda_workspace_bytes(op, multiprocessors, flash_attention); };
 }
 
 namespace {

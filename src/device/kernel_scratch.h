@@ -30,8 +30,8 @@ EstimatedScratch estimated_scratch(const Trace& trace, int threads, const Measur
 
 /// Returns the model of CUDA devices, for plans made without a device to measure it on. Operators without a rule give
 /// nullopt: their scratch is measured on a device. `multiprocessors` of the device determine the scratch of attention;
-/// 0: not known, the largest number of any device.
-WorkspaceModel cuda_workspace_model(int multiprocessors = 0);
+/// 0: not known, the largest number of any device. `flash_attention`: the device runs libtorch's flash kernels.
+WorkspaceModel cuda_workspace_model(int multiprocessors = 0, bool flash_attention = true);
 
 /// Runs `product` once on `threads` threads, on zeros. Returns the bytes that it allocates from libtorch's allocator on
 /// the calling thread, placed first-fit, each piece rounded up to 64 bytes. Operands use addresses only (pages never

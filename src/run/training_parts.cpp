@@ -325,7 +325,8 @@ PlanOptions plan_options_of(const TrainingOptions& options, const Backend* here,
   result.cost = options.cost;
   if (options.device == "cpu") result.workspace = cpu_workspace_model(threads_of(options), std::move(allowance));
   if (options.device == "cuda") {
-    result.workspace = here ? here->workspace_model(threads_of(options)) : cuda_workspace_model();
+    result.workspace = here ? here->workspace_model(threads_of(options))
+                            : cuda_workspace_model(/*multiprocessors=*/0, options.cost.gpu.flash_attention);
     result.forms = larger_chunks_cuda;
     result.product_sum = product_sum_cuda;
   }

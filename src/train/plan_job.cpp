@@ -117,6 +117,7 @@ ModelVariant result_of(const PlannedJob& planned, const Change& change) {
   result.minimum_budget_bytes = planned.minimum_budget_bytes;
   result.step_seconds = planned.step_seconds;
   result.tokens_per_second = planned.tokens_per_second;
+  result.uncertainty = step_uncertainty(planned.settings.cost, planned.plan.trace);
   return result;
 }
 

@@ -10,6 +10,7 @@
 
 #include "catalogue/catalogue.h"
 #include "cost/cost.h"
+#include "cost/operators.h"
 #include "plimsoll/bytes.h"
 
 namespace plimsoll {
@@ -202,7 +203,9 @@ TEST(DeviceCost, EveryDeviceTakesTimeForEveryKind) {
       EXPECT_LT(seconds, 2);
       for (int kind = 0; kind < kOpKinds; ++kind) EXPECT_GT(model.rate(static_cast<OpKind>(kind), dtype).bytes, 0);
     }
-    // A GTX 1080 Ti computes float16 at float32's rate; the measured rates differ by 5 %.
+    // A GTX 1080 Ti computes float16 at float32's rate; the measured rates differ by 5 %. The chip of a GTX 1660 Ti has
+    // no matrix units, and matmuls in float16 were measured at a ninth of float32's rate.
+    if (device.id == "gtx1660ti") continue;
     EXPECT_LE(seconds_of(model, product(DType::float16, 4096)),
               1.06 * seconds_of(model, product(DType::float32, 4096)));
   }
@@ -220,17 +223,22 @@ TEST(DeviceCost, LargeProductsRunAtTheRateThatWasMeasured) {
            seconds_of(cost_model_of(require_device(id)), product(DType::bfloat16, 16384)) / 1e12;
   };
   EXPECT_NEAR(teraflops("rtx4090"), 165, 3);
-  EXPECT_NEAR(teraflops("l40s"), 230, 5);
+  EXPECT_NEAR(teraflops("l40s"), 250, 5);
   EXPECT_NEAR(teraflops("rtx5090"), 238, 5);
   EXPECT_NEAR(teraflops("h100-sxm"), 794, 20);
-  EXPECT_NEAR(teraflops("rtx3060-12gb"), 25.5 * 1.08, 1);  // not measured: as cards of its class
+  EXPECT_NEAR(teraflops("rtx3060-12gb"), 26, 1);
+  EXPECT_NEAR(teraflops("rtx3090ti"), 80 * 1.08, 2);  // not measured: as cards of its class
+  EXPECT_NEAR(teraflops("rtx4080"), 97.5, 2);
+  EXPECT_NEAR(teraflops("l40"), 181, 5);
+  EXPECT_NEAR(teraflops("t4"), 2.3, 0.1);  // without units for bf16: slower than float32
+  EXPECT_NEAR(teraflops("titan-v"), 14.9 * 0.82 * 0.73, 0.3);
 }
 
 TEST(DeviceCost, EveryMatmulRateHasASource) {
   for (const DeviceSpec& device : device_catalogue()) {
     SCOPED_TRACE(device.id);
     EXPECT_GT(device.matmul_rates.fp32, 0.25 * device.rates.fp32);
-    EXPECT_LT(device.matmul_rates.bf16, 1.2 * std::max(device.rates.bf16, 1.0));
+    EXPECT_LT(device.matmul_rates.bf16, device.rates.bf16 > 0 ? 1.2 * device.rates.bf16 : 0.9 * device.rates.fp32);
     EXPECT_THAT(device.sources, Contains(StartsWith("matmuls: ")));
     EXPECT_EQ(device.multiprocessors > 0, device.vendor == "nvidia");
     const CostModel model = cost_model_of(device);
@@ -238,6 +246,55 @@ TEST(DeviceCost, EveryMatmulRateHasASource) {
       EXPECT_GE(uncertainty, 0.1);
       EXPECT_LE(uncertainty, 0.5);
     }
+  }
+}
+
+Op attention_of(double flops, DType dtype) {
+  Op op;
+  op.name = "plimsoll::attention";
+  op.arguments = {{Argument::Kind::tensor, false, {{0, dtype, 0, {1, 8, 1024, 64}, {524288, 65536, 64, 1}}}}};
+  op.flops = flops;
+  return op;
+}
+
+// Flash kernels of libtorch use at most 2.4 TFLOP/s of a multiprocessor of Hopper; an H20's matrix units are slower.
+TEST(DeviceCost, AttentionIsLimitedByMatmulsAndByMultiprocessors) {
+  const auto teraflops = [](const char* id) {
+    return 10 / seconds_of(cost_model_of(require_device(id)), attention_of(1e13, DType::bfloat16));
+  };
+  EXPECT_GT(teraflops("h20"), teraflops("a6000"));
+  EXPECT_NEAR(teraflops("h20"), 128, 1);
+  EXPECT_NEAR(teraflops("h100-sxm"), 2.4 * 132, 1);
+  EXPECT_NEAR(teraflops("b200"), 2.4 * 148, 1);
+  EXPECT_NEAR(teraflops("rtx4090"), 0.90 * 165.3, 1);
+}
+
+// Cards below compute capability 8.0 have no flash kernels.
+TEST(DeviceCost, OldCardsMoveScoresThroughMemory) {
+  const Op op = attention_of(1e13, DType::float16);
+  for (const char* id : {"t4", "v100-sxm2-16gb", "rtx2080ti", "gtx1080ti"}) {
+    SCOPED_TRACE(id);
+    const CostModel model = cost_model_of(require_device(id));
+    EXPECT_NEAR(seconds_of(model, op) - 1e13 / model.rate(OpKind::attention, DType::float16).flops,
+                score_bytes_of(op) / (0.80 * require_device(id).memory_bandwidth), 1e-4);
+  }
+  EXPECT_TRUE(cost_model_of(require_device("a100-40gb-sxm")).gpu.flash_attention);
+}
+
+// GPUs of all vendors take time for kernels between matmuls.
+TEST(DeviceCost, StagedBytesTakeTimeOnEveryDevice) {
+  for (const DeviceSpec& device : device_catalogue()) {
+    SCOPED_TRACE(device.id);
+    CostModel model = cost_model_of(device);
+    model.gpu.flash_attention = true;
+    Op op = product(DType::float16, 4096);
+    const double alone = seconds_of(model, op);
+    op.staged_bytes = int64_t{1} << 30;
+    EXPECT_NEAR(seconds_of(model, op) - alone, (1 << 30) / (0.80 * device.memory_bandwidth), 1e-5);
+    Op backward = attention_of(1e13, DType::float16);
+    backward.name += "_backward";
+    backward.arguments.push_back(backward.arguments[0]);
+    EXPECT_GT(seconds_of(model, backward), 1.3 * seconds_of(model, attention_of(1e13, DType::float16)));
   }
 }
 

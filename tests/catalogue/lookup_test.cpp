@@ -95,6 +95,8 @@ TEST(RequireDevice, ANameOfSeveralNamesThemAndTakesNone) {
             "name one");
   EXPECT_THAT(refused("V100"), HasSubstr("v100-sxm2-16gb, v100-sxm2-32gb, v100-pcie-16gb and v100-pcie-32gb"));
   EXPECT_THAT(refused("v100-16gb"), HasSubstr("there are v100-sxm2-16gb and v100-pcie-16gb"));
+  // The data sheets have equal rates, but matmuls were measured at others.
+  EXPECT_THAT(refused("a100-40gb"), HasSubstr("there are a100-40gb-pcie and a100-40gb-sxm"));
   EXPECT_THAT(refused("a100 80gb"), HasSubstr("there are a100-80gb-pcie and a100-80gb-sxm"));
   EXPECT_THAT(refused("h100"), HasSubstr("there are h100-pcie, h100-sxm and h100-nvl"));
   EXPECT_THAT(refused("h100-80gb"), HasSubstr("there are h100-pcie and h100-sxm"));
@@ -114,8 +116,6 @@ TEST(RequireDevice, OneNameIsOneDevice) {
   EXPECT_EQ(require_device("NVIDIA H100 80GB HBM3").id, "h100-sxm");
   EXPECT_EQ(require_device("a100-sxm4-80gb").id, "a100-80gb-sxm");
   EXPECT_EQ(require_device("h200-sxm").id, "h200");
-  // Both forms have the same memory, rates and link.
-  EXPECT_EQ(require_device("a100-40gb").memory_bytes, find_device("a100-40gb-pcie")->memory_bytes);
 }
 
 TEST(RequireDevice, SaysWhereToLook) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cost/operators.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/trace.h"
 
@@ -134,7 +135,7 @@ TEST_F(CopyTimes, OnlyOpsOfTheSegmentCount) {
 CostModel four_multiprocessors() {
   CostModel cost;
   for (auto& kind : cost.rates) kind.fill({4 * 2.0 * 128 * 128 * 100, 1e6});
-  cost.gpu = {.multiprocessors = 4, .tile_seconds = 0.5, .attention_backward = 0.5};
+  cost.gpu = {.is_gpu = true, .multiprocessors = 4, .tile_seconds = 0.5, .attention_backward = 0.5};
   return cost;
 }
 
@@ -190,6 +191,50 @@ TEST(GpuTimes, AttentionsBackwardHasARateOfItsOwn) {
   EXPECT_DOUBLE_EQ(seconds_of(cost, op), 1);
   op.name = "plimsoll::attention_backward";
   EXPECT_DOUBLE_EQ(seconds_of(cost, op), 2);
+}
+
+// A GPU whose multiprocessors are not known: tiles are not modeled, all else is.
+TEST(GpuTimes, AGpuWithoutTilesStagesBytesToo) {
+  CostModel cost = four_multiprocessors();
+  cost.gpu.multiprocessors = 0;
+  Op op = matmul(513, 100, 128);
+  op.staged_bytes = 3'000'000;
+  EXPECT_DOUBLE_EQ(seconds_of(cost, op), 513 / 512.0 + 3);
+  op.name = "plimsoll::attention_backward";
+  EXPECT_DOUBLE_EQ(seconds_of(cost, op), 2 * 513 / 512.0 + 3);
+}
+
+// Attention over 1000 scores: 64 values a query, forward two matmuls, backward five.
+Op small_attention(bool backward, DType dtype = DType::float16) {
+  Op op;
+  op.name = backward ? "plimsoll::attention_backward" : "plimsoll::attention";
+  op.arguments.assign(backward ? 2 : 1,
+                      {Argument::Kind::tensor, false, {{0, dtype, 0, {1, 1, 10, 64}, {640, 640, 64, 1}}}});
+  op.flops = (backward ? 5 : 2) * 2.0 * 1000 * 64;
+  return op;
+}
+
+TEST(GpuTimes, WithoutFlashKernelsScoresGoThroughMemory) {
+  EXPECT_DOUBLE_EQ(score_bytes_of(small_attention(false)), 12'000);
+  EXPECT_DOUBLE_EQ(score_bytes_of(small_attention(true)), 26'000);
+  EXPECT_DOUBLE_EQ(score_bytes_of(small_attention(true, DType::float32)), 36'000);
+  CostModel cost = four_multiprocessors();
+  const double flash = seconds_of(cost, small_attention(true));
+  cost.gpu.flash_attention = false;
+  EXPECT_DOUBLE_EQ(seconds_of(cost, small_attention(true)), flash + 26'000 / 1e6);
+}
+
+TEST(Flops, TheLossHeadHasNoMatmulForAGradientThatIsNotRequested) {
+  Op op = matmul(512, 100, 128);
+  op.name = "plimsoll::linear_cross_entropy";
+  op.arguments[1].views[0].sizes = {128, 100};
+  op.results.assign(4, {kNoBuffer, DType::bfloat16, 0, {512, 100}, {100, 1}});
+  const double logits = 2.0 * 512 * 100 * 128;
+  EXPECT_DOUBLE_EQ(flops_of(op), 3 * logits);
+  op.results[3].sizes = {0};
+  EXPECT_DOUBLE_EQ(flops_of(op), 2 * logits);
+  op.results[2].sizes = {0};
+  EXPECT_DOUBLE_EQ(flops_of(op), logits);
 }
 
 TEST(Uncertainty, IsTheMeanOverAMicroBatch) {

@@ -48,6 +48,11 @@ TEST(PlanOptions, AnNvidiaDeviceThatIsNotHereMayHaveAnyNumberOfMultiprocessors) 
   for (const int multiprocessors : {1, 16, 72, 108, 132})
     EXPECT_GE(*planned, cuda_workspace_model(multiprocessors)(attention)) << multiprocessors;
   EXPECT_GT(*planned, cuda_workspace_model(1)(attention));
+  // A card without flash kernels holds scores: float32 and 16 bits for each of a block.
+  options.cost.gpu.flash_attention = false;
+  const auto old_card = plan_options_of(options, nullptr, nullptr).workspace(attention);
+  EXPECT_EQ(old_card, cuda_workspace_model(0, /*flash_attention=*/false)(attention));
+  EXPECT_NE(old_card, planned);
 }
 
 // For example, Gloo's buffers for messages are larger than a rank's share of the memory of one host.

@@ -189,7 +189,8 @@ Json what_if_json(const WhatIf& found) {
                     {"minimum_budget_bytes", each.minimum_budget_bytes},
                     {"peak_bytes", each.peak_bytes},
                     {"step_seconds", each.step_seconds},
-                    {"units_per_second", each.tokens_per_second}});
+                    {"units_per_second", each.tokens_per_second},
+                    {"uncertainty", each.uncertainty > 0 ? Json(each.uncertainty) : Json(nullptr)}});
   return list;
 }
 

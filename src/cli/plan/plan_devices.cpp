@@ -29,7 +29,8 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
                {.name = "micro batch", .align = Align::right, .drop = 3},
                {.name = "recomputed", .align = Align::right, .drop = 4},
                {"step", Align::right},
-               {unit_of(job) + "/s", Align::right}});
+               {unit_of(job) + "/s", Align::right},
+               {.name = "±", .align = Align::right, .drop = 5}});
   DevicesReport report;
   report.json = Json::array();
   std::string batch, remarks;
@@ -49,6 +50,8 @@ DevicesReport plan_devices(const Job& job, const std::vector<std::string>& names
       row.insert(row.end(), {std::string(name_of(planned.settings.precision)), describe_micro_batches(planned.settings),
                              fmt::format("{:.1f} %", 100 * time.recompute_share()), short_seconds(planned.step_seconds),
                              short_count(planned.tokens_per_second)});
+      if (const double uncertainty = step_uncertainty(planned.settings.cost, plan.trace); uncertainty > 0)
+        row.push_back(fmt::format("{:.0f} %", 100 * uncertainty));
     }
     table.add_row(row);
     // The effective batch is the same on all devices; micro batches may differ, and are in the table.

@@ -126,6 +126,7 @@ class CudaBackend final : public Backend {
     require(cudaGetDeviceProperties(&properties, device), "asking what the device is");
     name_ = properties.name;
     multiprocessors_ = properties.multiProcessorCount;
+    flash_attention_ = properties.major >= 8;
     take_library_workspaces();
   }
 
@@ -156,7 +157,9 @@ class CudaBackend final : public Backend {
     return 0;
   }
   int64_t scratch_alignment() const override { return ops::kCudaScratchAlignment; }
-  WorkspaceModel workspace_model(int threads) const override { return cuda_workspace_model(multiprocessors_); }
+  WorkspaceModel workspace_model(int threads) const override {
+    return cuda_workspace_model(multiprocessors_, flash_attention_);
+  }
   std::optional<int64_t> available_bytes() const override {
     size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return std::nullopt;
@@ -275,6 +278,7 @@ class CudaBackend final : public Backend {
   const GraphBytes graph_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
   std::string capture_refusal_;
   int multiprocessors_ = 0;
+  bool flash_attention_ = true;
 };
 
 }  // namespace

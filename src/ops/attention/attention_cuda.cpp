@@ -24,6 +24,17 @@ double scale_of(const AttentionShape& shape, Scale scale) {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(shape.width)));
 }
 
+/// Returns true if libtorch's flash kernels run on the tensor's device: they need compute capability 8.0.
+bool has_flash_kernels(const Tensor& tensor) {
+#ifdef PLIMSOLL_CUDA_ON_CPU
+  return tensor.defined();
+#else
+  int major = 0;
+  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, tensor.device().index()) == cudaSuccess &&
+         major >= 8;
+#endif
+}
+
 /// Returns [B, H, T, D] as the [B, T, H, D] that flash kernels read, copied if they cannot read it in place.
 Tensor flash_operand(const Tensor& heads) {
   const Tensor tokens = heads.transpose(1, 2);
@@ -64,7 +75,7 @@ std::tuple<Tensor, Tensor> attention_cuda(const Tensor& q, const Tensor& k, cons
                                           double dropout) {
   const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
   const cuda::OnDevice on(q);
-  if (!flash_takes(shape, dtype_of(q))) {
+  if (!has_flash_kernels(q) || !flash_takes(shape, dtype_of(q))) {
     auto [out, logsumexp] = attention_results(q, k, v, causal, window, scale, softcap, mask, seed, dropout);
     attention_blocks_forward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), out, logsumexp,
                              on.stream());
@@ -86,7 +97,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward_cuda(const Tensor& grad_ou
                                                            const std::optional<Tensor>& seed, double dropout) {
   const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
   const cuda::OnDevice on(q);
-  if (!flash_takes(shape, dtype_of(q))) {
+  if (!has_flash_kernels(q) || !flash_takes(shape, dtype_of(q))) {
     auto [dq, dk, dv] =
         attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap, mask, seed, dropout);
     attention_blocks_backward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), grad_out, logsumexp, dq,

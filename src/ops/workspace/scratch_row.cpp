@@ -2,6 +2,7 @@
 // head, quantized linear layers, scan and convolution, updates, norms of gradients and exchanges.
 #include "ops/workspace/scratch_row.h"
 
+#include "cost/operators.h"
 #include "ops/attention/attention_plan.h"
 #include "ops/kernels_cpu.h"
 #include "ops/layers/group_norm.h"
@@ -96,7 +97,7 @@ int64_t attention_blocks(const AttentionShape& shape, const View& k, const View&
 std::optional<int64_t> attention_cuda(const Op& op, const ScratchDevice& on) {
   const AttentionShape shape = recorded_attention(op, 0, 3);
   const View &q = tensor(op, 0), &k = tensor(op, 1), &v = tensor(op, 2);
-  if (!flash_takes(shape, q.dtype)) return attention_blocks(shape, k, v, 2, 1, 0, on);
+  if (!on.flash_attention || !flash_takes(shape, q.dtype)) return attention_blocks(shape, k, v, 2, 1, 0, on);
   return flash_copy(q, on) + flash_copy(k, on) + flash_copy(v, on) +
          flash_forward_scratch(shape, on.multiprocessors, on.alignment);
 }
@@ -104,7 +105,7 @@ std::optional<int64_t> attention_cuda(const Op& op, const ScratchDevice& on) {
 std::optional<int64_t> attention_backward_cuda(const Op& op, const ScratchDevice& on) {
   const AttentionShape shape = recorded_attention(op, 1, 6);
   const View &grad = tensor(op, 0), &q = tensor(op, 1), &k = tensor(op, 2), &v = tensor(op, 3), &out = tensor(op, 4);
-  if (!flash_takes(shape, q.dtype)) return attention_blocks(shape, k, v, 3, 2, 2, on);
+  if (!on.flash_attention || !flash_takes(shape, q.dtype)) return attention_blocks(shape, k, v, 3, 2, 2, on);
   return on.contiguous_copy(tokens_first(grad)) + on.contiguous_copy(tokens_first(out)) + flash_copy(q, on) +
          flash_copy(k, on) + flash_copy(v, on) + flash_backward_scratch(shape, on.multiprocessors, on.alignment);
 }
@@ -515,10 +516,11 @@ constexpr int64_t kQueryTile = 128;
 double computed_scores(const AttentionShape& shape) {
   const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
   if (!shape.causal && shape.window == 0) return queries * keys;
-  // Query i sees min(i + 1, window) keys, rounded up to its tile.
+  // Query i sees min(i + 1, window) keys. The diagonal cuts a tile in halves, and so does the window's other edge.
   const double window = shape.window > 0 ? std::min(static_cast<double>(shape.window), keys) : keys;
   const double seen = window * keys - window * window / 2;  // of the triangle, the strip along the diagonal
-  return std::min(queries * keys, queries / keys * (seen + keys * static_cast<double>(kQueryTile) / 2));
+  const double cut = static_cast<double>(kQueryTile) * (window < keys ? 1 : 0.5);
+  return std::min(queries * keys, queries / keys * (seen + keys * cut));
 }
 
 /// Returns the shape of a recorded attention; nullopt for all other ops.
@@ -527,17 +529,6 @@ std::optional<AttentionShape> attention_of(const Op& op) {
   if (name == "plimsoll::attention") return recorded_attention(op, 0, 3);
   if (name == "plimsoll::attention_backward") return recorded_attention(op, 1, 6);
   return std::nullopt;
-}
-
-/// Returns the bytes of scores that attention in blocks reads and writes: the softmax reads float32 scores and writes
-/// probabilities in the operands' type; its backward also reads float32 gradients and writes two matrices.
-int64_t score_bytes(const Op& op, const AttentionShape& shape) {
-  const bool backward = op.name == "plimsoll::attention_backward";
-  const DType dtype = tensor(op, backward ? 1 : 0).dtype;
-  if (flash_takes(shape, dtype)) return 0;
-  const double each =
-      backward ? 2 * 4 + 2 * static_cast<double>(element_bytes(dtype)) : 4 + static_cast<double>(element_bytes(dtype));
-  return static_cast<int64_t>(each * computed_scores(shape) * static_cast<double>(shape.batch * shape.query_heads));
 }
 
 /// Returns the bytes of the loss head's kernels: the softmax reads the logits twice and writes their gradients once.
@@ -570,7 +561,10 @@ double computed_share(const Op& op) {
 }
 
 int64_t staged_bytes(const Op& op) {
-  if (const std::optional<AttentionShape> shape = attention_of(op)) return score_bytes(op, *shape);
+  if (const std::optional<AttentionShape> shape = attention_of(op))
+    return flash_takes(*shape, tensor(op, op.name == "plimsoll::attention" ? 0 : 1).dtype)
+               ? 0
+               : static_cast<int64_t>(score_bytes_of(op));
   const std::string_view name = std::string_view(op.name).substr(0, op.name.find('.'));  // all forms of an op
   if (name == "plimsoll::linear_cross_entropy") return loss_bytes(op, true);
   if (name == "plimsoll::linear_cross_entropy_loss") return loss_bytes(op, false);

@@ -74,6 +74,7 @@ struct ScratchDevice : ScratchRules {
   int threads = 0;                                ///< threads of the CPU
   const MatmulScratch* matmul_scratch = nullptr;  ///< scratch of matmuls that the CPU leaves to libtorch
   int multiprocessors = 0;                        ///< number that a GPU has; 0: unknown
+  bool flash_attention = true;                    ///< the GPU runs libtorch's flash kernels
 };
 
 using ScratchRule = std::optional<int64_t> (*)(const Op& op, const ScratchDevice& on);

@@ -60,10 +60,10 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const Matm
   return row->cpu(op, {{kCpuScratchAlignment}, threads, &matmul_scratch});
 }
 
-std::optional<int64_t> cuda_workspace_bytes(const Op& op, int multiprocessors) {
+std::optional<int64_t> cuda_workspace_bytes(const Op& op, int multiprocessors, bool flash_attention) {
   const ScratchRow* row = scratch_row(op.name);
   if (!row || !row->cuda) return std::nullopt;
-  return row->cuda(op, {{kCudaScratchAlignment}, 0, nullptr, multiprocessors});
+  return row->cuda(op, {{kCudaScratchAlignment}, 0, nullptr, multiprocessors, flash_attention});
 }
 
 }  // namespace plimsoll::ops

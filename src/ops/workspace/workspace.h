@@ -40,8 +40,9 @@ std::optional<int64_t> cpu_workspace_bytes(const Op& op, int threads, const Matm
 /// Returns the maximum bytes that the op's CUDA kernel holds at a time in addition to its operands and results. Each
 /// allocation is rounded up to 256 bytes; the scratch of libtorch's matmuls and cuBLAS's own workspace are not
 /// included. nullopt: unknown, the first run measures it. `multiprocessors`: of the device; the scratch of attention's
-/// flash kernels depends on it. 0: unknown, the maximum of any device.
-std::optional<int64_t> cuda_workspace_bytes(const Op& op, int multiprocessors = 0);
+/// flash kernels depends on it. 0: unknown, the maximum of any device. `flash_attention`: the device runs these
+/// kernels.
+std::optional<int64_t> cuda_workspace_bytes(const Op& op, int multiprocessors = 0, bool flash_attention = true);
 
 /// Returns the share of the scores of a recorded attention that its kernels compute: those that a causal mask or a
 /// window leaves, in tiles of 128 queries. 1 for all other ops.

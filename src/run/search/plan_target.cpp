@@ -168,7 +168,7 @@ void note_slow_matmul(PlannedTraining& planned, const StepOfSize& step, const Tr
   const bool float16 = options.precision == Precision::fp16_mixed, missing = !float16 && !target.cost.bfloat16;
   const double speed = float16 ? target.cost.float16_matmul_speed : target.cost.bfloat16_matmul_speed;
   if (!missing && (!planned.plan.fits || speed <= 0 || speed > 1)) return;
-  // The device computes bfloat16 in float32. Having float16 does not mean that it is fast, so 16-mixed is planned for
+  // The device converts bfloat16 to float32. Having float16 does not mean that it is fast, so 16-mixed is planned for
   // comparison.
   TrainingOptions other = options;
   other.precision = missing ? Precision::fp16_mixed : Precision::fp32_true;
@@ -184,7 +184,7 @@ void note_slow_matmul(PlannedTraining& planned, const StepOfSize& step, const Tr
   if (missing)
     add_note(
         planned, options.precision,
-        fmt::format("set in the job, but {} has no bfloat16: matmul runs at the rate of float32{}; precision: auto "
+        fmt::format("set in the job, but {} has no bfloat16: matmul is no faster than in float32{}; precision: auto "
                     "chooses the fastest",
                     target.cost.device, times));
   else if (!times.empty())

@@ -38,6 +38,7 @@ TEST_F(WhatIfCommand, PlansEveryChangeWhereThereIsTime) {
   // The unchanged job is not planned again: its row is its plan.
   EXPECT_EQ(plan["what_if"][0]["peak_bytes"], plan["peak_bytes"]);
   EXPECT_EQ(plan["what_if"][0]["parameters"], plan["parameters"]);
+  EXPECT_EQ(plan["what_if"][0]["uncertainty"], plan["uncertainty"]);
   // Shown by number, although all halves were planned before any quarter.
   std::vector<std::string> numbers;
   for (size_t i = 1; i < changes.size(); ++i) numbers.push_back(changes[i].substr(0, changes[i].find('=')));
