@@ -7,6 +7,7 @@
 
 #include "base/measurement.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "device/available_memory.h"
 #include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
