@@ -36,6 +36,9 @@ TEST_F(TraceCommand, JsonHoldsOperatorsThatPointAtBuffers) {
       EXPECT_LE(buffer["birth"], op["index"]);
       EXPECT_GT(buffer["death"], op["index"]);
     }
+    const std::string name = op["name"];
+    if (name.starts_with("aten::mm")) EXPECT_EQ(op["staged_bytes"], 0);
+    if (name.starts_with("plimsoll::linear_cross_entropy")) EXPECT_GT(op["staged_bytes"], 0) << "its logits";
   }
   size_t at = 0;
   for (const json& segment : trace["segments"]) {

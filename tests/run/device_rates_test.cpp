@@ -24,7 +24,9 @@ TEST(DeviceRates, ReplaceThoseThatWereKnown) {
   EXPECT_EQ(measured.device, "a GPU");
   for (const OpKind kind : {OpKind::product, OpKind::attention, OpKind::loss_head}) {
     EXPECT_GT(measured.rate(kind, DType::float32).flops, 0.1 * StatedMachine::kFlops) << name_of(kind);
-    EXPECT_LE(measured.rate(kind, DType::float32).flops, StatedMachine::kFlops) << name_of(kind);
+    // The stated time of the loss head is that of its matmuls alone; the time of its staged logits is deducted from it.
+    EXPECT_LE(measured.rate(kind, DType::float32).flops, (kind == OpKind::loss_head ? 2 : 1) * StatedMachine::kFlops)
+        << name_of(kind);
   }
   for (const OpKind kind : {OpKind::streaming, OpKind::reduction, OpKind::random, OpKind::update}) {
     EXPECT_GT(measured.rate(kind, DType::float32).bytes, 0.1 * StatedMachine::kBytes) << name_of(kind);
