@@ -9,6 +9,7 @@
 #include "device/backend.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/devices.h"
+#include "plimsoll/plan_training.h"
 #include "stated_machine.h"
 
 namespace plimsoll {
@@ -53,6 +54,25 @@ TEST(DeviceRates, AreKeptByTheNameOfTheDevice) {
   EXPECT_FALSE(stored_device_rates("NVIDIA Made Up 8", generic_cost_model()));
   // Another device whose name gives the same file name.
   EXPECT_FALSE(stored_device_rates("NVIDIA Made-Up 9", generic_cost_model()));
+}
+
+// Each machine stores its own measurements, and all ranks must predict the same times.
+TEST(DeviceRates, SeveralRanksHaveThoseOfTheCatalogue) {
+  PlanTarget target = target_of(require_device("h100-sxm"));
+  const double known = target.cost.rate(OpKind::product, DType::bfloat16).flops;
+  target.cost.source = "measured";
+  target.cost.rate(OpKind::product, DType::bfloat16).flops = 1.5 * known;
+  const PlanTarget one = with_ranks(target, {.ranks = 1});
+  EXPECT_EQ(one.cost.source, "measured");
+  EXPECT_EQ(one.cost.rate(OpKind::product, DType::bfloat16).flops, 1.5 * known);
+  const PlanTarget eight = with_ranks(target, {.ranks = 8});
+  EXPECT_EQ(eight.cost.source, "catalogue");
+  EXPECT_EQ(eight.cost.rate(OpKind::product, DType::bfloat16).flops, known);
+  EXPECT_GT(eight.cost.peer_link, 0);
+  target.cost.device = "a GPU that the catalogue does not have";
+  EXPECT_EQ(with_ranks(target, {.ranks = 8}).cost.source, "generic");
+  target.device = "cpu";
+  EXPECT_EQ(with_ranks(target, {.ranks = 8}).cost.source, "measured");
 }
 
 TEST(DeviceRates, ADamagedFileIsNotRead) {

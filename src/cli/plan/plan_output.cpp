@@ -315,9 +315,10 @@ Json frontier_json(const std::vector<FrontierPoint>& frontier) {
 
 namespace {
 
-// Returns the card of the plan, if the catalogue has it.
+// Returns the card of the plan, if the catalogue has it. Its rates may have been measured by plimsoll doctor.
 const DeviceSpec* card_of(const PlannedJob& planned) {
-  return planned.settings.cost.source == "catalogue" ? find_device(planned.settings.cost.device) : nullptr;
+  const CostModel& cost = planned.settings.cost;
+  return cost.gpu.is_gpu ? find_device(cost.device) : nullptr;
 }
 
 double share(int64_t part, int64_t whole) {

@@ -72,7 +72,8 @@ class AddProducts {
     bool free = adds || std::ranges::none_of(summed, [&](BufferId buffer) { return uses_[buffer] == 2; });
     for (int32_t i = product; i < sum; ++i)
       if (i != cast && !gone_.contains(i))
-        for_each_view(trace_.ops[i], [&](const View& view, bool) { free = free && !summed.contains(view.buffer); });
+        for_each_view(made_.contains(i) ? made_.at(i) : trace_.ops[i],
+                      [&](const View& view, bool) { free = free && !summed.contains(view.buffer); });
     if (!free) return false;
     const Op& from = trace_.ops[product];
     op->phase = from.phase;

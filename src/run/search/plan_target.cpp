@@ -84,6 +84,9 @@ PlanTarget target_here(const TrainingOptions& options, const Backend& backend) {
 PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology) {
   check(!target.ranks.count, "the ranks of a plan target are set once");
   const DeviceSpec* const device = target.device != "cpu" ? find_device(target.cost.device) : nullptr;
+  // All ranks must predict the same times, but each machine stores its own measurements.
+  if (topology.ranks > 1 && target.device != "cpu" && target.cost.source == "measured")
+    target.cost = device ? target_of(*device).cost : generic_cost_model();
   target.ranks.link = set_peer_link(target.cost, device, topology, target.device == "cpu");
   target.ranks.count = topology.ranks;
   // Ranks on the CPU of one machine share its memory.

@@ -121,6 +121,14 @@ TEST_F(AddProducts, TwoOfThemKeepTheirOrder) {
   EXPECT_THAT(names(merged()), ElementsAre("mm +=", "other", "mm +=", "other"));
 }
 
+// The merged op that writes the sum first is at the place of its matmul, after the other matmul.
+TEST_F(AddProducts, NotBeforeTheMatmulThatWritesTheSumFirst) {
+  trace_.buffers.push_back({128 << 10, Role::temporary, false, false, "made again"});
+  trace_.ops[1] = op("mm", {narrow(kB), narrow(kA)}, narrow(6));
+  insert(2, op("copy", {narrow(6)}, wide(kSum)));
+  EXPECT_THAT(names(merged()), ElementsAre("mm", "mm to", "cast", "add"));
+}
+
 TEST_F(AddProducts, TakeTheScratchOfTheirOwnOp) {
   const Trace trace = add_products(trace_, product_sum, [](const Op& op) { return op.name == "mm +=" ? 1000 : 0; });
   EXPECT_EQ(trace.ops[0].workspace_bytes, placed_bytes(trace, 1000));
