@@ -221,7 +221,7 @@ void OpTimes::save(const std::filesystem::path& file) const {
 }
 
 std::string MeasuredWorkspace::key_of(const Op& op) {
-  std::string key = op.name;
+  std::string key = op.name + "(" + describe_constants(op) + ")";  // the forms of a loss head differ in a constant
   for_each_view(op, [&](const View& view, bool) {
     key += fmt::format("|{}", static_cast<int>(view.dtype));
     for (size_t i = 0; i < view.sizes.size(); ++i) key += fmt::format(",{}:{}", view.sizes[i], view.strides[i]);

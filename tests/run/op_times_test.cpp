@@ -1,5 +1,6 @@
 #include "run/op_times.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -14,6 +15,7 @@
 #include "cost/cost.h"
 #include "device/allocation_frame.h"
 #include "device/backend.h"
+#include "ops/libtorch_types.h"
 #include "plimsoll/error.h"
 #include "run/operand_caches.h"
 #include "run/training_runs.h"
@@ -251,6 +253,28 @@ TEST(MeasuredWorkspace, LearnsOnlyWhatIsMoreThanWasKnown) {
   EXPECT_FALSE(workspace.record_other_thread_bytes(4096));
   EXPECT_FALSE(workspace.record_other_thread_bytes(64));
   EXPECT_GE(workspace.other_thread_bytes(), 4096);
+}
+
+// The forms of a loss head have the same operands.
+TEST(MeasuredWorkspace, OpsThatDifferInAConstantHaveTheirOwnScratch) {
+  const auto head = [](int64_t chunk_tokens) {
+    Op op;
+    op.name = "plimsoll::linear_cross_entropy_loss.chunks";
+    op.arguments.resize(6);
+    op.call = std::make_shared<OpCall>(
+        OpCall{c10::Dispatcher::singleton().findSchemaOrThrow("plimsoll::linear_cross_entropy_loss", "chunks"),
+               {{}, {}, {}, int64_t{-100}, 0.0, chunk_tokens}});
+    return op;
+  };
+  MeasuredWorkspace workspace([](const Op&) { return std::nullopt; });
+  EXPECT_TRUE(workspace.record(head(8192), 1000));
+  EXPECT_FALSE(workspace.model()(head(4096)));
+  EXPECT_TRUE(workspace.record(head(4096), 100));
+  EXPECT_EQ(workspace.model()(head(8192)), 1000);
+  EXPECT_EQ(workspace.model()(head(4096)), 100);
+  MeasuredWorkspace of_other_rank([](const Op&) { return std::nullopt; });
+  EXPECT_TRUE(of_other_rank.merge(workspace.text()));
+  EXPECT_EQ(of_other_rank.model()(head(4096)), 100);
 }
 
 TEST(MeasuredWorkspace, ProbingFindsWhatKernelsTake) {
