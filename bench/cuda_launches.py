@@ -49,8 +49,9 @@ def chunk_tokens_of(op, scratch):
 
     def scratch_of(most):
         count = loss_chunks(tokens, vocabulary, ITEM[dtype], most)
-        return -(-tokens // count) * vocabulary * ITEM[dtype] + (vocabulary * width * 4 if count > 1 else 0)
-    return min((8192, 4096, 2048), key=lambda most: abs(scratch_of(most) - scratch))
+        sums = vocabulary * width * (4 if most else 2) if count > 1 else 0
+        return -(-tokens // count) * vocabulary * ITEM[dtype] + sums
+    return min((8192, 4096, 2048, 0), key=lambda most: abs(scratch_of(most) - scratch))
 
 
 def loss_head(op):
@@ -66,7 +67,8 @@ def loss_head(op):
     if item == 2 and count > 1:
         if most:  # float32 sums: the first is written, the others are read and written, and the last is converted
             return 4 * count + 2, bytes_ + (2 * count - 1) * gradient * 4 + gradient * 6
-        blocks = -(-vocabulary // max(4096, (32 << 20) // (width * item)))  # two 16-bit values: a block's product, then a kernel that adds it
+        rows = max(4096, (32 << 20) // (width * item)) if ".chunks" in op["name"] else 4096
+        blocks = -(-vocabulary // rows)  # two 16-bit values: a block's product, then a kernel that adds it
         return 3 * count + 1 + (1 + (count - 1) * 2 * blocks), bytes_ + (count - 1) * gradient * item * 6
     return 4 * count + 1, bytes_ + (2 * count - 1) * gradient * item
 

@@ -11,6 +11,7 @@
 #include "plan/passes/pipeline.h"
 #include "plan/reasons.h"
 #include "plan/search/recompute_search.h"
+#include "plimsoll/bytes.h"
 #include "plimsoll/error.h"
 #include "plimsoll/trace.h"
 #include "trace/trace_queries.h"
@@ -20,6 +21,10 @@ namespace {
 
 // Largest number of kinds of recomputed values for which a plan lists a reason.
 constexpr size_t kKindsExplained = 6;
+
+// Bytes by which the peak may grow for scratch that makes the step faster: a loss head of 8192 tokens and 150 000 words
+// takes this much.
+constexpr int64_t kMaxScratchGrowth = 3 * GiB;
 
 // Returns the number of parameters that ops on the host update. A parameter that several segments update counts once.
 // If a parameter is on the device, the op writes its host copy; `copied_to` maps the host copy to the parameter.
@@ -173,19 +178,35 @@ Plan ScheduleBuilder::with_overlap(Plan plan, std::optional<int64_t> budget) con
 
 Plan ScheduleBuilder::with_scratch(Plan plan, std::optional<int64_t> budget) const {
   if (!options_.forms || !search_) return plan;
+  struct Limit {
+    int64_t peak, live;  // bytes of the device, and of transient buffers
+    bool saves_time;     // the plan is kept only if its step is faster
+  };
   const int64_t live = plan.live_bytes - plan.persistent_bytes;
-  const int64_t peak = budget ? std::min(*budget, plan.peak_bytes + plan.peak_bytes / 32) : plan.peak_bytes;
+  std::vector<Limit> limits;
   // Placement may need more than the live bytes, so less is tried if the first limit does not fit.
-  for (const int64_t limit :
-       {transient_limit(peak, plan.persistent_bytes), transient_limit(peak, plan.persistent_bytes) / 100 * 97, live}) {
-    if (limit < live) continue;
+  const auto add_limits = [&](int64_t peak, bool saves_time) {
+    const int64_t limit = transient_limit(peak, plan.persistent_bytes);
+    for (const int64_t some : {limit, limit / 100 * 97})
+      if (some >= live) limits.push_back({peak, some, saves_time});
+  };
+  int64_t peak = plan.peak_bytes;
+  if (budget) {
+    peak = std::min(*budget, plan.peak_bytes + plan.peak_bytes / 32);
+    const int64_t most = std::min(*budget, plan.peak_bytes + kMaxScratchGrowth);
+    if (most > peak) add_limits(most, true);
+  }
+  add_limits(peak, false);
+  limits.push_back({peak, live, false});
+  for (const Limit& limit : limits) {
     PlanChoices choices = plan.choices;
-    choices.scratch_limit_bytes = limit;
+    choices.scratch_limit_bytes = limit.live;
     Plan placed = run_passes(plan, Stage::scratch, Stage::placement, inputs(choices));
     const int64_t grown = grown_ops_of(plan.trace, placed.trace);
     if (grown == 0) return plan;  // a lower limit has no other result
-    if (placed.peak_bytes > peak || !fits(placed, budget)) continue;
+    if (placed.peak_bytes > limit.peak || !fits(placed, budget)) continue;
     placed.time = with_parts_of(time_of(placed.trace, options_.cost), plan.time);
+    if (limit.saves_time && step_seconds(placed) >= step_seconds(plan)) continue;
     placed.reasons.push_back(scratch_reason(plan, placed, grown));
     return placed;
   }

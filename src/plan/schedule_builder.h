@@ -49,7 +49,8 @@ class ScheduleBuilder {
   /// or if only the unchanged plan fits `budget`.
   Plan with_overlap(Plan plan, std::optional<int64_t> budget) const;
   /// Returns `plan`, which fits `budget`, with ops that use the memory that remains as scratch (passes/grow_scratch).
-  /// The peak grows by at most 1/32. Without a budget it does not grow.
+  /// The peak grows by at most 1/32, or by at most 3 GiB if the step is predicted to be faster. Without a budget it
+  /// does not grow.
   Plan with_scratch(Plan plan, std::optional<int64_t> budget) const;
   /// Returns an upper bound of the seconds of a step that with_overlap() saves.
   double max_overlap_seconds_saved() const { return max_overlap_seconds_saved_; }

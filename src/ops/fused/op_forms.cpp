@@ -57,6 +57,19 @@ Op call_of(const std::string& name, const std::string& overload, std::vector<Nam
   return op;
 }
 
+// Returns the form of a loss head with `chunk_tokens`.
+Op with_chunks(const Op& op, int64_t chunk_tokens) {
+  Op form = op;
+  form.name += ".chunks";
+  form.arguments.push_back({Argument::Kind::constant, false, {}});
+  std::vector<c10::IValue> constants = op.call->constants;
+  constants.emplace_back(chunk_tokens);
+  form.call = std::make_shared<OpCall>(
+      OpCall{c10::Dispatcher::singleton().findSchemaOrThrow(op.name.c_str(), "chunks"), std::move(constants)});
+  form.staged_bytes = ops::staged_bytes(form);
+  return form;
+}
+
 }  // namespace
 
 std::vector<Op> larger_chunks_cuda(const Op& op) {
@@ -65,23 +78,20 @@ std::vector<Op> larger_chunks_cuda(const Op& op) {
   if (!x || !weight || !op.call) return {};
   const int64_t tokens = x->sizes[0], width = x->sizes[1], bytes = element_bytes(x->dtype),
                 vocabulary = weight->sizes[0];
-  const int64_t chunks_now = ops::cuda_loss_chunks(tokens, vocabulary, width, bytes, 0).count;
+  const int64_t chunks_now = ops::cuda_loss_chunks(tokens, vocabulary, width, bytes, {}).count;
   int64_t chunks_before = 0;  // those of the form before
   std::vector<Op> forms;
   for (const int64_t chunk_tokens : ops::kLargeLossChunks) {
     const int64_t chunks = ops::cuda_loss_chunks(tokens, vocabulary, width, bytes, chunk_tokens).count;
     if (chunks >= chunks_now || chunks == chunks_before) continue;
     chunks_before = chunks;
-    Op form = op;
-    form.name += ".chunks";
-    form.arguments.push_back({Argument::Kind::constant, false, {}});
-    std::vector<c10::IValue> constants = op.call->constants;
-    constants.emplace_back(chunk_tokens);
-    form.call = std::make_shared<OpCall>(
-        OpCall{c10::Dispatcher::singleton().findSchemaOrThrow(op.name.c_str(), "chunks"), std::move(constants)});
-    form.staged_bytes = ops::staged_bytes(form);
-    forms.push_back(std::move(form));
+    forms.push_back(with_chunks(op, chunk_tokens));
   }
+  // Sums of 16-bit weight gradients are added in blocks.
+  const bool in_blocks = op.name == "plimsoll::linear_cross_entropy" && op.call->constants.at(5).toBool() &&
+                         bytes == 2 && chunks_now > 1 && vocabulary > ops::kLossGradientBlock;
+  if (in_blocks && ops::kLossGradientBlock * width * bytes < ops::kLargeGradientBlockBytes)
+    forms.push_back(with_chunks(op, ops::kLargeGradientBlocks));
   return forms;
 }
 

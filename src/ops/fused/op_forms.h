@@ -9,8 +9,9 @@
 
 namespace plimsoll {
 
-/// Returns the forms of a loss head with large chunks (ops/loss/linear_cross_entropy_chunks.h), the largest first. Each
-/// has fewer chunks than the op. Empty for other ops.
+/// Returns the forms of a loss head for memory that remains (ops/loss/linear_cross_entropy_chunks.h), the best first:
+/// those with fewer and larger chunks than the op, then the one with large blocks of the weight gradient. Empty for
+/// other ops.
 std::vector<Op> larger_chunks_cuda(const Op& op);
 
 /// Returns the matmul that adds to `sum`, as ProductSum (plimsoll/planner.h) describes. Both 16-bit sums and float32

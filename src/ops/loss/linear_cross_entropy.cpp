@@ -144,7 +144,7 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
       "(Tensor loss, Tensor count, Tensor grad_x, Tensor grad_weight)");
   m.def(
       "linear_cross_entropy_loss(Tensor x, Tensor weight, Tensor targets, int ignore_index, float softcap) -> Tensor");
-  // The forms of a GPU for memory that remains: at most `chunk_tokens` tokens at a time.
+  // The forms of a GPU for memory that remains: at most `chunk_tokens` tokens at a time, or kLargeGradientBlocks.
   m.def(
       "linear_cross_entropy.chunks(Tensor x, Tensor weight, Tensor targets, int ignore_index, bool wants_x, bool "
       "wants_weight, float softcap, int chunk_tokens) -> "

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "ops/kernel_arguments.h"
 #include "ops/rows.h"
@@ -65,17 +66,24 @@ inline LossChunks loss_chunks(int64_t tokens, int64_t vocabulary, int64_t elemen
   return {rows, div_up(tokens, rows)};
 }
 
-/// Returns the chunks of a GPU: those of memory that is short (cuda_loss_chunk_bytes) if `chunk_tokens` is 0, else
-/// `chunk_tokens` tokens at a time, evenly split, with float32 sums. Without these, blocks of the weight gradient have
-/// about 32 MiB, which the second cache of a large GPU holds.
+/// The value of `chunk_tokens` for the chunks of short memory with large blocks of the weight gradient.
+constexpr int64_t kLargeGradientBlocks = 0;
+/// Bytes of a large block of the weight gradient: the second cache of a large GPU holds them.
+constexpr int64_t kLargeGradientBlockBytes = 32 * MiB;
+
+/// Returns the chunks of a GPU: those of memory that is short (cuda_loss_chunk_bytes) if `chunk_tokens` is empty or
+/// kLargeGradientBlocks, else `chunk_tokens` tokens at a time, evenly split, with float32 sums. `width`: elements of a
+/// row of the weight.
 inline LossChunks cuda_loss_chunks(int64_t tokens, int64_t vocabulary, int64_t width, int64_t element_bytes,
-                                   int64_t chunk_tokens) {
-  if (chunk_tokens <= 0) {
+                                   std::optional<int64_t> chunk_tokens) {
+  if (chunk_tokens.value_or(0) <= 0) {
     LossChunks chunks = loss_chunks(tokens, vocabulary, element_bytes, cuda_loss_chunk_bytes(vocabulary));
-    chunks.gradient_block = std::max(kLossGradientBlock, 32 * MiB / std::max<int64_t>(1, width * element_bytes));
+    if (chunk_tokens)
+      chunks.gradient_block =
+          std::max(kLossGradientBlock, kLargeGradientBlockBytes / std::max<int64_t>(1, width * element_bytes));
     return chunks;
   }
-  LossChunks chunks = loss_chunks(tokens, vocabulary, element_bytes, chunk_tokens * vocabulary * element_bytes);
+  LossChunks chunks = loss_chunks(tokens, vocabulary, element_bytes, *chunk_tokens * vocabulary * element_bytes);
   chunks.float32_sums = true;
   return chunks;
 }

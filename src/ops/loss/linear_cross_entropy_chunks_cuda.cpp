@@ -10,7 +10,7 @@ namespace {
 using at::Tensor;
 
 void run(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap,
-         int64_t chunk_tokens, const Tensor& loss, const Tensor& count, const Tensor& grad_x,
+         std::optional<int64_t> chunk_tokens, const Tensor& loss, const Tensor& count, const Tensor& grad_x,
          const Tensor& grad_weight) {
   const cuda::OnDevice on(x);
   const LossKernels kernels{
@@ -26,20 +26,27 @@ void run(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t i
                          count.defined() ? count.data_ptr() : nullptr, on.stream());
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> with_gradients_in_chunks(const Tensor& x, const Tensor& weight,
-                                                                    const Tensor& targets, int64_t ignore_index,
-                                                                    bool wants_x, bool wants_weight, double softcap,
-                                                                    int64_t chunk_tokens) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> run_with_gradients(const Tensor& x, const Tensor& weight,
+                                                              const Tensor& targets, int64_t ignore_index, bool wants_x,
+                                                              bool wants_weight, double softcap,
+                                                              std::optional<int64_t> chunk_tokens) {
   auto results = loss_and_gradient_results(x, weight, targets, ignore_index, wants_x, wants_weight, softcap);
   const auto& [loss, count, grad_x, grad_weight] = results;
   run(x, weight, targets, ignore_index, softcap, chunk_tokens, loss, count, grad_x, grad_weight);
   return results;
 }
 
+std::tuple<Tensor, Tensor, Tensor, Tensor> with_gradients_in_chunks(const Tensor& x, const Tensor& weight,
+                                                                    const Tensor& targets, int64_t ignore_index,
+                                                                    bool wants_x, bool wants_weight, double softcap,
+                                                                    int64_t chunk_tokens) {
+  return run_with_gradients(x, weight, targets, ignore_index, wants_x, wants_weight, softcap, chunk_tokens);
+}
+
 std::tuple<Tensor, Tensor, Tensor, Tensor> with_gradients_cuda(const Tensor& x, const Tensor& weight,
                                                                const Tensor& targets, int64_t ignore_index,
                                                                bool wants_x, bool wants_weight, double softcap) {
-  return with_gradients_in_chunks(x, weight, targets, ignore_index, wants_x, wants_weight, softcap, 0);
+  return run_with_gradients(x, weight, targets, ignore_index, wants_x, wants_weight, softcap, std::nullopt);
 }
 
 Tensor loss_in_chunks(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index,
@@ -50,7 +57,9 @@ Tensor loss_in_chunks(const Tensor& x, const Tensor& weight, const Tensor& targe
 }
 
 Tensor loss_cuda(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap) {
-  return loss_in_chunks(x, weight, targets, ignore_index, softcap, 0);
+  Tensor loss = loss_result(x, weight, targets, ignore_index, softcap);
+  run(x, weight, targets, ignore_index, softcap, std::nullopt, loss, Tensor(), Tensor(), Tensor());
+  return loss;
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {

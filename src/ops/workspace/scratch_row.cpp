@@ -302,10 +302,12 @@ int64_t loss_on_cpu(const Op& op, const LossShape& shape, const ScratchDevice& o
   return loss_in_chunks(shape, chunks, op, on) + loss_products(shape, chunks, x, weight, on);
 }
 
-/// Returns the chunks of a loss head on a GPU. The last argument of the form with large chunks has their tokens.
+/// Returns the chunks of a loss head on a GPU. The last argument of the forms for memory that remains is their
+/// `chunk_tokens`.
 LossChunks cuda_chunks_of(const Op& op) {
   const View &x = tensor(op, 0), &weight = tensor(op, 1);
-  const int64_t chunk_tokens = op.name.ends_with(".chunks") ? integer(op, op.arguments.size() - 1) : 0;
+  std::optional<int64_t> chunk_tokens;
+  if (op.name.ends_with(".chunks")) chunk_tokens = integer(op, op.arguments.size() - 1);
   return cuda_loss_chunks(x.sizes[0], weight.sizes[0], x.sizes[1], element_bytes(x.dtype), chunk_tokens);
 }
 

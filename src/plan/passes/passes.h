@@ -73,7 +73,8 @@ Trace add_products(Trace trace, const ProductSum& product_sum, const WorkspaceMo
 // count the scratch of the recorded forms, so no plan needs more memory because of this pass.
 
 /// Returns the trace with ops replaced by the first of their `forms` with which the live transient bytes of the device
-/// at the op are at most `limit`. `workspace` has the scratch of a form; forms that it does not know are not taken.
+/// at the op are at most `limit`. Ops of the segment `evaluate`, which no step runs, do not raise the highest live
+/// bytes of `trace`. `workspace` has the scratch of a form; forms that it does not know are not taken.
 Trace grow_scratch(Trace trace, const OpForms& forms, const WorkspaceModel& workspace, int64_t limit);
 
 /// Returns the number of ops of `trace` that differ from those of `before` by their form.

@@ -189,26 +189,38 @@ TEST(CudaLayers, LinearCrossEntropyInLargeChunksLosesNoSmallParts) {
   EXPECT_NEAR(got[3].toTensor()[1].item<double>(), exact, exact / 256);
 }
 
+// A loss head of bfloat16 with gradients.
+Op loss_head(int64_t tokens, int64_t vocabulary, int64_t width) {
+  const auto options = at::TensorOptions().device(at::kMeta).dtype(at::kBFloat16);
+  const Arguments arguments = {at::empty({tokens, width}, options),
+                               at::empty({vocabulary, width}, options),
+                               at::empty({tokens}, options.dtype(at::kLong)),
+                               -100,
+                               true,
+                               true,
+                               0.0};
+  return recorded("plimsoll::linear_cross_entropy", arguments,
+                  call_on(c10::DispatchKey::Meta, "plimsoll::linear_cross_entropy", arguments));
+}
+
+// Minimum budgets count it: losses, the logits of 832 tokens, 4096 rows of the weight's gradient, and rounding errors.
+TEST(CudaLayers, TheRecordedLossHeadTakesLittleScratch) {
+  EXPECT_EQ(cuda_workspace_bytes(loss_head(65536, 151936, 896)),
+            65536 * 4 + (832 * 151936 + 4096 * 896 + 151936 * 896) * int64_t{2});
+}
+
 TEST(CudaLayers, LossHeadsHaveFormsWithFewerChunks) {
   const auto chunks_of = [](int64_t tokens, int64_t vocabulary, int64_t width) {
-    const auto options = at::TensorOptions().device(at::kMeta).dtype(at::kBFloat16);
-    const Arguments arguments = {at::empty({tokens, width}, options),
-                                 at::empty({vocabulary, width}, options),
-                                 at::empty({tokens}, options.dtype(at::kLong)),
-                                 -100,
-                                 true,
-                                 true,
-                                 0.0};
-    const Op op = recorded("plimsoll::linear_cross_entropy", arguments,
-                           call_on(c10::DispatchKey::Meta, "plimsoll::linear_cross_entropy", arguments));
     std::vector<std::pair<int64_t, int64_t>> forms;  // tokens of a chunk, scratch in MiB
-    for (const Op& form : larger_chunks_cuda(op))
+    for (const Op& form : larger_chunks_cuda(loss_head(tokens, vocabulary, width)))
       forms.emplace_back(form.call->constants.back().toInt(), cuda_workspace_bytes(form).value() >> 20);
     return forms;
   };
   using Forms = std::vector<std::pair<int64_t, int64_t>>;
-  EXPECT_EQ(chunks_of(65536, 151936, 896), (Forms{{8192, 2893}, {4096, 1706}, {2048, 1113}}));
-  EXPECT_EQ(chunks_of(4096, 152064, 3584), (Forms{{8192, 1188}, {2048, 2673}}));  // one chunk needs no sum
+  // The last form has blocks of 32 MiB, not of 4096 rows.
+  EXPECT_EQ(chunks_of(65536, 151936, 896), (Forms{{8192, 2893}, {4096, 1706}, {2048, 1113}, {0, 533}}));
+  EXPECT_EQ(chunks_of(4096, 152064, 3584), (Forms{{8192, 1188}, {2048, 2673}, {0, 1312}}));  // one chunk needs no sum
+  EXPECT_EQ(chunks_of(65536, 151936, 4096), (Forms{{8192, 4748}, {4096, 3561}, {2048, 2967}}));  // 32 MiB already
   EXPECT_EQ(chunks_of(1024, 32000, 2048), Forms{});
 }
 

@@ -72,6 +72,20 @@ TEST(GrowScratch, TakesTheFirstFormThatFits) {
   EXPECT_EQ(grown_ops_of(trace_of_head(), trace), 1);
 }
 
+// 13 units are live at most, which leaves 2 at the head. A step does not run it.
+TEST(GrowScratch, OfEvaluationDoesNotRaiseThePeak) {
+  Trace trace = trace_of_head();
+  trace.segments[0].kind = SegmentKind::evaluate;
+  EXPECT_EQ(names(grow_scratch(trace, forms, scratch, 100 * kUnit))[1], "head");
+  trace.buffers.push_back({6 * kUnit, Role::temporary, false, false, "more"});
+  trace.ops.insert(trace.ops.begin() + 3, op("use", {view(2, {2 * kUnit / 4})}, view(4, {6 * kUnit / 4})));
+  trace.ops[4].arguments[0].views[0] = view(4, {6 * kUnit / 4});
+  trace.ops[2].arguments[0].views.push_back(view(1, {10 * kUnit / 4}));
+  trace.ops[3].arguments[0].views.push_back(view(1, {10 * kUnit / 4}));
+  ++trace.segments[0].end;
+  EXPECT_EQ(names(grow_scratch(trace, forms, scratch, 100 * kUnit))[1], "head 8");
+}
+
 TEST(GrowScratch, NotOnTheHostAndNotWithoutAnAmount) {
   Trace trace = trace_of_head();
   EXPECT_EQ(names(grow_scratch(
@@ -121,6 +135,24 @@ TEST_F(GrowScratchPlan, ThePeakGrowsByAThirtySecondPartWithinABudget) {
       EXPECT_THAT(found->why, HasSubstr("works in larger pieces"));
     }
   }
+}
+
+// 6 units more than the peak are needed, or 2.
+TEST_F(GrowScratchPlan, ThePeakGrowsFurtherIfTheStepIsFaster) {
+  trace_.ops[1].staged_bytes = 1 << 30;
+  options_.forms = [](const Op& op) {
+    std::vector<Op> all = forms(op);
+    for (Op& form : all) form.staged_bytes = 1 << 20;
+    return all;
+  };
+  const double before = before_.time.micro;
+  for (const auto& [units, form] : {std::pair{1, "head"}, {2, "head 4"}, {5, "head 4"}, {6, "head 8"}}) {
+    const Plan made = plan(before_.peak_bytes + units * kUnit);
+    EXPECT_EQ(head(made), form) << units;
+    EXPECT_LE(made.peak_bytes, before_.peak_bytes + units * kUnit);
+  }
+  EXPECT_LT(plan(2 * before_.peak_bytes).time.micro, before + 1e-4);
+  EXPECT_EQ(head(plan({})), "head");
 }
 
 TEST_F(GrowScratchPlan, TheMinimumBudgetStays) {
