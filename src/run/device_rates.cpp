@@ -99,8 +99,12 @@ class DeviceMeasurement {
       model_.rate(kind, dtype).bytes = bytes / seconds;
   }
   bool try_to_time(double& seconds, const MeasuredWork& work, const std::function<void()>& run) {
+    return attempt([&] { seconds = best_seconds(work, run); });
+  }
+  // Returns whether a measurement ended without an error. A device may lack a dtype, or the memory for operands.
+  static bool attempt(const std::function<void()>& measurement) {
     try {
-      seconds = best_seconds(work, run);
+      measurement();
       return true;
     } catch (const c10::Error&) {
     } catch (const UserError&) {
@@ -136,7 +140,7 @@ class DeviceMeasurement {
 
   void measure(DType dtype) {
     const double element = static_cast<double>(element_bytes(dtype));
-    {
+    attempt([&] {
       const int64_t count = count_of(dtype, 3);
       const at::Tensor a = at::ones({count}, options(dtype)), b = at::ones({count}, options(dtype));
       at::Tensor out = at::empty_like(a);
@@ -146,10 +150,10 @@ class DeviceMeasurement {
       set_bytes(OpKind::reduction, dtype, "norm", 2 * static_cast<double>(count) * element,
                 [&] { ops::rms_norm(rows, weight, 1e-5); });
       set_bytes(OpKind::random, dtype, "random numbers", static_cast<double>(count) * element, [&] { out.uniform_(); });
-    }
+    });
     for (const OpKind kind : {OpKind::product, OpKind::convolution, OpKind::attention, OpKind::loss_head})
       model_.rate(kind, dtype).bytes = model_.rate(OpKind::streaming, dtype).bytes;
-    {
+    attempt([&] {
       const int64_t count = count_of(dtype, 4);
       std::vector<at::Tensor> t;
       for (int i = 0; i < 4; ++i) t.push_back(at::zeros({count}, options(dtype)));
@@ -160,20 +164,20 @@ class DeviceMeasurement {
       set_bytes(OpKind::update, dtype, "update", 4 * static_cast<double>(count) * element, [&] {
         ops::adamw_({t[0], {}, {t[1]}}, {t[2]}, {t[3]}, step, {rate, step, no}, 0.9, 0.95, 0.1, 1e-8);
       });
-    }
+    });
     const int64_t side = side_of(dtype);
-    {
+    attempt([&] {
       const at::Tensor a = at::ones({side, side}, options(dtype)), b = at::ones({side, side}, options(dtype));
       at::Tensor out = at::empty_like(a);
       set_flops(OpKind::product, dtype, "matmul", op_of("aten::mm.out", {a, b, out}), [&] { at::mm_out(out, a, b); });
-    }
-    {
+    });
+    attempt([&] {
       // Not causal: each score that is counted is computed.
       const at::Tensor q = at::ones({4, 16, std::max<int64_t>(128, side / 4), 64}, options(dtype));
       set_flops(OpKind::attention, dtype, "attention", op_of("plimsoll::attention", {q, q, q}),
                 [&] { ops::attention(q, q, q, /*causal=*/false, 0); });
-    }
-    {
+    });
+    attempt([&] {
       const int64_t width = std::max<int64_t>(64, side / 4);
       const at::Tensor x = at::ones({side, width}, options(dtype)).requires_grad_(true);
       const at::Tensor weight = at::ones({4 * side, width}, options(dtype)).requires_grad_(true);
@@ -187,17 +191,18 @@ class DeviceMeasurement {
       op.staged_bytes = ops::staged_bytes(op);
       set_flops(OpKind::loss_head, dtype, "loss head", std::move(op),
                 [&] { ops::linear_cross_entropy(x, weight, targets); });
-    }
+    });
   }
 
   void measure_launches() {
     constexpr int kCalls = 2000;
-    at::Tensor small = at::zeros({8}, options(DType::float32));
-    double seconds = 0;
-    const bool timed = try_to_time(seconds, {"calls"}, [&] {
-      for (int i = 0; i < kCalls; ++i) small.add_(1);
+    attempt([&] {
+      at::Tensor small = at::zeros({8}, options(DType::float32));
+      const double seconds = best_seconds({"calls"}, [&] {
+        for (int i = 0; i < kCalls; ++i) small.add_(1);
+      });
+      model_.overhead_seconds = seconds / kCalls;
     });
-    if (timed) model_.overhead_seconds = seconds / kCalls;
   }
 
   void measure_link() {

@@ -10,6 +10,7 @@
 #include "plimsoll/cost_model.h"
 #include "plimsoll/devices.h"
 #include "plimsoll/plan_training.h"
+#include "run/fake_device.h"
 #include "stated_machine.h"
 
 namespace plimsoll {
@@ -38,6 +39,18 @@ TEST(DeviceRates, ReplaceThoseThatWereKnown) {
   EXPECT_EQ(measured.rate(OpKind::convolution, DType::float32).flops,
             known.rate(OpKind::convolution, DType::float32).flops);
   EXPECT_EQ(measured.host_link, known.host_link);
+}
+
+// The update needs float64: its rate stays, and the others are measured.
+TEST(DeviceRates, OfADeviceWithoutFloat64) {
+  testing::add_fake_device();
+  const testing::FakeDeviceWithoutFloat64 without;
+  const CostModel known = generic_cost_model();
+  const CostModel measured = measure_device_rates(backend_for("made_up"), known, kShort);
+  EXPECT_EQ(measured.rate(OpKind::update, DType::float32).bytes, known.rate(OpKind::update, DType::float32).bytes);
+  EXPECT_NE(measured.rate(OpKind::streaming, DType::float32).bytes,
+            known.rate(OpKind::streaming, DType::float32).bytes);
+  EXPECT_NE(measured.rate(OpKind::product, DType::float32).flops, known.rate(OpKind::product, DType::float32).flops);
 }
 
 TEST(DeviceRates, AreKeptByTheNameOfTheDevice) {

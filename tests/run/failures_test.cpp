@@ -113,6 +113,21 @@ TEST(Failures, AnErrorThatADeviceReportsLateNamesItsOp) {
               AllOf(HasSubstr("operator "), HasSubstr("in module '"), HasSubstr("an illegal memory access")));
 }
 
+// As the generic backend does.
+TEST(Failures, AnErrorThatLibtorchReportsLateNamesItsOp) {
+  static testing::WatchedBackend watched(cpu_backend());
+  watched.libtorch_waits = true;
+  add_backend("late", watched);
+  const TempFolder folder;
+  Training training(tiny_decoder(), {.device = "late"});
+  training.profile({.file = folder.path() / "profile.json", .first_step = 1});
+  training.start();
+  watched.fail_waits_after = 9;
+  EXPECT_THAT(refusal_of([&] { training.step({token_batch(2, 8, 64)}, 1e-3); }),
+              AllOf(HasSubstr("operator "), HasSubstr("in module '"), HasSubstr("HIP error: an illegal memory access"),
+                    HasSubstr("an earlier operator may be the cause")));
+}
+
 TEST(Failures, CallsBeforeTheStart) {
   Training training(tiny_decoder(), {.evaluate = true});
   const Batch batch = token_batch(2, 8, 64);

@@ -19,6 +19,7 @@ namespace {
 
 constexpr auto kType = c10::DeviceType::MAIA;
 std::atomic<long> kernels{0}, allocated{0};
+std::atomic<bool> has_float64{true};
 
 class FakeAllocator final : public c10::Allocator {
  public:
@@ -50,6 +51,7 @@ struct FakeGuard final : c10::impl::DeviceGuardImplInterface {
 
 at::Tensor empty(c10::SymIntArrayRef sizes, std::optional<at::ScalarType> type, std::optional<at::Layout> layout,
                  std::optional<at::Device> device, std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(has_float64 || c10::dtype_or_default(type) != at::kDouble, "this device has no float64");
   return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(sizes), c10::GetAllocator(kType),
                                    c10::DispatchKeySet(c10::DispatchKey::MAIA), c10::dtype_or_default(type), format);
 }
@@ -142,6 +144,14 @@ at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef sizes, c10::Sy
 }
 
 }  // namespace
+
+FakeDeviceWithoutFloat64::FakeDeviceWithoutFloat64() {
+  has_float64 = false;
+}
+
+FakeDeviceWithoutFloat64::~FakeDeviceWithoutFloat64() {
+  has_float64 = true;
+}
 
 FakeUse fake_use() {
   return {kernels, allocated};

@@ -14,4 +14,11 @@ struct FakeUse {
 };
 FakeUse fake_use();
 
+/// A scope in which the device has no float64.
+class FakeDeviceWithoutFloat64 {
+ public:
+  FakeDeviceWithoutFloat64();
+  ~FakeDeviceWithoutFloat64();
+};
+
 }  // namespace plimsoll::testing

@@ -1,6 +1,8 @@
 // Declares a backend that wraps another one, counts some of its calls, and can refuse to begin one op.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <stdexcept>
 #include <utility>
 
@@ -17,7 +19,8 @@ class WatchedBackend final : public Backend {
   long refuse_after = -1;       ///< ops until one is refused; negative: none is
   bool fails_for_good = false;  ///< from the refused op on, waiting for copies throws
   bool copies_fail = false;
-  long fail_waits_after = -1;  ///< waits until one reports a kernel's error; negative: none does
+  long fail_waits_after = -1;   ///< waits until one reports a kernel's error; negative: none does
+  bool libtorch_waits = false;  ///< the error of a wait is libtorch's
 
   void begin_op(AllocationFrame& frame) override {
     if (refuse_after >= 0 && refuse_after-- == 0) {
@@ -70,8 +73,9 @@ class WatchedBackend final : public Backend {
   void relocate(std::vector<Relocation> relocations) override { watched_.relocate(std::move(relocations)); }
   int64_t relocation_scratch_bytes(int64_t bytes) const override { return watched_.relocation_scratch_bytes(bytes); }
   void synchronize() override {
-    if (fail_waits_after >= 0 && fail_waits_after-- == 0)
-      throw UserError("a kernel failed: an illegal memory access", UserError::Kind::failure);
+    const bool fails = fail_waits_after >= 0 && fail_waits_after-- == 0;
+    TORCH_CHECK(!fails || !libtorch_waits, "HIP error: an illegal memory access");
+    if (fails) throw UserError("a kernel failed: an illegal memory access", UserError::Kind::failure);
     watched_.synchronize();
   }
 

@@ -38,6 +38,7 @@ void Captures::run(const Segment& segment, const std::function<void(int32_t)>& r
   Runs& runs = runs_[segment.begin];
   runs.kind = segment.kind;
   runs.last_settled = settled;
+  runs.waited = false;
   if (!backend_.captures() || !settled || runs.settled < kRunsBefore) {
     runs.settled = settled ? runs.settled + 1 : 0;
     return one_by_one(segment.begin, segment.end);
@@ -66,6 +67,12 @@ void Captures::run(const Segment& segment, const std::function<void(int32_t)>& r
   }
 }
 
+void Captures::note_waited(const Segment& segment) {
+  Runs& runs = runs_[segment.begin];
+  runs.kind = segment.kind;
+  runs.waited = true;
+}
+
 DeviceWork Captures::work() const {
   DeviceWork work = work_;
   work.captures = backend_.captures();
@@ -79,6 +86,7 @@ DeviceWork Captures::work() const {
         std::ranges::any_of(done->second, [](const Piece& piece) { return piece.ops != nullptr; }))
       continue;
     const std::string why = done != done_.end() ? "its sequences are shorter than 4 ops, or were refused"
+                            : runs.waited       ? "each op is waited for"
                             : !runs.last_settled
                                 ? "its ops allocate memory that was not planned"
                                 : fmt::format("ran {} time{}; sequences are captured from run {} on", runs.settled,

@@ -25,6 +25,9 @@ class Captures {
   /// `run_op` must be valid as long as this object.
   void run(const Segment& segment, const std::function<void(int32_t)>& run_op, bool settled);
 
+  /// Counts a run of a segment whose ops ran one by one because the caller waits for each.
+  void note_waited(const Segment& segment);
+
   /// Returns the number of captured sequences.
   int64_t captured() const { return work_.sequences; }
 
@@ -43,6 +46,7 @@ class Captures {
     SegmentKind kind = SegmentKind::micro;
     int settled = 0;  // runs in a row
     bool last_settled = false;
+    bool waited = false;  // the caller waited for each op of the last run
   };
 
   Backend& backend_;

@@ -68,6 +68,7 @@ void Executor::run_ops(const Segment& segment) {
         segment, [this](int32_t i) { run_one(ops_[i]); }, unplanned_.empty());
     return;
   }
+  captures_.note_waited(segment);
   for (int32_t i = segment.begin; i < segment.end; ++i) {
     const auto begin = ProfileClock::now();
     guard_ ? run_checked(ops_[i]) : run_one(ops_[i]);
@@ -82,6 +83,8 @@ void Executor::wait_for(const BoundOp& op) const {
     op.backend->synchronize();
   } catch (const UserError& error) {
     throw op.refused(plan_.trace, error.what());
+  } catch (const c10::Error& error) {  // of a device that libtorch waits for
+    throw op.refused(plan_.trace, error.what_without_backtrace());
   }
 }
 
@@ -265,7 +268,10 @@ void Executor::settle_outputs(BoundOp& op) {
     else
       ++next;
   }
-  if (moves.empty()) return;
+  if (moves.empty()) {
+    copied_.erase(op.index);
+    return;
+  }
   int64_t& bytes = copied_[op.index];
   bytes = 0;
   for (const auto& [place, made] : moves) bytes += static_cast<int64_t>(made.nbytes());

@@ -172,9 +172,10 @@ struct Executor::BoundOp {
   UserError refused(const Trace& trace, const std::string& what) const {
     const std::string& module = trace.modules[op->module];
     const std::string reason = what.substr(0, what.find('\n'));
-    // CUDA reports a kernel's error at a later call, which may belong to another op.
-    const bool late = !waits_for_each_op() && (reason.find("CUDA error") != std::string::npos ||
-                                               reason.find("(cudaError") != std::string::npos);
+    // CUDA and HIP report a kernel's error at a later call, which may belong to another op.
+    const bool late = !waits_for_each_op() &&
+                      (reason.find("CUDA error") != std::string::npos ||
+                       reason.find("HIP error") != std::string::npos || reason.find("(cudaError") != std::string::npos);
     return UserError(
         fmt::format("operator {}{} failed: {}{}", op->name,
                     module.empty() ? "" : fmt::format(" in module '{}'", module), reason,

@@ -158,5 +158,14 @@ TEST_F(CapturesTest, TellsWhySegmentsAreNotCaptured) {
   EXPECT_THAT(captures_.work().not_captured, ElementsAre("micro: its ops allocate memory that was not planned"));
 }
 
+TEST_F(CapturesTest, TellsThatOpsAreWaitedFor) {
+  captures_.note_waited(trace_.segments[0]);
+  const DeviceWork work = captures_.work();
+  EXPECT_EQ(work.single_ops, 10);
+  EXPECT_THAT(work.not_captured, ElementsAre("micro: each op is waited for"));
+  run();
+  EXPECT_THAT(captures_.work().not_captured, ElementsAre("micro: ran 1 time; sequences are captured from run 3 on"));
+}
+
 }  // namespace
 }  // namespace plimsoll
