@@ -1,6 +1,7 @@
 // Tests on a recorded decoder that matmuls which add to sums of gradients (the pass add_products) give the same
 // gradients and losses, with fewer bytes. The op for float32 sums runs on the CPU too.
 #include <gtest/gtest.h>
+#include <torch/library.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -56,7 +57,8 @@ Gradients run(const Plan& plan) {
   const Segment& last = *plan.trace.segment(SegmentKind::accumulate);
   for (int32_t i = last.begin; i < last.end; ++i)
     for_each_view(plan.trace.ops[i], [&](const View& view, bool written) {
-      if (written && plan.trace.buffers[view.buffer].role == Role::gradient) sums.insert(view.buffer);
+      const bool sum = written && plan.trace.buffers[view.buffer].role == Role::gradient;
+      if (sum && view.dtype == DType::float32) sums.insert(view.buffer);
     });
   for (const BufferId b : sums)
     gradients.sums.push_back(
@@ -87,6 +89,38 @@ TEST(AddProductsRun, GradientsAndLossesAreTheSame) {
   // The sum is rounded once less: float32's 6e-8 of each addend.
   for (size_t i = 0; i < want.sums.size(); ++i)
     EXPECT_LE((got.sums[i] - want.sums[i]).abs().max().item<double>(), 1e-6 * want.sums[i].abs().max().item<double>());
+}
+
+at::Tensor& add_product(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
+                        const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  return at::addmm_out(out, sum, a.to(type), b.to(type), beta, alpha);
+}
+at::Tensor& wide_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type, at::Tensor& out) {
+  return at::mm_out(out, a.to(type), b.to(type));
+}
+
+TEST(AddProductsRun, GradientsOfMixedPrecisionAreTheSame) {
+  // libtorch has these ops for CUDA only, where cuBLAS adds 16-bit matmuls to float32 sums.
+  torch::Library aten(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+  aten.impl("addmm.dtype_out", add_product);
+  aten.impl("mm.dtype_out", wide_product);
+  const Trace trace = recorded_decoder(Precision::bf16_mixed);
+  PlanOptions options;
+  const Plan before = make_plan(trace, options);
+  options.product_sum = product_sum_cuda;
+  const Plan plan = make_plan(trace, options);
+  const Gradients want = run(before), got = run(plan);
+  EXPECT_EQ(got.losses, want.losses);
+  ASSERT_EQ(got.sums.size(), want.sums.size());
+  ASSERT_GE(got.sums.size(), 2u * 4u);
+  // The product is not rounded to bfloat16, whose unit is 2^-8 of a number.
+  double largest = 0;
+  for (size_t i = 0; i < want.sums.size(); ++i) {
+    const double difference = (got.sums[i] - want.sums[i]).abs().max().item<double>();
+    EXPECT_LE(difference, want.sums[i].abs().max().item<double>() / 128) << i;
+    largest = std::max(largest, difference);
+  }
+  EXPECT_GT(largest, 0);
 }
 
 // In mixed precision the 16-bit product, and its copy in float32, are never stored.

@@ -122,9 +122,13 @@ TEST(CudaLayers, LinearCrossEntropyInChunks) {
   const int64_t tokens = 2200, vocabulary = 32768;
   ASSERT_EQ(loss_chunks(tokens, vocabulary, 2, cuda_loss_chunk_bytes(vocabulary)).count, 3);
   const Tensor x = random({tokens, 4}, at::kBFloat16), weight = random({vocabulary, 4}, at::kBFloat16);
-  expect_as_on_cpu("plimsoll::linear_cross_entropy",
-                   {x, weight, at::randint(vocabulary, {tokens}, at::kLong), -100, true, true, 0.0}, 0.06,
-                   /*scratch=*/false);
+  const Arguments usual = {x, weight, at::randint(vocabulary, {tokens}, at::kLong), -100, true, true, 0.0};
+  expect_as_on_cpu("plimsoll::linear_cross_entropy", usual, 0.06, /*scratch=*/false);
+  Arguments large_blocks = usual;
+  large_blocks.emplace_back(kLargeGradientBlocks);
+  const Arguments want = call_on_cuda("plimsoll::linear_cross_entropy", usual),
+                  got = call_on_cuda("plimsoll::linear_cross_entropy.chunks", large_blocks);
+  for (size_t i = 0; i < want.size(); ++i) expect_close(got[i].toTensor(), want[i].toTensor(), 0.06, std::to_string(i));
 }
 
 // With memory for more tokens at a time: fewer chunks, whose 16-bit gradients are summed in float32.
