@@ -129,8 +129,9 @@ PlanTarget target_of(const DeviceSpec& device);
 
 /// Returns `target` for the ranks of `topology`: sets the number of `ranks`, their link, and the link of `cost`. If
 /// `topology` names no link, a device of the catalogue gets the link that the catalogue has for it. If no budget was
-/// stated, ranks on the CPU of this machine get equal parts of the machine's memory. The ranks of `target` must not be
-/// set yet. Throws UserError as set_peer_link() does.
+/// stated, ranks on the CPU of this machine get equal parts of the machine's memory. Ranks on GPUs have the rates of
+/// the catalogue in place of measured ones, because all ranks must have the same plan. The ranks of `target` must not
+/// be set yet. Throws UserError as set_peer_link() does.
 PlanTarget with_ranks(PlanTarget target, const PeerTopology& topology);
 
 /// Returns the target that the options state. The CPU is that of this machine, with its measured rates

@@ -451,7 +451,7 @@ TEST(Recorder, MaskedScoresOfAttentionAreNoArithmetic) {
   const double all = 2 * 2.0 * 2 * 4 * 1024 * 1024 * 64;
   EXPECT_EQ(recorded_attention(false, 0).flops, all);
   EXPECT_EQ(recorded_attention(true, 0).flops, all * (1024 + 128) / 2048);  // half, and the tiles of the diagonal
-  // Of the triangle, the part within 256 of the diagonal, and the tiles of both of its edges.
+  // The part of the triangle within 256 of the diagonal counts, and the tiles of both of its edges.
   EXPECT_EQ(recorded_attention(true, 256).flops, all * (256.0 * 1024 - 256 * 128 + 1024 * 128) / (1024 * 1024));
   EXPECT_EQ(recorded_attention(true, 1024).flops, recorded_attention(true, 0).flops);  // a window that hides nothing
 }

@@ -113,7 +113,7 @@ TEST(Failures, AnErrorThatADeviceReportsLateNamesItsOp) {
               AllOf(HasSubstr("operator "), HasSubstr("in module '"), HasSubstr("an illegal memory access")));
 }
 
-// As the generic backend does.
+// The generic backend throws libtorch's own error when it waits.
 TEST(Failures, AnErrorThatLibtorchReportsLateNamesItsOp) {
   static testing::WatchedBackend watched(cpu_backend());
   watched.libtorch_waits = true;
