@@ -11,6 +11,10 @@ fits), host memory where state or activations lie there, tokens a second of one 
 A row with `apart` does other work than ours and is counted apart; with `other_card` it is not, or cannot be, of the catalogue's
 card. `added` says whether the row is older than the change of the model ("before") or younger ("after"). No constant of the cost model is fitted to a row (docs/predictions.md).
 
+Two speeds are predicted. "our step" is that of our plan. "that program" is for rows whose program does other work beside the same matmuls,
+as its source says: `program` eager runs other kernels (published_eager.py); LLMQ with `flags`, and bitsandbytes' paged optimizer, copy
+other values to and from host memory (published_host.py).
+
 Peak memory is that of the planned step without the context, as PyTorch counts it.
 """
 import argparse
@@ -22,6 +26,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import published_eager
+import published_host
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROWS = ROOT / "bench" / "published" / "rows.jsonl"
@@ -39,9 +46,9 @@ def llama(vocab, width, layers, heads, kv_heads, inner, tied):
             "intermediate_size": inner, "tie_embeddings": tied}
 
 
-def gpt(vocab, width, layers, heads, positions="learned"):
+def gpt(vocab, width, layers, heads):
     return {"vocab_size": vocab, "hidden_size": width, "num_layers": layers, "num_heads": heads, "intermediate_size": 4 * width,
-            "activation": "gelu", "norm": "layernorm", "positions": positions, "tie_embeddings": True}
+            "activation": "gelu", "norm": "layernorm", "positions": "learned", "tie_embeddings": True}
 
 
 SHAPES = {
@@ -62,14 +69,13 @@ SHAPES = {
     "gpt2-1558m": gpt(50304, 1600, 48, 25),
     "gpt-small": gpt(16384, 768, 12, 12),
     "gpt-medium": gpt(16384, 1024, 24, 16),
-    # Their positions are biases of attention (ALiBi), which have no parameters: rotary ones have none either.
-    "mpt-125m": gpt(50368, 768, 12, 12, "rope"),
-    "mpt-350m": gpt(50368, 1024, 24, 16, "rope"),
-    "mpt-760m": gpt(50368, 1536, 24, 12, "rope"),
-    "mpt-1b": gpt(50368, 2048, 24, 16, "rope"),
-    "mpt-3b": gpt(50368, 2560, 32, 20, "rope"),
-    "mpt-7b": gpt(50368, 4096, 32, 32, "rope"),
-    "mpt-13b": gpt(50368, 5120, 40, 40, "rope"),
+    "mpt-125m": gpt(50368, 768, 12, 12),
+    "mpt-350m": gpt(50368, 1024, 24, 16),
+    "mpt-760m": gpt(50368, 1536, 24, 12),
+    "mpt-1b": gpt(50368, 2048, 24, 16),
+    "mpt-3b": gpt(50368, 2560, 32, 20),
+    "mpt-7b": gpt(50368, 4096, 32, 32),
+    "mpt-13b": gpt(50368, 5120, 40, 40),
 }
 ADAMW, PURE = {"optimizer.name": "adamw"}, {"precision": "bf16-true", "optimizer.name": "adamw"}
 SETTINGS = {
@@ -111,7 +117,7 @@ def job_of(row):
     return tree
 
 
-def planned(row, plimsoll):
+def planned(row, plimsoll, *overrides):
     """The plan's JSON for the row's card. Where the published setting does not fit as we count memory, that with the least
     recomputation that fits."""
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +125,7 @@ def planned(row, plimsoll):
         changes = [[], ["gradient_checkpointing=auto"], ["gradient_checkpointing=auto", "host_memory_budget=128GiB"]]
         for change in changes:
             pathlib.Path(job).write_text(json.dumps(job_of(row)))
-            command = [plimsoll, "plan", job, *change, "--gpu", row["gpu"], "--json", answer]
+            command = [plimsoll, "plan", job, *change, *overrides, "--gpu", row["gpu"], "--json", answer]
             if row["devices"] > 1:
                 command += ["--devices", str(row["devices"])]
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -131,14 +137,36 @@ def planned(row, plimsoll):
     return None, "does not fit"
 
 
+def program_seconds(row, plan, plimsoll):
+    """Seconds of the published program's step on one device; None if it does the work of ours. `plan`: of our step."""
+    shape = SHAPES[row["shape"]]
+    if published_eager.family_of(row):
+        eager, _ = planned(row, plimsoll, "compile=false")
+        return eager and published_eager.program_seconds(row, shape, job_of(row), eager, plimsoll)
+    if "flags" in row:
+        return published_host.llmq_seconds(row, shape, plan, published_eager.card_of(row["gpu"], plimsoll))
+    if row["setting"] == "bf16-adamw8-in-backward" and row["host_gib"]:
+        return published_host.paged_seconds(row, shape, plan, published_eager.card_of(row["gpu"], plimsoll))
+    return None
+
+
+def compared(row):
+    """The predicted speed that is compared with the published one."""
+    return row.get("predicted_program", row.get("predicted"))
+
+
 def measured(row, plimsoll):
     plan, change = planned(row, plimsoll)
-    made = {key: row[key] for key in ("id", "gpu", "devices", "shape", "length", "setting", "checkpointing", "tokens_per_second", "added")}
+    made = {key: row[key] for key in ("id", "gpu", "devices", "shape", "length", "setting", "checkpointing", "program", "tokens_per_second", "added")}
     made.update({"apart": "apart" in row, "other_card": row.get("other_card", False), "changed": change})
     if plan:
         made["predicted"] = plan["units_per_second"]
         made["ratio"] = plan["units_per_second"] / row["tokens_per_second"]
         made["uncertainty"] = plan.get("uncertainty")
+        seconds = program_seconds(row, plan, plimsoll)
+        if seconds:
+            made["predicted_program"] = row["batch"] * row["length"] / seconds
+            made["ratio_program"] = made["predicted_program"] / row["tokens_per_second"]
         if "peak_gib" in row:
             made["peak_gib"] = row["peak_gib"]
             made["predicted_peak_gib"] = (plan["peak_bytes"] - plan["breakdown"]["context"]) / GIB
@@ -151,20 +179,20 @@ def pairs(rows):
     for row in rows:
         source = row["id"].split("-")[0]
         work.setdefault((source, row["shape"], row["length"], row["setting"], row["devices"]), []).append(row)
-    wrong, compared = [], 0
+    wrong, count = [], 0
     for same in work.values():
         for i, a in enumerate(same):
             for b in same[i + 1:]:
-                if a["other_card"] or b["other_card"] or a["gpu"] == b["gpu"] or a["checkpointing"] != b["checkpointing"] or "predicted" not in a or "predicted" not in b:
+                if a["other_card"] or b["other_card"] or a["gpu"] == b["gpu"] or a["checkpointing"] != b["checkpointing"] or not compared(a) or not compared(b):
                     continue
                 published = a["tokens_per_second"] / b["tokens_per_second"]
                 if 1 / 1.05 < published < 1.05:
                     continue
-                compared += 1
-                predicted = a["predicted"] / b["predicted"]
+                count += 1
+                predicted = compared(a) / compared(b)
                 if (published > 1) != (predicted > 1):
                     wrong.append((a["id"], b["id"], published, predicted))
-    return compared, wrong
+    return count, wrong
 
 
 PROGRAMS = ("llmq", "llm.c", "torchtune", "tinyllama", "nanogpt", "llm-foundry", "qwen", "languini")
@@ -174,14 +202,14 @@ def within_uncertainty(rows):
     """How many rows of each program have a ratio within their ±: "llmq 34 of 34, ..."."""
     counts = []
     for program in PROGRAMS:
-        inside = [abs(row["ratio"] - 1) <= row["uncertainty"] for row in rows if row["id"].startswith(program) and row.get("uncertainty")]
+        inside = [abs(compared(row) / row["tokens_per_second"] - 1) <= row["uncertainty"] for row in rows if row["id"].startswith(program) and row.get("uncertainty")]
         if inside:
             counts.append(f"{program} {sum(inside)} of {len(inside)}")
     return ", ".join(counts)
 
 
-def share(rows):
-    ratios = [row["ratio"] for row in rows if "ratio" in row]
+def share(rows, speed):
+    ratios = [speed(row) / row["tokens_per_second"] for row in rows if speed(row)]
     if not ratios:
         return "none"
     within = sum(0.85 <= ratio <= 1.15 for ratio in ratios)
@@ -191,21 +219,39 @@ def share(rows):
 def table_of(rows, name):
     lines = [f"# Predicted beside published{f': {name}' if name else ''}", "",
              "Written by `bench/published.py`; rows and sources: [rows.jsonl](../published/rows.jsonl). Tokens a second are those of one device.", "",
-             "| row | devices | published | predicted | ± | ratio | peak GiB, published | predicted | planned with |", "|---" * 9 + "|"]
+             "| row | program | devices | published | our step | ± | ratio | that program | ratio | peak GiB, published | predicted | planned with |", "|---" * 12 + "|"]
     for row in rows:
+        begin = f"| {row['id']} | {row['program']} | {row['devices']} | {row['tokens_per_second']:,} | "
         if "predicted" not in row:
-            lines.append(f"| {row['id']} | {row['devices']} | {row['tokens_per_second']:,} | does not fit | | | | | |")
+            lines.append(f"{begin}does not fit | | | | | | | |")
             continue
         peak = f"{row['peak_gib']:.1f} | {row['predicted_peak_gib']:.1f}" if "peak_gib" in row else " | "
         unsure = f"{100 * row['uncertainty']:.0f} %" if row.get("uncertainty") else ""
-        lines.append(f"| {row['id']} | {row['devices']} | {row['tokens_per_second']:,} | {row['predicted']:,.0f} | {unsure} | "
-                     f"{row['ratio']:.2f}{' (apart)' if row['apart'] else ''} | {peak} | {row['changed']} |")
-    compared, wrong = pairs(rows)
-    lines += ["", f"Rows older than the model: {share([row for row in rows if not row['apart'] and row['added'] == 'before'])}.", "",
-              f"Rows younger than the model: {share([row for row in rows if not row['apart'] and row['added'] == 'after'])}.", "",
-              f"Apart: {share([row for row in rows if row['apart']])}.", "",
-              f"Within their ±, without those apart: {within_uncertainty([row for row in rows if not row['apart']])}.", "",
-              f"Pairs of cards in one setting, 5 % or more apart: {compared}, ranked the other way round: {len(wrong)}."]
+        program = f"{row['predicted_program']:,.0f} | {row['ratio_program']:.2f}" if "predicted_program" in row else " | "
+        lines.append(f"{begin}{row['predicted']:,.0f} | {unsure} | "
+                     f"{row['ratio']:.2f}{' (apart)' if row['apart'] else ''} | {program} | {peak} | {row['changed']} |")
+
+    def of(added, chosen=lambda row: True):
+        return [row for row in rows if not row["apart"] and row["added"] in added and chosen(row)]
+
+    def ours(row):
+        return row.get("predicted")
+
+    def eager(row):
+        return compared(row) if row["program"] == "eager" else ours(row)
+
+    count, wrong = pairs(rows)
+    for title, added in (("Rows older than the model", ("before",)), ("Rows younger than the model", ("after",))):
+        lines += ["", f"{title}, our step: {share(of(added), ours)}.", "",
+                  f"{title}, that program if it is eager: {share(of(added), eager)}.", "",
+                  f"{title}, that program if it is eager or copies otherwise: {share(of(added), compared)}."]
+    everything = ("before", "after")
+    for title, chosen in (("Eager", lambda row: row["program"] == "eager"), ("Lean, other copies to host memory", lambda row: row["program"] == "lean" and "predicted_program" in row)):
+        lines += ["", f"{title}, our step: {share(of(everything, chosen), ours)}; that program: {share(of(everything, chosen), compared)}."]
+    lines += ["", f"Lean, the same work, our step: {share(of(everything, lambda row: row['program'] == 'lean' and 'predicted_program' not in row), ours)}.", "",
+              f"Apart, our step: {share([row for row in rows if row['apart']], ours)}.", "",
+              f"Within their ±, that program where it does other work, without those apart: {within_uncertainty(of(everything))}.", "",
+              f"Pairs of cards in one setting, 5 % or more apart: {count}, ranked the other way round: {len(wrong)}."]
     lines += [f"- {a} over {b}: published {published:.2f}, predicted {predicted:.2f}" for a, b, published, predicted in wrong]
     return "\n".join(lines) + "\n"
 
