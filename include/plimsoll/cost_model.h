@@ -62,6 +62,8 @@ struct CostModel {
   std::array<double, kOpKinds> uncertainty{};
   double overhead_seconds = 0;  ///< fixed seconds of each op: launch, dispatch
   double host_link = 0;         ///< bytes a second between device and host, each way; 0: nothing can be offloaded there
+  double host_link_duplex = 0;  ///< bytes a second each way while copies between device and host run both ways; 0: as
+                                ///< host_link
   double disk_link = 0;         ///< bytes a second between device and disk, each way; 0: nothing can be offloaded there
   double peer_link = 0;         ///< bytes a second that a rank sends to the other ranks while it receives as many
   double peer_latency = 0;      ///< seconds of an exchange between ranks that moves nothing

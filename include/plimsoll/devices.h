@@ -46,7 +46,8 @@ struct DeviceSpec {
   DenseRates matmul_rates;    ///< operations a second that large matmuls of libtorch reach: fp32, fp16 and bf16 only
   int matmul_reports = 0;     ///< published measurements behind bf16's, or fp16's; 0: derived from cards like it
   int multiprocessors = 0;    ///< 0: not known
-  double host_link = 0;       ///< nominal bytes a second of the link, one way: copies reach 75 to 90 %
+  double host_link = 0;       ///< nominal bytes a second of the link, one way: copies reach 80 to 90 %
+  int pcie_generation = 0;    ///< generation of PCI Express of the host link; 0: another link
   std::string peer_link;      ///< id of the usual link between such devices of one machine (LinkSpec)
   std::string bridge;         ///< id of the NVLink bridge that connects two of them; empty: the device has none
   double launch_seconds = 0;  ///< typical seconds from the host's call to the kernel's start

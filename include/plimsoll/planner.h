@@ -63,8 +63,9 @@ struct MergingParameters {
   /// Open groups, each compared with every op that follows; at least 1. Updates need few: optimizers have groups with
   /// and without weight decay, and with and without a companion.
   size_t max_open_groups = 8;
-  /// Elements, at most, of a parameter that is updated in a group. With AdamW and float32 a larger parameter has at
-  /// least 7 MiB of traffic and keeps all threads and a GPU's blocks busy by itself.
+  /// Elements, at most, of a parameter that is updated in a group, or whose gradient's norm is taken in one. With AdamW
+  /// and float32 a larger parameter has at least 7 MiB of traffic and keeps all threads and a GPU's blocks busy by
+  /// itself.
   int64_t max_grouped_elements = int64_t{1} << 18;
   /// Elements, at most, of a group of updates. A group then lasts milliseconds: the resolution of a profile, and the
   /// wait of a run that is asked to stop.

@@ -8,7 +8,7 @@ from torch import nn
 import plimsoll as pl
 
 WORDS, WIDTH, TOKENS = 30_000, 16, 48
-OFF = {"cross_entropy": False}
+OFF = {"cross_entropy": False, "loss_rows": False}  # neither, or the logits would be in chunks of rows
 
 
 class Model(nn.Module):

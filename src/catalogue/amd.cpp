@@ -143,6 +143,7 @@ DeviceSpec device_of(const Row& row) {
   device.usable_bytes = device.memory_bytes - row.generation.reserve.bytes;
   device.context_bytes = row.generation.context;
   device.library_workspace_bytes = row.generation.workspace;
+  device.pcie_generation = row.generation.pcie;
   const std::string fabric = row.generation.fabric;
   device.peer_link = fabric.empty() ? pcie_link(row.generation.pcie, row.host_link) : fabric;
   device.sources = sources_of(kAmd, row.sheet, fmt::format("{}: {}", row.sheet, row.rates_note),

@@ -273,6 +273,7 @@ bool same_to_a_plan(const DeviceSpec& a, const DeviceSpec& b) {
                       static_cast<double>(each.library_workspace_bytes),
                       each.memory_bandwidth,
                       each.host_link,
+                      static_cast<double>(each.pcie_generation),
                       each.launch_seconds,
                       rates.fp32,
                       rates.tf32,
@@ -343,6 +344,19 @@ void set_uncertainty(CostModel& model, const DeviceSpec& device) {
     model.uncertainty[static_cast<int>(kind)] = std::sqrt(rate * rate + 0.25 * 0.25);
 }
 
+// Sets the rates of copies between device and host.
+void set_host_link(CostModel& model, const DeviceSpec& device, const KernelEfficiency& efficiency) {
+  if (device.unified_memory) return;  // device and host share their memory: offloading to the host frees nothing
+  const double one_way = device.pcie_generation >= 5   ? efficiency.link5
+                         : device.pcie_generation == 4 ? efficiency.link4
+                                                       : efficiency.link;
+  const double both_ways = device.pcie_generation >= 5   ? efficiency.link5_duplex
+                           : device.pcie_generation == 4 ? efficiency.link4_duplex
+                                                         : efficiency.link;
+  model.host_link = device.host_link * one_way;
+  model.host_link_duplex = device.host_link * both_ways;
+}
+
 }  // namespace
 
 CostModel cost_model_of(const DeviceSpec& device, const KernelEfficiency& efficiency) {
@@ -350,8 +364,7 @@ CostModel cost_model_of(const DeviceSpec& device, const KernelEfficiency& effici
   model.device = device.name;
   model.source = "catalogue";
   model.overhead_seconds = device.launch_seconds;
-  // If device and host share their memory, offloading to the host frees nothing.
-  model.host_link = device.unified_memory ? 0 : device.host_link * efficiency.link;
+  set_host_link(model, device, efficiency);
   if (model.host_link > 0) {  // the host's properties are not known
     model.disk_link = kTypicalDiskLink;
     model.host_bytes = kTypicalHostBytes;

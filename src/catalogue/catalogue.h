@@ -110,7 +110,11 @@ struct KernelEfficiency {
   double attention_of_unit = 2.4e12;  ///< at most, FLOP/s of a multiprocessor of a data-center chip from Hopper on
   double attention_backward = 0.68;   ///< deterministic: multiple of the forward's rate
   double bandwidth = 0.80;            ///< share of the data sheet's bandwidth
-  double link = 0.80;                 ///< share of the nominal rate of the host link
+  double link = 0.80;                 ///< share of the host link's nominal rate: PCI Express 3.0, other links
+  double link4 = 0.83;                ///< the same, PCI Express 4.0
+  double link4_duplex = 0.58;         ///< each way while both directions copy
+  double link5 = 0.89;                ///< the same, PCI Express 5.0
+  double link5_duplex = 0.80;         ///< each way while both directions copy
 };
 
 /// Returns the cost of ops on a catalogue device: its data sheet's rates, reduced to the shares that kernels reach.

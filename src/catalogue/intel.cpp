@@ -77,6 +77,7 @@ DeviceSpec device_of(const Row& row) {
   device.usable_bytes = gibibytes(row.usable);
   device.context_bytes = 256 * MiB;
   device.library_workspace_bytes = 0;
+  device.pcie_generation = row.pcie;
   device.peer_link = pcie_link(row.pcie, row.host_link);
   device.sources = sources_of(kIntel, row.sheet, row.rates_source, row.usable_source,
                               "derived: PCI Express, the host link of the card; Xe Link is not counted");

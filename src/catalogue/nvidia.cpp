@@ -304,6 +304,7 @@ DeviceSpec device_of(const Row& row) {
   device.usable_bytes = gibibytes(row.usable);
   device.context_bytes = kContextBase + int64_t{row.sms} * row.generation.threads_per_sm * kStack;
   device.library_workspace_bytes = row.generation.workspace;
+  if (row.host_link <= kPcie5) device.pcie_generation = row.generation.pcie;  // a superchip's host link is NVLink-C2C
   const bool nvlink = is_on_nvlink_board(row.id);
   device.peer_link =
       nvlink ? fmt::format("nvlink{}", row.generation.nvlink) : pcie_link(row.generation.pcie, row.host_link);

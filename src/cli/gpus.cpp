@@ -171,6 +171,7 @@ Json json_of(const DeviceSpec& device) {
             {"fp8", device.rates.fp8},
             {"int8", device.rates.int8}}},
           {"host_link", device.host_link},
+          {"pcie_generation", device.pcie_generation},
           {"peer_link", device.peer_link},
           {"bridge", device.bridge.empty() ? Json() : Json(device.bridge)},
           {"launch_seconds", device.launch_seconds},

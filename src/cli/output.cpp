@@ -9,6 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "plimsoll/error.h"
 
@@ -90,10 +91,24 @@ bool is_in_weights(const JobInput& input, const std::filesystem::path& file) {
          are_one_file(input.file, std::filesystem::absolute(file, error).parent_path());
 }
 
+// `plan job.yaml --json memory_budget=12GiB` would write a file of this name, and the override would have no effect.
+void reject_override(const OutputFile& output) {
+  const std::string word = output.file.string(), extension = output.file.extension().string();
+  const size_t equals = word.find('=');
+  std::error_code error;
+  if (!output.option.starts_with("--") || equals == std::string::npos || !names_a_key(word.substr(0, equals)) ||
+      extension == ".json" || extension == ".html" || extension == ".safetensors" ||
+      std::filesystem::exists(output.file, error))
+    return;
+  throw UserError(fmt::format("{} is an override of the job, not a file name; put a file name after {}, or write ./{}",
+                              in_quotes(word), output.option, one_line(word)));
+}
+
 }  // namespace
 
 void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                            const Job& job) {
+  std::ranges::for_each(outputs, reject_override);
   std::vector<OutputFile> given;
   std::ranges::copy_if(outputs, std::back_inserter(given), [](const OutputFile& output) {
     std::error_code error;  // only regular files are overwritten, not a pipe or /dev/null
@@ -119,6 +134,7 @@ void require_folder_apart(const OutputFile& folder, bool (*is_written)(const std
                           const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                           const Job& job) {
   if (folder.file.empty()) return;
+  reject_override(folder);
   std::error_code error;
   std::vector<std::filesystem::path> written;  // files of the option that exist already
   for (auto entry = std::filesystem::directory_iterator(folder.file, error);

@@ -63,8 +63,8 @@ struct OutputFile {
 };
 
 /// Throws UserError (usage) if an output is the job file, a file of the data or of the tokenizer, a checkpoint in
-/// checkpoint.directory, or a file of the weights that the job names or of their folder, or if two outputs are one
-/// file.
+/// checkpoint.directory, or a file of the weights that the job names or of their folder, if two outputs are one file,
+/// or if the word after an option is an override of the job.
 void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                            const Job& job);
 

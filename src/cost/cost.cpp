@@ -98,20 +98,20 @@ double tiled_seconds(const GpuShape& gpu, const OpRate& rate, const Matmul& matm
   return best;
 }
 
-// Bytes that a CPU streams in the time in which it dequantizes a value: of NF4 a billion values a second and thread
-// next to typical 12 GB/s, of int8 at least six. From steps of small-lm with and without quantized weights, in turns,
-// on an AMD EPYC.
-constexpr double kStreamedForNf4 = 12, kStreamedForInt8 = 2;
+// Operations of a float32 matmul that a CPU computes in the time in which it dequantizes a value: both depend on its
+// vectors and its clock. One thread of an AMD EPYC with AVX2 takes 0.16 ns to make a float32 of a value of NF4, and
+// 0.28 ns to make a bfloat16; of int8 0.13 and 0.30 ns; next to 66 GFLOP/s.
+constexpr double kFlopsForNf4 = 15, kFlopsForInt8 = 10;
 
 // Returns the seconds in which a CPU dequantizes an op's weight; 0 if it has none. Other kernels between matmuls are in
 // the rates that were measured.
 double dequantize_seconds(const CostModel& model, const Op& op) {
   if (!op.name.starts_with("plimsoll::quantized_linear")) return 0;
   const std::optional<Matmul> matmul = matmul_of(op);
-  const double bytes = model.rate(OpKind::streaming, DType::float32).bytes;
-  if (!matmul || bytes <= 0) return 0;
+  const double flops = model.rate(OpKind::product, DType::float32).flops;
+  if (!matmul || flops <= 0) return 0;
   const bool int8 = op.arguments[1].views[0].dtype == DType::int8;
-  return matmul->depth * matmul->columns * (int8 ? kStreamedForInt8 : kStreamedForNf4) / bytes;
+  return matmul->depth * matmul->columns * (int8 ? kFlopsForInt8 : kFlopsForNf4) / flops;
 }
 
 // Returns the seconds of an op's arithmetic.
@@ -236,17 +236,61 @@ StepExchanges exchanges_of_step(const CostModel& model, const Trace& trace, int6
   return all;
 }
 
+void CopyLinks::start(BufferId target, bool into_device, bool on_host, double now, double seconds) {
+  const int direction = into_device ? 1 : 0;
+  if (both_ways_ == 1) {
+    ends_[target] = free_[direction] = std::max(free_[direction], now) + seconds;
+    return;
+  }
+  ends_[target] = kNotEnded;
+  queues_[direction].push_back({target, on_host, now, seconds});
+}
+
+void CopyLinks::run_to_next_event() {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::array<double, 2> begins{};
+  for (int i = 0; i < 2; ++i) begins[i] = queues_[i].empty() ? kNever : std::max(now_, queues_[i].front().ready);
+  const double begin = std::min(begins[0], begins[1]), later = std::max(begins[0], begins[1]);
+  const bool both = begin == later;
+  const double speed = both && queues_[0].front().on_host && queues_[1].front().on_host ? both_ways_ : 1;
+  const auto runs = [&](int i) { return begins[i] <= begin; };
+  double end = both ? kNever : later;  // until then the speeds hold
+  for (int i = 0; i < 2; ++i)
+    if (runs(i)) end = std::min(end, begin + queues_[i].front().seconds / speed);
+  for (int i = 0; i < 2; ++i) {
+    if (!runs(i)) continue;
+    Copy& copy = queues_[i].front();
+    if (end < begin + copy.seconds / speed) {
+      copy.seconds -= (end - begin) * speed;
+    } else {
+      ends_[copy.target] = end;
+      queues_[i].pop_front();
+    }
+  }
+  now_ = end;
+}
+
+double CopyLinks::end_of(BufferId target) {
+  const auto found = ends_.find(target);
+  if (found == ends_.end()) return 0;
+  while (found->second == kNotEnded) run_to_next_event();
+  return found->second;
+}
+
+SegmentClock::SegmentClock(const CostModel& model, const Trace& trace)
+    : model_(model),
+      trace_(trace),
+      copies_(model.host_link_duplex > 0 ? model.host_link_duplex / model.host_link : 1) {}
+
 void SegmentClock::run(const Op& op) {
   if (op.link_bytes > 0 || op.exchange != CopyStage::none) return run_exchange(op);
   now_ += seconds_of(model_, op);
   if (op.copy == CopyStage::none) return;
   const BufferId target = target_of(op);
-  const auto found = copied_.find(target);
-  if (op.copy == CopyStage::wait && found != copied_.end()) now_ = std::max(now_, found->second);
-  if (op.copy == CopyStage::start && model_.copies_overlap) {
-    double& free = copies_free_[trace_.buffers[target].on_device() ? 1 : 0];
-    copied_[target] = free = std::max(free, now_) + copy_seconds(model_, op.bytes_moved / 2, op.offload_memory);
-  }
+  if (op.copy == CopyStage::wait) now_ = std::max(now_, copies_.end_of(target));
+  if (op.copy == CopyStage::start && model_.copies_overlap)
+    copies_.start(target, trace_.buffers[target].on_device(), op.offload_memory == Memory::host, now_,
+                  copy_seconds(model_, op.bytes_moved / 2, op.offload_memory));
 }
 
 void SegmentClock::run_exchange(const Op& op) {

@@ -2,6 +2,8 @@
 // ranks, and the clock of a segment's ops, copies and exchanges.
 #pragma once
 
+#include <array>
+#include <deque>
 #include <map>
 
 #include "plimsoll/cost_model.h"
@@ -21,12 +23,43 @@ inline BufferId target_of(const Op& op) {
 /// the rank's own memory at the streaming rate. Times of the op that were measured without other ranks are ignored.
 double seconds_of_exchange(const CostModel& model, const Op& op);
 
+/// The links to host memory and disk: copies run in the order of their starts, one at a time in each direction. While
+/// both directions copy to or from host memory, each is slower (CostModel::host_link_duplex).
+class CopyLinks {
+ public:
+  /// `both_ways`: speed of a direction while the other one copies as well, as a multiple of its speed alone.
+  explicit CopyLinks(double both_ways) : both_ways_(both_ways) {}
+
+  /// Starts a copy that takes `seconds` alone, at second `now`, at least that of the start before.
+  void start(BufferId target, bool into_device, bool on_host, double now, double seconds);
+  /// Returns the second at which the last copy into `target` ends if no other copy starts until then; 0 if there is
+  /// none.
+  double end_of(BufferId target);
+
+ private:
+  struct Copy {
+    BufferId target;
+    bool on_host;    // false: the other end is the disk
+    double ready;    // second at which it may begin
+    double seconds;  // left, alone
+  };
+  static constexpr double kNotEnded = -1;
+
+  // Runs copies until one ends or a copy of the other direction begins.
+  void run_to_next_event();
+
+  double both_ways_, now_ = 0;
+  std::array<std::deque<Copy>, 2> queues_;  // out, in; empty if both_ways_ is 1
+  std::array<double, 2> free_{};            // second at which a direction is free, if both_ways_ is 1
+  std::map<BufferId, double> ends_;         // second at which the last copy into a buffer ends
+};
+
 /// A clock for ops that run one after another. Copies overlap ops, one at a time in each direction. Exchanges that were
 /// started also overlap ops, one at a time.
 class SegmentClock {
  public:
   /// Keeps references to both arguments.
-  SegmentClock(const CostModel& model, const Trace& trace) : model_(model), trace_(trace) {}
+  SegmentClock(const CostModel& model, const Trace& trace);
 
   /// Advances the clock by the next op.
   void run(const Op& op);
@@ -42,9 +75,8 @@ class SegmentClock {
   const CostModel& model_;
   const Trace& trace_;
   double now_ = 0, waited_ = 0;
-  double copies_free_[2] = {0, 0};        // seconds at which the link is free: out, in
+  CopyLinks copies_;
   double exchanges_free_ = 0;             // seconds at which the last started exchange is done
-  std::map<BufferId, double> copied_;     // seconds at which a copy is done, by target
   std::map<BufferId, double> exchanged_;  // seconds at which an exchange is done, by target
 };
 

@@ -137,7 +137,7 @@ constexpr OperatorRow kRows[] = {
 
     // Layers; the gradient of a rotation is the inverse rotation
     {"plimsoll::rope", Kind::streaming, nullptr, "plimsoll::rope"},
-    {.name = "plimsoll::packed_rope_", .fused_name = "fused: rope, cat"},
+    {.name = "plimsoll::rope_", .gradient = "plimsoll::rope_", .in_place = true},
     {"plimsoll::swiglu", Kind::streaming, nullptr, "plimsoll::swiglu_backward"},
     {"plimsoll::swiglu_backward"},
     {"plimsoll::geglu", Kind::streaming, nullptr, "plimsoll::geglu_backward"},
@@ -271,9 +271,9 @@ double score_bytes_of(const Op& op) {
 }
 
 int64_t bytes_moved_by(const Op& op) {
-  // An operand that is updated in place is read and written.
+  // An operand in place is read and written.
   const OperatorRow* row = operator_row(op.name);
-  const int64_t written_times = row && row->kind == OpKind::update ? 2 : 1;
+  const int64_t written_times = row && (row->kind == OpKind::update || row->in_place) ? 2 : 1;
   int64_t bytes = 0;
   for_each_view(op, [&](const View& view, bool written) {
     bytes += view.elements() * element_bytes(view.dtype) * (written ? written_times : 1);

@@ -25,6 +25,7 @@ struct OperatorRow {
   std::string_view after_sum = {};       ///< operator that computes a sum and then this one of the sum; empty: none
   std::string_view before_sum = {};  ///< operator that computes this one and then a sum with its result; empty: none
   std::string_view fused_name = {};  ///< name of the op in plans if passes/fuse_norms makes it
+  bool in_place = false;             ///< it reads what it writes; updates do without this mark
   ExchangeOp exchange = ExchangeOp::none;
   int converted_argument = -1;  ///< argument that the kernel converts while it reads it, so that a cast of the argument
                                 ///< can be dropped; -1: none
@@ -65,7 +66,7 @@ std::optional<Matmul> matmul_of(const Op& op);
 double score_bytes_of(const Op& op);
 
 /// Returns the bytes read and written: elements times element size, not strides. Each operand counts once; operands
-/// that one of Plimsoll's update operators changes in place count twice.
+/// that one of Plimsoll's operators changes in place count twice.
 int64_t bytes_moved_by(const Op& op);
 
 }  // namespace plimsoll

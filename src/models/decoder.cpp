@@ -11,6 +11,7 @@
 
 #include "models/layers.h"
 #include "ops/attention/attention.h"
+#include "ops/layers/packed_attention.h"
 #include "ops/layers/rope.h"
 #include "ops/layers/swiglu.h"
 #include "ops/loss/linear_cross_entropy.h"
@@ -98,17 +99,18 @@ AttentionImpl::AttentionImpl(const DecoderConfig& config) : config_(config) {
 at::Tensor AttentionImpl::forward(const at::Tensor& x) {
   const int64_t batch = x.size(0), time = x.size(1), dim = config_.head_dim;
   const int64_t heads = config_.num_heads, kv_heads = config_.num_kv_heads;
-  const auto parts = qkv_(x).split_with_sizes({heads * dim, kv_heads * dim, kv_heads * dim}, -1);
-  at::Tensor q = parts[0].view({batch, time, heads, dim});
-  at::Tensor k = parts[1].view({batch, time, kv_heads, dim});
+  const at::Tensor qkv = qkv_(x);
+  std::optional<ops::RopeFrequencies> frequencies;
+  if (config_.positions == "rope") frequencies = frequencies_of(config_);
+  if (!config_.qk_norm)
+    return out_(ops::packed_attention(qkv, {heads, kv_heads, dim}, attention_of(config_), frequencies));
+  const auto parts = qkv.split_with_sizes({heads * dim, kv_heads * dim, kv_heads * dim}, -1);
+  at::Tensor q = q_norm_(parts[0].view({batch, time, heads, dim}));
+  at::Tensor k = k_norm_(parts[1].view({batch, time, kv_heads, dim}));
   const at::Tensor v = parts[2].view({batch, time, kv_heads, dim});
-  if (config_.qk_norm) {
-    q = q_norm_(q);
-    k = k_norm_(k);
-  }
-  if (config_.positions == "rope") {
-    q = ops::rope(q, 0, frequencies_of(config_));
-    k = ops::rope(k, 0, frequencies_of(config_));
+  if (frequencies) {
+    q = ops::rope(q, 0, *frequencies);
+    k = ops::rope(k, 0, *frequencies);
   }
   const at::Tensor mixed =
       ops::attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attention_of(config_));

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "ops/attention/attention.h"
+#include "ops/layers/packed_attention.h"
 
 namespace plimsoll::model {
 namespace {
@@ -91,10 +91,8 @@ at::Tensor WindowBlockImpl::mixed(const at::Tensor& x) {
   const at::Tensor windows = map.view({batch, rows, window_, columns, window_, width})
                                  .permute({0, 1, 3, 2, 4, 5})
                                  .reshape({batch * rows * columns, tokens, width});
-  const auto parts = qkv_(windows).view({-1, tokens, 3, heads_, width / heads_}).unbind(2);
-  const at::Tensor told =
-      ops::attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2), /*causal=*/false);
-  const at::Tensor whole = out_(told.transpose(1, 2).reshape({-1, tokens, width}))
+  const at::Tensor told = ops::packed_attention(qkv_(windows), {heads_, heads_, width / heads_}, {.causal = false});
+  const at::Tensor whole = out_(told)
                                .view({batch, rows, columns, window_, window_, width})
                                .permute({0, 1, 3, 2, 4, 5})
                                .reshape({batch, rows * window_, columns * window_, width});

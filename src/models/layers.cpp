@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/types.h>
 
-#include "ops/attention/attention.h"
+#include "ops/layers/packed_attention.h"
 #include "ops/layers/rms_norm.h"
 
 namespace plimsoll::model {
@@ -48,11 +48,8 @@ EncoderBlockImpl::EncoderBlockImpl(const BlockOptions& options) : heads_(options
 }
 
 at::Tensor EncoderBlockImpl::forward(const at::Tensor& x) {
-  const int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
-  const auto parts = qkv_(norm_(x)).view({batch, time, 3, heads_, width / heads_}).unbind(2);
-  const at::Tensor mixed =
-      ops::attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2), /*causal=*/false);
-  const at::Tensor told = out_(mixed.transpose(1, 2).reshape({batch, time, width}));
+  const ops::PackedHeads heads{heads_, heads_, x.size(2) / heads_};
+  const at::Tensor told = out_(ops::packed_attention(qkv_(norm_(x)), heads, {.causal = false}));
   return mlp_(x + dropped(told, dropout_, is_training()));
 }
 

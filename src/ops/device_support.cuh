@@ -9,14 +9,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <tuple>
+#include <type_traits>
 
+#include "plimsoll/error.h"
 #include "plimsoll/trace.h"
 
 #if defined(__CUDACC__)
-#include <string>
-
-#include "plimsoll/error.h"
-
 /// Declares `name`, a `type*`, as the launch's dynamic shared memory, aligned to 16 bytes.
 #define PLIMSOLL_DYNAMIC_SHARED(type, name)                              \
   extern __shared__ __align__(16) unsigned char plimsoll_shared_bytes[]; \
@@ -175,16 +175,43 @@ inline bool packs(const void* data, int64_t stride, int64_t element_bytes, int p
   return reinterpret_cast<uintptr_t>(data) % bytes == 0 && stride * element_bytes % bytes == 0;
 }
 
-// --- threads
+// --- indices
+//
+// Kernels count in 32 bits: rows, positions in a row, packs or blocks of a flat array. Devices have no 64-bit integer
+// units, so a 64-bit comparison takes two instructions, a multiplication four, and a division about a hundred. Only the
+// address of a row's or a block's first element is computed in 64 bits.
+
+/// Maximum count of a kernel. A loop's index stays below 2^31 when its last stride, at most 2^20, is added.
+constexpr int64_t kMaxIndex = (int64_t{1} << 31) - (int64_t{1} << 20);
+
+/// Returns `count`, the end or the stride of a kernel's index. Throws InternalError if its magnitude is above
+/// kMaxIndex.
+inline int32_t index32(int64_t count) {
+  check(count <= kMaxIndex && count >= -kMaxIndex, "a CUDA kernel counts in 32 bits, not to " + std::to_string(count));
+  return static_cast<int32_t>(count);
+}
 
 /// Returns this thread's index in the grid. grid_threads() is the number of threads: for (i = grid_index(); i < n; i +=
-/// grid_threads()).
-__device__ inline int64_t grid_index() {
-  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+/// grid_threads()). The grid has fewer than 2^31 threads.
+__device__ inline int32_t grid_index() {
+  return static_cast<int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
 }
-__device__ inline int64_t grid_threads() {
-  return static_cast<int64_t>(gridDim.x) * blockDim.x;
+__device__ inline int32_t grid_threads() {
+  return static_cast<int32_t>(gridDim.x * blockDim.x);
 }
+
+/// The position of this thread: blocks of (columns, rows) threads in a grid of (rows, columns), so that nothing is
+/// divided (cell_grid()).
+struct Cell {
+  int32_t row, column;
+};
+template <int pack>
+__device__ inline Cell cell() {
+  return {static_cast<int32_t>(blockIdx.x * blockDim.y + threadIdx.y),
+          static_cast<int32_t>(blockIdx.y * blockDim.x + threadIdx.x) * pack};
+}
+
+// --- threads
 
 struct Sum {
   template <typename T>
@@ -242,6 +269,30 @@ inline unsigned row_threads(int64_t items, int64_t max_threads) {
   return static_cast<unsigned>(threads < kWarp ? kWarp : threads < max_threads ? threads : max_threads);
 }
 
+constexpr int64_t kMaxGridSize = 65535;  ///< maximum of a grid in y and z
+
+/// A launch with a Cell for each `pack` elements of each row.
+struct CellGrid {
+  dim3 grid, block;
+};
+inline CellGrid cell_grid(int64_t rows, int64_t width, int pack) {
+  constexpr int64_t kThreads = 256;
+  const int64_t across = row_threads(width / pack, kThreads), down = kThreads / across;
+  const int64_t column_blocks = div_up_blocks(width, across * pack);
+  check(column_blocks <= kMaxGridSize, "a kernel of such wide rows");
+  return {dim3(static_cast<unsigned>(div_up_blocks(rows, down)), static_cast<unsigned>(column_blocks)),
+          dim3(static_cast<unsigned>(across), static_cast<unsigned>(down))};
+}
+
+/// Converts a launch's argument to the kernel's parameter. 64-bit counts become 32-bit ones if they fit (index32()).
+template <typename Parameter, typename Argument>
+Parameter parameter_of(const Argument& argument) {
+  if constexpr (std::is_same_v<Parameter, int32_t> && std::is_same_v<Argument, int64_t>)
+    return index32(argument);
+  else
+    return static_cast<Parameter>(argument);
+}
+
 #if defined(__CUDACC__)
 /// Launches kernel<<<grid, block, shared_bytes, stream>>>(arguments…). Throws UserError (failure) if CUDA refuses the
 /// launch.
@@ -253,7 +304,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
     error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
   if (error == cudaSuccess) {
-    kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+    kernel<<<grid, block, shared_bytes, stream>>>(parameter_of<Parameters>(arguments)...);
     error = cudaGetLastError();
   }
   if (error != cudaSuccess)
@@ -264,7 +315,8 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
             Arguments... arguments) {
-  cuda_on_cpu::run(grid, block, shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
+  const std::tuple<Parameters...> parameters(parameter_of<Parameters>(arguments)...);
+  cuda_on_cpu::run(grid, block, shared_bytes, [&] { std::apply(kernel, parameters); });
 }
 #endif
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/hash.h"
 #include "ops/host_device.h"
@@ -34,6 +35,17 @@ PLIMSOLL_HOST_DEVICE float power_of_two(uint32_t exponent) {
   return __builtin_bit_cast(float, exponent << 23);
 }
 
+/// Returns a < b ? yes : no for a and b below 2^31. For vectors by arithmetic (ops/lanes.h says why).
+template <typename Bits>
+PLIMSOLL_HOST_DEVICE Bits where_less(Bits a, Bits b, Bits yes, Bits no) {
+  if constexpr (std::is_arithmetic_v<Bits>) {
+    return a < b ? yes : no;
+  } else {
+    const Bits mask = Bits{} - ((a - b) >> 31);
+    return (yes & mask) | (no & ~mask);
+  }
+}
+
 /// A float format with a mantissa of `mantissa` bits. `least` is the biased float32 exponent of the smallest normal
 /// value. `top` is the unbiased exponent of the largest value, and `largest` the mantissa of that value in float32.
 template <int mantissa, uint32_t least, uint32_t top, uint32_t largest>
@@ -57,19 +69,21 @@ struct SmallFloat {
   template <typename Float>
   PLIMSOLL_HOST_DEVICE static Word<Float> encode(Float y, Word<Float> random) {
     const Float smallest = spread<Float>(power_of_two(least));
-    const auto small = y < smallest;
-    const Word<Float> bits = bits_of<Float>(small ? y + smallest : y) + (random | (1u << (kRandom - 1)));
-    return (bits >> kCut) -
-           (small ? spread<Word<Float>>(least << mantissa) : spread<Word<Float>>((least - 1) << mantissa));
+    const Word<Float> size = bits_of<Float>(y), limit = bits_of<Float>(smallest);
+    const Word<Float> bits =
+        where_less(size, limit, bits_of<Float>(y + smallest), size) + (random | (1u << (kRandom - 1)));
+    return (bits >> kCut) - where_less(size, limit, spread<Word<Float>>(least << mantissa),
+                                       spread<Word<Float>>((least - 1) << mantissa));
   }
 
   template <typename Float>
   PLIMSOLL_HOST_DEVICE static Float decode(Word<Float> code) {
-    const auto small = code < (1u << mantissa);
+    const Word<Float> limit = spread<Word<Float>>(1u << mantissa);
     const Word<Float> exponents =
-        small ? spread<Word<Float>>(least << mantissa) : spread<Word<Float>>((least - 1) << mantissa);
+        where_less(code, limit, spread<Word<Float>>(least << mantissa), spread<Word<Float>>((least - 1) << mantissa));
     const Float value = float_of<Float>((code + exponents) << kCut);
-    return small ? value - spread<Float>(power_of_two(least)) : value;
+    return float_of<Float>(
+        where_less(code, limit, bits_of<Float>(value - spread<Float>(power_of_two(least))), bits_of<Float>(value)));
   }
 };
 using E4M3 = SmallFloat<3, 121, 8, 0x600000>;
@@ -84,7 +98,7 @@ PLIMSOLL_HOST_DEVICE Word<Float> codes_of(Float x, float inverse, Word<Float> ra
   const Word<Float> bits = bits_of<Float>(x), magnitude = bits & 0x7fffffffu;
   const Word<Float> code = Small::template encode<Float>(float_of<Float>(magnitude) * inverse, random) & mask;
   // A square that is not zero does not become zero.
-  if constexpr (squares) return (code == 0u) & (magnitude != 0u) ? spread<Word<Float>>(1u) : code;
+  if constexpr (squares) return code | (((code - 1u) >> 31) & ((0u - magnitude) >> 31));
   return code | ((bits >> (32 - code_bits)) & (1u << (code_bits - 1)));
 }
 
@@ -102,17 +116,18 @@ template <typename Float>
 PLIMSOLL_HOST_DEVICE Float rounded_to_bfloat16(Float x, Word<Float> random) {
   const Word<Float> bits = bits_of<Float>(x);
   const Word<Float> cut = (bits + random) & 0xffff0000u;
-  return float_of<Float>((bits & 0x7f800000u) == 0x7f800000u ? bits : cut);
+  return float_of<Float>(where_less(Word<Float>(bits & 0x7f800000u), spread<Word<Float>>(0x7f800000u), cut, bits));
 }
 template <typename Float>
 PLIMSOLL_HOST_DEVICE Float rounded_to_float16(Float x, Word<Float> random) {
   // Below 2^-14 float16 values are evenly spaced; after adding 2^-14 all of them have one exponent.
   const Word<Float> bits = bits_of<Float>(x), sign = bits & 0x80000000u;
   const Float y = float_of<Float>(bits & 0x7fffffffu), smallest = spread<Float>(0x1p-14f);
-  const auto small = y < smallest;
-  const Float cut = float_of<Float>((bits_of<Float>(small ? y + smallest : y) + (random >> 3)) & 0xffffe000u);
-  const Word<Float> result = bits_of<Float>(small ? cut - smallest : cut) | sign;
-  return float_of<Float>((bits & 0x7f800000u) == 0x7f800000u ? bits : result);
+  const Word<Float> size = bits_of<Float>(y), limit = bits_of<Float>(smallest);
+  const Float cut =
+      float_of<Float>((where_less(size, limit, bits_of<Float>(y + smallest), size) + (random >> 3)) & 0xffffe000u);
+  const Word<Float> result = where_less(size, limit, bits_of<Float>(cut - smallest), bits_of<Float>(cut)) | sign;
+  return float_of<Float>(where_less(Word<Float>(bits & 0x7f800000u), spread<Word<Float>>(0x7f800000u), result, bits));
 }
 
 /// Returns the bits of the nearest bfloat16, ties to even; a NaN stays a NaN.

@@ -108,8 +108,8 @@ template <typename V>
 PLIMSOLL_INLINE void gelu_parts(const V& x, V& divisor, V& slope) {
   constexpr double kTwice = 1.5957691216057308, kCube = 0.044715;  // 2 sqrt(2 / pi)
   using S = std::remove_cvref_t<decltype(x[0])>;
-  V near = x > splat<V>(S{10}) ? splat<V>(S{10}) : x;
-  near = near < splat<V>(S{-10}) ? splat<V>(S{-10}) : near;
+  const V most = splat<V>(S{10}), least = splat<V>(S{-10});
+  const V near = where_below(x, least, least, where_below(most, x, most, x));
   const V square = near * near;
   divisor = 1 + lanes::exp(-(near * static_cast<S>(kTwice) * (1 + square * static_cast<S>(kCube))));
   slope = static_cast<S>(kTwice) * (1 + square * static_cast<S>(3 * kCube));

@@ -13,27 +13,37 @@ namespace plimsoll::cuda {
 constexpr int kEach = 8, kLanesOfBlock = 16;
 constexpr int kBlocksOfWarp = kWarp / kLanesOfBlock;
 
-/// The eight values of a thread, of `count` values.
+/// The eight values of a thread, in a block of which `size` values exist: 128, fewer in the last block, or none.
 struct Place {
-  int64_t block = 0, count = 0;
-  int lane = 0;
+  int32_t block = 0;
+  int size = 0, lane = 0;
 
-  __device__ int64_t element(int v) const { return block * ops::kDrawnAtATime + v * kLanesOfBlock + lane; }
-  __device__ bool has(int v) const { return element(v) < count; }
-  __device__ bool any() const { return block * ops::kDrawnAtATime < count; }
+  __device__ int64_t element(int v) const {
+    return int64_t{block} * static_cast<int>(ops::kDrawnAtATime) + v * kLanesOfBlock + lane;
+  }
+  __device__ bool has(int v) const { return v * kLanesOfBlock + lane < size; }
+  __device__ bool any() const { return size > 0; }
 };
 
 /// Calls `visit(Place)` for all blocks of `count` values. This thread's block is the `index`th of `blocks_of_threads`.
-/// Both halves of a warp call together, also if one of them has no values left.
+/// Both halves of a warp call together, also if one of them has no values left. Launchers check `count` by
+/// blocks_of_values().
 template <typename Visit>
 __device__ inline void for_each_place(int64_t count, unsigned index, unsigned blocks_of_threads, const Visit& visit) {
-  const int64_t blocks = (count + ops::kDrawnAtATime - 1) / ops::kDrawnAtATime;
-  const int64_t warps = static_cast<int64_t>(blocks_of_threads) * blockDim.x / kWarp;
-  const int64_t first = (static_cast<int64_t>(index) * blockDim.x + threadIdx.x) / kWarp;
-  for (int64_t pair = first; pair * kBlocksOfWarp < blocks; pair += warps) {
-    const int thread = static_cast<int>(threadIdx.x % kWarp);
-    visit(Place{pair * kBlocksOfWarp + thread / kLanesOfBlock, count, thread % kLanesOfBlock});
+  constexpr int kSize = static_cast<int>(ops::kDrawnAtATime);
+  const auto blocks = static_cast<int32_t>((count + kSize - 1) / kSize);
+  const auto size_of_last = static_cast<int>(count - int64_t{blocks - 1} * kSize);
+  const auto warps = static_cast<int32_t>(blocks_of_threads * blockDim.x / kWarp);
+  const auto first = static_cast<int32_t>((index * blockDim.x + threadIdx.x) / kWarp);
+  const int thread = static_cast<int>(threadIdx.x % kWarp);
+  for (int32_t pair = first; pair * kBlocksOfWarp < blocks; pair += warps) {
+    const int32_t block = pair * kBlocksOfWarp + thread / kLanesOfBlock, behind = blocks - 1 - block;
+    visit(Place{block, behind > 0 ? kSize : behind == 0 ? size_of_last : 0, thread % kLanesOfBlock});
   }
+}
+/// Returns the number of blocks of `count` values, at most kMaxIndex: one tensor has fewer than 2^38 elements.
+inline int32_t blocks_of_values(int64_t count) {
+  return index32((count + ops::kDrawnAtATime - 1) / ops::kDrawnAtATime);
 }
 /// Calls `visit(Place)` with the whole grid as threads.
 template <typename Visit>
@@ -70,8 +80,8 @@ __device__ inline void store_plain(void* data, const Place& at, const Number (&f
 
 // The codes of 64 values are four a lane, in a word. The last codes, fewer than 64, are stored in order.
 __device__ inline uint32_t load_codes8(const uint8_t* codes, const Place& at, int half) {
-  const int64_t group = at.element(half * 4) - at.lane;
-  if (group + 64 <= at.count) return reinterpret_cast<const uint32_t*>(codes + group)[at.lane];
+  if (half * 64 + 64 <= at.size)
+    return reinterpret_cast<const uint32_t*>(codes + (at.element(half * 4) - at.lane))[at.lane];
   uint32_t word = 0;
 #pragma unroll
   for (int k = 0; k < 4; ++k)
@@ -79,9 +89,8 @@ __device__ inline uint32_t load_codes8(const uint8_t* codes, const Place& at, in
   return word;
 }
 __device__ inline void store_codes8(uint8_t* codes, const Place& at, int half, uint32_t word) {
-  const int64_t group = at.element(half * 4) - at.lane;
-  if (group + 64 <= at.count) {
-    reinterpret_cast<uint32_t*>(codes + group)[at.lane] = word;
+  if (half * 64 + 64 <= at.size) {
+    reinterpret_cast<uint32_t*>(codes + (at.element(half * 4) - at.lane))[at.lane] = word;
     return;
   }
 #pragma unroll
@@ -91,10 +100,10 @@ __device__ inline void store_codes8(uint8_t* codes, const Place& at, int half, u
 
 /// Returns the byte of the values v and v + 1, for even v. It exists if any of its 32 values does.
 __device__ inline int64_t byte_of_codes4(const Place& at, int v) {
-  return (at.block * ops::kDrawnAtATime + v * kLanesOfBlock) / 2 + at.lane;
+  return int64_t{at.block} * static_cast<int>(ops::kDrawnAtATime / 2) + v * kLanesOfBlock / 2 + at.lane;
 }
 __device__ inline bool has_codes4(const Place& at, int v) {
-  return at.block * ops::kDrawnAtATime + v * kLanesOfBlock < at.count;
+  return v * kLanesOfBlock < at.size;
 }
 
 template <typename Small, bool squares>
@@ -116,7 +125,7 @@ __device__ inline void load4(const ops::Values& values, const Place& at, float (
   for (int v = 0; v < kEach; v += 2) {
     const bool there = has_codes4(at, v);
     const uint32_t byte = there ? codes[byte_of_codes4(at, v)] : 0;
-    const float scale = there ? ops::power_of_two(values.scales[at.block * 2 + v / 4]) : 0.0f;
+    const float scale = there ? ops::power_of_two(values.scales[int64_t{at.block} * 2 + v / 4]) : 0.0f;
     to[v] = at.has(v) ? ops::numbers_of<Small, squares, 4, float>(byte & 15u, scale) : 0.0f;
     to[v + 1] = at.has(v + 1) ? ops::numbers_of<Small, squares, 4, float>(byte >> 4, scale) : 0.0f;
   }
@@ -164,7 +173,8 @@ __device__ inline void store4(const ops::Values& values, const Place& at, const 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uint32_t scale = Small::scale(largest_magnitude<4>(from + half * 4));
-    if (at.lane == 0 && has_codes4(at, half * 4)) values.scales[at.block * 2 + half] = static_cast<uint8_t>(scale);
+    if (at.lane == 0 && has_codes4(at, half * 4))
+      values.scales[int64_t{at.block} * 2 + half] = static_cast<uint8_t>(scale);
     const float inverse = Small::inverse(scale);
 #pragma unroll
     for (int v = half * 4; v < half * 4 + 4; v += 2) {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "ops/host_device.h"
 
@@ -48,6 +50,20 @@ inline bool is_contiguous(Dims sizes, Dims strides) {
 inline bool same_order(Dims sizes, Dims a, Dims b) {
   for (size_t d = 0; d < sizes.size(); ++d)
     if (sizes[d] > 1 && a[d] != b[d]) return false;
+  return true;
+}
+
+/// Returns true if the elements fill their memory without gaps, in any order of the dimensions.
+inline bool is_dense(Dims sizes, Dims strides) {
+  int64_t expected = 1;
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] != 1) dims.emplace_back(strides[d], sizes[d]);
+  std::sort(dims.begin(), dims.end());
+  for (const auto& [stride, size] : dims) {
+    if (stride != expected) return false;
+    expected *= size;
+  }
   return true;
 }
 

@@ -194,7 +194,7 @@ struct Planner::Impl {
     if (base.choices.loss_rows)
       plan.reasons.push_back(loss_rows_reason(base.heads, base.whole_peak - builder.keep_all_peak_lower_bound()));
     if (plan.fused_ops > 0) plan.reasons.push_back(fusion_reason(options, plan));
-    if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups > 0)
+    if (const auto grouped = grouped_updates_of(plan.trace); grouped.groups + grouped.norm_groups > 0)
       plan.reasons.push_back(grouping_reason(options, grouped));
     if (plan.choices.exchange_limit_bytes >= 0) plan.reasons.push_back(overlap_reason(options, plan));
     return builder.validated(std::move(plan));

@@ -100,9 +100,13 @@ Reason overlap_reason(const PlanOptions& options, const Plan& plan) {
 }
 
 Reason grouping_reason(const PlanOptions& options, const GroupedUpdates& grouped) {
-  return {compile_decision(options),
-          fmt::format("{} updates of small parameters run as {} groups, which share threads and launches",
-                      grouped.updates, grouped.groups)};
+  std::string what = fmt::format("{} updates of small parameters", grouped.updates);
+  if (grouped.updates == 0)  // those of Adafactor stay alone
+    what = fmt::format("norms of {} small gradients", grouped.norms);
+  else if (grouped.norms > 0)
+    what += fmt::format(" and {} norms of their gradients", grouped.norms);
+  return {compile_decision(options), fmt::format("{} run as {} groups, which share threads and launches", what,
+                                                 grouped.groups + grouped.norm_groups)};
 }
 
 namespace {

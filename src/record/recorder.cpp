@@ -426,7 +426,7 @@ std::string describe_constants(const Op& op) {
     const c10::IValue& value = op.call->constants[i];
     if (op.arguments[i].kind != Argument::Kind::constant || value.isNone()) continue;
     if (value.isTensor() && !value.toTensor().defined()) continue;
-    // A group has a seed for each parameter.
+    // A group has a seed, or an index, for each parameter.
     if (value.isIntList() && is_update_group(op.name)) continue;
     const auto& default_value = arguments[i].default_value();
     if (default_value && !value.isTensor() && text_of(*default_value) == text_of(value)) continue;

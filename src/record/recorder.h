@@ -61,6 +61,9 @@ class Recorder {
   /// Returns whether plimsoll::attention has kernels for masks that are tensors and for dropout on the device.
   bool has_masked_attention() const { return device_ == "cpu" || device_ == "cuda"; }
 
+  /// Returns whether libtorch's kernels for CUDA run the step, which ROCm's are too. Some have results of other sizes
+  /// or dtypes than those for the CPU.
+  bool has_cuda_results() const { return device_ == "cuda" || device_ == "rocm"; }
   /// Returns whether plimsoll::rms_norm has kernels for the device.
   bool has_norm_kernels() const { return device_ == "cpu" || device_ == "cuda"; }
 

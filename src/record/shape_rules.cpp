@@ -8,6 +8,8 @@
 
 #include <unordered_map>
 
+#include "record/recorder.h"
+
 namespace plimsoll {
 namespace {
 
@@ -33,10 +35,20 @@ at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::empty(sizes, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
 
-// Returns the dtype of a norm's statistics. libtorch's CPU and CUDA kernels keep those of a half-precision norm in
-// float32 if the weight is float32.
+// Returns the dtype of a group norm's statistics: of the weight.
 at::ScalarType statistics_type(const at::Tensor& input, const c10::IValue& weight) {
   return weight.isTensor() && weight.toTensor().defined() ? weight.toTensor().scalar_type() : input.scalar_type();
+}
+
+bool has_cuda_results() {
+  const Recorder* const recorder = Recorder::active();
+  return recorder && recorder->has_cuda_results();
+}
+
+// Returns the dtype of the statistics of a layer or batch norm; CUDA's are float32 for 16-bit values.
+at::ScalarType wide_statistics_type(const at::Tensor& input, const c10::IValue& weight) {
+  if (has_cuda_results()) return input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return statistics_type(input, weight);
 }
 
 Outputs masked(const Arguments& arguments, size_t mask_index, std::initializer_list<at::Tensor> candidates) {
@@ -56,7 +68,7 @@ Outputs layer_norm(const Arguments& a) {  // input, normalized_shape, weight, bi
   auto sizes = input.sizes().vec();
   const size_t normalized = a[1].toDimVector().size();
   for (size_t i = sizes.size() - normalized; i < sizes.size(); ++i) sizes[i] = 1;
-  const auto type = statistics_type(input, a[2]);
+  const auto type = wide_statistics_type(input, a[2]);
   return {like(a[0]), empty(sizes, type), empty(sizes, type)};
 }
 
@@ -79,8 +91,8 @@ Outputs group_norm_backward(const Arguments& a) {  // grad, input, mean, rstd, w
 
 Outputs batch_norm(const Arguments& a) {  // input, weight, bias, running_mean, running_var, training, momentum, eps
   const at::Tensor input = a[0].toTensor();
-  const int64_t channels = a[5].toBool() ? input.size(1) : 0;
-  const auto type = statistics_type(input, a[1]);
+  const int64_t channels = a[5].toBool() || has_cuda_results() ? input.size(1) : 0;
+  const auto type = wide_statistics_type(input, a[1]);
   return {like_suggested(a[0]), empty({channels}, type), empty({channels}, type)};
 }
 
@@ -240,8 +252,8 @@ Outputs multilabel_margin_loss(const Arguments& a) {  // input, target, reductio
           empty(a[1].toTensor().sizes(), a[0].toTensor().scalar_type())};
 }
 
-Outputs log_sigmoid(const Arguments& a) {  // input; the second output is a buffer that only the CPU kernel fills
-  return {like(a[0]), like(a[0])};
+Outputs log_sigmoid(const Arguments& a) {  // input; the second output is a buffer, which CUDA does not need
+  return {like(a[0]), has_cuda_results() ? empty({0}, a[0].toTensor().scalar_type()) : like(a[0])};
 }
 
 // Returns the output of advanced indexing. Indices broadcast. Their dimensions replace the indexed ones if these are

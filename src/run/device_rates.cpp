@@ -36,6 +36,12 @@
 namespace plimsoll {
 namespace {
 
+// Sets the measured rate of copies one way; the rate of copies both ways keeps its share of it.
+void set_host_link(CostModel& model, double measured) {
+  if (model.host_link > 0) model.host_link_duplex *= measured / model.host_link;
+  model.host_link = measured;
+}
+
 // Version of the way in which rates are measured; rates of another version are not read.
 constexpr int kDeviceRatesMethod = 1;
 constexpr int kTimedRuns = 5;
@@ -215,7 +221,7 @@ class DeviceMeasurement {
       if (!host_) host_ = backend_.allocate_host_arena(bytes);
       engine->wait_on_host(engine->start(device_->data(), host_->data(), static_cast<size_t>(bytes), {}, {}));
     });
-    if (timed) model_.host_link = static_cast<double>(bytes) / seconds;
+    if (timed) set_host_link(model_, static_cast<double>(bytes) / seconds);
     device_.reset();
     host_.reset();
   }
@@ -271,7 +277,7 @@ std::optional<CostModel> stored_device_rates(const std::string& device_name, Cos
   try {
     known.source = "measured";
     known.overhead_seconds = json.at("overhead_seconds").get<double>();
-    known.host_link = json.at("host_link").get<double>();
+    set_host_link(known, json.at("host_link").get<double>());
     bool good = known.overhead_seconds > 0 && known.host_link >= 0;
     for (int kind = 0; kind < kOpKinds; ++kind)
       for (int type = 0; type < kSpeedTypes; ++type) {
@@ -312,13 +318,31 @@ DeviceWork try_device(const std::string& device) {
   return training.device_work();
 }
 
-std::vector<DeviceReport> inspect_devices(bool again) {
+namespace {
+constexpr const char* kDevices[] = {"cuda", "rocm", "mps"};
+}  // namespace
+
+void open_devices() {
+  for (const char* device : kDevices) find_backend(device);
+}
+
+std::vector<DeviceReport> inspect_devices(bool again, bool nvidia_driver) {
   std::vector<DeviceReport> reports;
-  for (const char* device : {"cuda", "rocm", "mps"}) {
-    Backend* const backend = find_backend(device);
-    if (!backend) continue;
+  for (const std::string device : kDevices) {
     DeviceReport report;
     report.device = device;
+    Backend* const backend = find_backend(device);
+    if (!backend) {
+      if (device != "cuda" || !nvidia_driver) continue;
+      report.name = "not usable";
+      try {
+        backend_for(device);
+      } catch (const UserError& error) {
+        report.failure = error.what();
+      }
+      reports.push_back(std::move(report));
+      continue;
+    }
     report.name = backend->name();
     const DeviceSpec* const spec = find_device(report.name);
     report.catalogue = spec ? cost_model_of(*spec) : generic_cost_model();

@@ -33,8 +33,12 @@ bool store_device_rates(const std::string& device_name, const CostModel& model);
 /// device fails.
 DeviceWork try_device(const std::string& device);
 
+/// Loads the backends of all devices. libtorch lists its devices at its first use, and has none whose library is loaded
+/// later.
+void open_devices();
+
 /// Returns the reports of the devices other than the CPU that this machine has. They are measured if their rates are
-/// not stored, or if `again`.
-std::vector<DeviceReport> inspect_devices(bool again);
+/// not stored, or if `again`. With `nvidia_driver` an NVIDIA device that cannot be used has a report of the reason.
+std::vector<DeviceReport> inspect_devices(bool again, bool nvidia_driver);
 
 }  // namespace plimsoll

@@ -185,6 +185,7 @@ CostModel machine_cost_model(int threads) {
 }
 
 MachineReport inspect_machine(int threads, bool again, bool store_in_any_case) {
+  open_devices();  // before the CPU is measured
   MachineReport report;
   report.processor = machine_name();
   report.instructions = at::get_cpu_capability();
@@ -216,7 +217,7 @@ MachineReport inspect_machine(int threads, bool again, bool store_in_any_case) {
     times.load(op_times_file(report.threads));
     report.ops_timed = times.size();
   }
-  report.devices = inspect_devices(again);
+  report.devices = inspect_devices(again, report.nvidia_driver);
   return report;
 }
 

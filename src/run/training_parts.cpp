@@ -294,10 +294,7 @@ std::shared_ptr<const FusionRules> fusion_rules_of(const TrainingOptions& option
   const bool cuda_here = device == PointwiseDevice::cuda && here;
   if (cuda_here && options.compile == Choice::automatic && !has_nvrtc())
     fusion_rules.translate = [](const Op&) { return std::nullopt; };
-  fusion_rules.pair = [device](const Op& first, const Op& second) {
-    std::optional<Op> op = fused_norm(first, second, device);
-    return op ? op : fused_rope(first, second, device);
-  };
+  fusion_rules.pair = [device](const Op& first, const Op& second) { return fused_norm(first, second, device); };
   if (!cuda_here || has_update_groups(c10::DispatchKey::CUDA)) fusion_rules.updates = update_grouping();
   return std::make_shared<const FusionRules>(std::move(fusion_rules));
 }

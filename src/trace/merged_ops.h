@@ -15,7 +15,8 @@
 
 namespace plimsoll {
 
-// Groups of optimizer updates: several parameters updated by one op, which passes/group_updates makes.
+// Groups of optimizer updates and of norms of gradients: several parameters by one op, which passes/group_updates
+// makes.
 //
 //     adamw_(p, none, g, none, m, none, v, none, step, …, seed 3)
 //     adamw_(q, none, h, none, n, none, w, none, step, …, seed 5)
@@ -27,6 +28,9 @@ constexpr std::string_view kGroupSuffix = "group_";
 inline std::string group_name(std::string_view single) {
   return std::string(single) + std::string(kGroupSuffix);
 }
+/// The group of norms of gradients: gradient_norm_group_(norms, skipped, [g, h], indices [0, 1]).
+constexpr std::string_view kNormGroup = "plimsoll::gradient_norm_group_";
+
 inline bool is_update_group(std::string_view name) {
   return name.starts_with("plimsoll::") && name.ends_with("_group_");
 }
@@ -36,15 +40,20 @@ inline std::string_view single_name(std::string_view name) {
   return is_update_group(name) ? name.substr(0, name.size() - kGroupSuffix.size()) : name;
 }
 
-/// A description of the updates that the device can run as one op. It depends on libtorch; the planner does not.
+/// A description of the updates, and of the norms of gradients, that the device can run as one op. It depends on
+/// libtorch; the planner does not.
 struct UpdateGrouping {
-  /// Returns the number of elements that the op updates. nullopt: it is no update, its operator has no group operator,
-  /// or it uses scratch.
+  /// Returns the number of elements that the op updates, or whose norm it takes. nullopt: it is neither, its operator
+  /// has no group operator, or it is an update that uses scratch.
   std::function<std::optional<int64_t>(const Op&)> elements;
-  /// Returns whether two updates may be in one group: same operator, constants and scalars.
+  /// Returns whether two ops may be in one group: updates of one operator with the same constants and scalars, or norms
+  /// of gradients of one dtype that write to the same vector.
   std::function<bool(const Op&, const Op&)> alike;
   /// Returns the group's name, arguments and call for `ops` that are alike. The caller sets the other fields.
   std::function<Op(const std::vector<const Op*>&)> group;
+  /// Returns true for norms of gradients. Each writes an element of its own and can only set the shared mark, so their
+  /// order has no effect. Empty: the device groups no norms.
+  std::function<bool(const Op&)> shares_results = nullptr;
 };
 
 /// An element-wise operation.

@@ -281,6 +281,27 @@ TEST(DeviceCost, OldCardsMoveScoresThroughMemory) {
   EXPECT_TRUE(cost_model_of(require_device("a100-40gb-sxm")).gpu.flash_attention);
 }
 
+// Copies reach a share of the host link's rate that depends on its generation, and less while both directions copy.
+TEST(DeviceCost, TheHostLinkIsSlowerWhileBothDirectionsCopy) {
+  const auto expect = [](const char* id, int generation, double one_way, double both_ways) {
+    SCOPED_TRACE(id);
+    const DeviceSpec& device = require_device(id);
+    const CostModel model = cost_model_of(device);
+    EXPECT_EQ(device.pcie_generation, generation);
+    EXPECT_DOUBLE_EQ(model.host_link, one_way * device.host_link);
+    EXPECT_DOUBLE_EQ(model.host_link_duplex, both_ways * device.host_link);
+  };
+  expect("rtx2080ti", 3, 0.80, 0.80);
+  expect("rtx4090", 4, 0.83, 0.58);
+  expect("a100-80gb-sxm", 4, 0.83, 0.58);
+  expect("mi250", 4, 0.83, 0.58);
+  expect("rtx5090", 5, 0.89, 0.80);
+  expect("rtx5060ti-16gb", 5, 0.89, 0.80);
+  expect("h100-sxm", 5, 0.89, 0.80);
+  expect("gh200", 0, 0.80, 0.80);  // NVLink-C2C
+  EXPECT_EQ(cost_model_of(require_device("m3-max-64gb")).host_link_duplex, 0);
+}
+
 // GPUs of all vendors take time for kernels between matmuls.
 TEST(DeviceCost, StagedBytesTakeTimeOnEveryDevice) {
   for (const DeviceSpec& device : device_catalogue()) {

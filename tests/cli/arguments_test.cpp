@@ -135,6 +135,19 @@ TEST_F(CommandLine, AnOptionNeedsItsValue) {
   expect_refusal(run({"plan", "job.yaml", "--json"}), 2, HasSubstr("--json"));
 }
 
+TEST_F(CommandLine, AnOverrideIsNoOutput) {
+  put_tiny_job();
+  EXPECT_TRUE(new_files([&] {
+                for (const std::string option : {"--json", "--html", "--dump-passes"})
+                  expect_refusal(run({"plan", "job.yaml", option, "memory_budget=1.5GiB"}), 2,
+                                 AllOf(HasSubstr("'memory_budget=1.5GiB' is an override"), HasSubstr(option)));
+                for (const std::string option : {"--json", "--profile"})
+                  expect_refusal(run({"train", "job.yaml", option, "model.num_layers=1"}), 2, HasSubstr(option));
+              }).empty());
+  for (const std::string name : {"./memory_budget=auto", "seed=1.json", "tone=red"})
+    EXPECT_EQ(run({"plan", "job.yaml", "--json", name}).exit_code, 0) << name;
+}
+
 // A script's variable for the value is empty.
 TEST_F(CommandLine, AnEmptyValueIsNoValue) {
   put_tiny_job();

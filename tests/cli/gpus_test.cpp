@@ -78,11 +78,26 @@ TEST_F(GpusCommand, JsonHasEveryFigureInUnitsOfOne) {
   const json gpus = list({"a6000"});
   ASSERT_EQ(gpus.size(), 1u);
   const json& gpu = gpus[0];
-  EXPECT_EQ(keys_of(gpu),
-            (std::set<std::string>{"id", "name", "aliases", "vendor", "architecture", "year", "device", "memory_bytes",
-                                   "usable_bytes", "context_bytes", "library_workspace_bytes", "unified_memory",
-                                   "memory_bandwidth", "rates", "host_link", "peer_link", "bridge", "launch_seconds",
-                                   "sources"}));
+  EXPECT_EQ(keys_of(gpu), (std::set<std::string>{"id",
+                                                 "name",
+                                                 "aliases",
+                                                 "vendor",
+                                                 "architecture",
+                                                 "year",
+                                                 "device",
+                                                 "memory_bytes",
+                                                 "usable_bytes",
+                                                 "context_bytes",
+                                                 "library_workspace_bytes",
+                                                 "unified_memory",
+                                                 "memory_bandwidth",
+                                                 "rates",
+                                                 "host_link",
+                                                 "pcie_generation",
+                                                 "peer_link",
+                                                 "bridge",
+                                                 "launch_seconds",
+                                                 "sources"}));
   EXPECT_EQ(gpu["memory_bytes"], int64_t{48} << 30);
   EXPECT_EQ(gpu["memory_bandwidth"], 768e9);
   EXPECT_EQ(gpu["rates"]["bf16"], 154.8e12);

@@ -1,14 +1,19 @@
 #include "ops/cpu_capability.h"
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
 #include "ops/block_products_cpu.h"
 #include "ops/formats.h"
+#include "ops/layers/quantized_kernels_cpu.h"
+#include "ops/layers/quantized_plan.h"
 #include "ops/optimizer/update_op.h"
 
 namespace plimsoll::ops {
@@ -94,6 +99,76 @@ TEST(KernelVariants, FormatsAreTheSameToTheBit) {
         for (size_t i = 1; i < codes.size(); ++i) {
           EXPECT_EQ(codes[i], codes[0]);
           EXPECT_EQ(back[i], back[0]);
+        }
+      }
+}
+
+/// Returns dequantized rows, each with a number behind its end that must stay.
+template <typename T>
+std::vector<T> dequantized(const QuantizedWeight& weight, DType dtype, int64_t first, int64_t count) {
+  std::vector<T> made(static_cast<size_t>(weight.rows * (count + 1)), static_cast<T>(7));
+  dequantize_rows(weight, {made.data(), dtype, count + 1}, first, count, 0, weight.rows);
+  return made;
+}
+
+template <typename T>
+void expect_dequantized(const QuantizedWeight& weight, DType dtype, int64_t first) {
+  const int64_t count = weight.width - first, blocks = quantized_blocks(weight.width);
+  std::vector<T> want(static_cast<size_t>(weight.rows * (count + 1)), static_cast<T>(7));
+  for (int64_t row = 0; row < weight.rows; ++row)
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t column = first + i, block = row * blocks + column / kQuantizedBlock;
+      const float scale = weight.second ? double_scale(static_cast<const uint8_t*>(weight.scales)[block],
+                                                       weight.second[block / kScaleGroup],
+                                                       weight.second[div_up(weight.rows * blocks, kScaleGroup)])
+                                        : static_cast<const float*>(weight.scales)[block];
+      const auto* codes = static_cast<const uint8_t*>(weight.codes);
+      const float value = weight.four_bits
+                              ? nf4_level(codes[row * div_up(weight.width, 2) + column / 2] >> (column % 2 * 4) & 15)
+                              : static_cast<float>(static_cast<int8_t>(codes[row * weight.width + column]));
+      want[static_cast<size_t>(row * (count + 1) + i)] = static_cast<T>(value * scale);
+    }
+  for (const CpuCapability requested : kAll) {
+    const CpuCapabilityScope scope(requested);
+    const std::vector<T> got = dequantized<T>(weight, dtype, first, count);
+    for (size_t i = 0; i < got.size(); ++i) {
+      const auto a = static_cast<double>(got[i]), b = static_cast<double>(want[i]);
+      ASSERT_EQ(std::isnan(a), std::isnan(b)) << i;
+      if (std::isnan(a)) continue;
+      ASSERT_EQ(std::bit_cast<uint64_t>(a), std::bit_cast<uint64_t>(b)) << i << " " << name_of(requested);
+    }
+  }
+}
+
+// Whole vectors of codes and what is left of them, with one scale of a block that is not finite.
+TEST(KernelVariants, DequantizedWeightsAreTheSameToTheBit) {
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  for (const int64_t width : {1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 72, 257})
+    for (const bool four_bits : {true, false})
+      for (const bool twice : {false, true}) {
+        SCOPED_TRACE(::testing::Message()
+                     << width << (four_bits ? " nf4" : " int8") << (twice ? ", double scales" : ""));
+        constexpr int64_t kRows = 3;
+        std::vector<float> numbers(static_cast<size_t>(kRows * width)),
+            scales(static_cast<size_t>(kRows * quantized_blocks(width)));
+        for (float& x : numbers) x = normal(random);
+        std::vector<uint8_t> codes(numbers.size()), codes_of_scales(scales.size());
+        std::vector<float> second(static_cast<size_t>(div_up(std::ssize(scales), kScaleGroup) + 1));
+        quantize_rows({numbers.data(), DType::float32, width}, width, four_bits, codes.data(), scales.data(), 0, kRows);
+        quantize_scales(scales.data(), std::ssize(scales), codes_of_scales.data(), second.data());
+        if (!twice) scales.back() = width % 2 == 0 ? std::numeric_limits<float>::infinity() : -std::nanf("");
+        const QuantizedWeight weight{.codes = codes.data(),
+                                     .scales = twice ? static_cast<const void*>(codes_of_scales.data()) : scales.data(),
+                                     .second = twice ? second.data() : nullptr,
+                                     .rows = kRows,
+                                     .width = width,
+                                     .four_bits = four_bits};
+        for (const int64_t first : {int64_t{0}, width > kQuantizedBlock ? kQuantizedBlock : 0}) {
+          expect_dequantized<float>(weight, DType::float32, first);
+          expect_dequantized<double>(weight, DType::float64, first);
+          expect_dequantized<c10::BFloat16>(weight, DType::bfloat16, first);
+          expect_dequantized<c10::Half>(weight, DType::float16, first);
         }
       }
 }

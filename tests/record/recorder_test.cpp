@@ -9,8 +9,9 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <map>
 
-#include "ops/attention/attention.h"
+#include "ops/layers/packed_attention.h"
 #include "plimsoll/error.h"
 #include "plimsoll/training.h"
 #include "record/recording.h"
@@ -55,6 +56,34 @@ TEST(Recorder, SegmentsFollowOneAnother) {
   EXPECT_EQ(trace.segments.front().begin, 0);
   for (size_t i = 1; i < trace.segments.size(); ++i) EXPECT_EQ(trace.segments[i].begin, trace.segments[i - 1].end);
   EXPECT_EQ(trace.segments.back().end, static_cast<int32_t>(trace.ops.size()));
+}
+
+// The statistics of libtorch's layer and batch norms in 16 bits, by device.
+TEST(Recorder, NormsKeepTheStatisticsOfTheirDevice) {
+  Step step;
+  step.model = [] { return std::make_shared<Two>(); };
+  step.inputs = {{"x", {3, 4}, torch::kFloat32}};
+  step.loss = [](torch::nn::Module& m, const StepInputs& in) {
+    const Tensor y = static_cast<Two&>(m).first(in["x"].to(torch::kBFloat16));
+    const Tensor scale = y.new_ones({8});
+    return torch::batch_norm(torch::layer_norm(y, {8}, scale), scale, {}, {}, {}, true, 0.1, 1e-5, false)
+        .square()
+        .mean();
+  };
+  for (const char* device : {"cpu", "cuda"}) {
+    TrainingOptions options;
+    options.precision = Precision::bf16_true;
+    options.device = device;
+    int norms = 0;
+    for (const Op& op : record_step(step, options).ops) {
+      if (op.name != "aten::native_layer_norm" && op.name != "aten::native_batch_norm") continue;
+      ++norms;
+      EXPECT_EQ(op.results[0].dtype, DType::bfloat16) << device;
+      for (const size_t i : {1, 2})
+        EXPECT_EQ(op.results[i].dtype, device == std::string("cpu") ? DType::bfloat16 : DType::float32) << op.name;
+    }
+    EXPECT_EQ(norms, 2) << device;
+  }
 }
 
 TEST(Recorder, RolesAndLabels) {
@@ -454,6 +483,33 @@ TEST(Recorder, MaskedScoresOfAttentionAreNoArithmetic) {
   // The part of the triangle within 256 of the diagonal counts, and the tiles of both of its edges.
   EXPECT_EQ(recorded_attention(true, 256).flops, all * (256.0 * 1024 - 256 * 128 + 1024 * 128) / (1024 * 1024));
   EXPECT_EQ(recorded_attention(true, 1024).flops, recorded_attention(true, 0).flops);  // a window that hides nothing
+}
+
+// The backward pass of packed queries, keys and values, which is an overload, counts like that of attention.
+TEST(Recorder, GradientsOfPackedAttentionAreCountedAlike) {
+  const auto ops_of = [](bool packed, bool causal, int64_t window, torch::Dtype dtype) {
+    Step step = two_layers();
+    step.inputs.push_back({"qkv", {2, 1024, 6 * 64}, dtype});
+    step.loss = [=](torch::nn::Module& module, const StepInputs& in) {
+      auto& net = static_cast<Two&>(module);
+      const Tensor qkv = in["qkv"] * net.first.get()->weight.sum().to(dtype);
+      const ops::AttentionOptions options{.causal = causal, .window = window};
+      if (packed) return ops::packed_attention(qkv, {4, 1, 64}, options).to(torch::kFloat32).mean();
+      const auto parts = qkv.view({2, 1024, 6, 64}).transpose(1, 2).split_with_sizes({4, 1, 1}, 1);
+      return ops::attention(parts[0], parts[1], parts[2], options).to(torch::kFloat32).mean();
+    };
+    std::map<std::string, std::pair<double, int64_t>> found;
+    for (const Op& op : record_step(step, {}).ops)
+      if (op.name.starts_with("plimsoll::attention"))
+        found[op.name.substr(0, op.name.find('.'))] = {op.flops, op.staged_bytes};
+    return found;
+  };
+  for (const auto& [causal, window] : {std::pair{false, 0}, {true, 0}, {true, 256}})
+    for (const auto dtype : {torch::kBFloat16, torch::kFloat32}) {
+      const auto packed = ops_of(true, causal, window, dtype);
+      EXPECT_EQ(packed.size(), 2u);
+      EXPECT_EQ(packed, ops_of(false, causal, window, dtype)) << causal << window;
+    }
 }
 
 TEST(Recorder, AttentionOutsideOfFlashKernelsStagesItsScores) {

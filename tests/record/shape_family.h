@@ -1,15 +1,12 @@
 // Declares families of operators whose shapes on the plan device are compared with those of the CPU.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include <functional>
 #include <string>
 #include <vector>
-
-#include "record/recording.h"
 
 namespace plimsoll::testing {
 
@@ -30,19 +27,8 @@ inline std::vector<torch::Tensor> with_gradients(const torch::Tensor& output, st
   return all;
 }
 
-/// Expects tensors of the CPU's sizes, strides and dtypes from a family that is recorded.
-inline void expect_shapes_of_the_cpu(const Family& family) {
-  SCOPED_TRACE(family.name);
-  const std::vector<torch::Tensor> expected = family.run();
-  std::vector<torch::Tensor> planned;
-  record([&](Recorder&) { planned = family.run(); });
-  ASSERT_EQ(planned.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_TRUE(is_plan(planned[i])) << i;
-    EXPECT_EQ(planned[i].sizes(), expected[i].sizes()) << i;
-    EXPECT_EQ(planned[i].strides(), expected[i].strides()) << i;
-    EXPECT_EQ(planned[i].scalar_type(), expected[i].scalar_type()) << i;
-  }
-}
+/// Return one entry for each operator family that models use, and those whose Meta kernels libtorch has in Python only.
+std::vector<Family> families();
+std::vector<Family> python_families();
 
 }  // namespace plimsoll::testing

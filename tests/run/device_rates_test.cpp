@@ -69,6 +69,19 @@ TEST(DeviceRates, AreKeptByTheNameOfTheDevice) {
   EXPECT_FALSE(stored_device_rates("NVIDIA Made-Up 9", generic_cost_model()));
 }
 
+// Copies both ways are slower than one way by the same share on a slower link.
+TEST(DeviceRates, AMeasuredHostLinkScalesThatOfBothDirections) {
+  CostModel known = generic_cost_model(), model = known;
+  known.host_link = 32e9;
+  known.host_link_duplex = 16e9;
+  model.host_link = 8e9;
+  ASSERT_TRUE(store_device_rates("NVIDIA Made Up 9", model));
+  const auto stored = stored_device_rates("NVIDIA Made Up 9", known);
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->host_link, 8e9);
+  EXPECT_EQ(stored->host_link_duplex, 4e9);
+}
+
 // Each machine stores its own measurements, and all ranks must predict the same times.
 TEST(DeviceRates, SeveralRanksHaveThoseOfTheCatalogue) {
   PlanTarget target = target_of(require_device("h100-sxm"));
@@ -115,7 +128,7 @@ TEST(DeviceRates, ASmallTrainingTellsHowOpsRun) {
 
 TEST(DeviceRates, AMachineWithoutDevicesHasNoReports) {
   if (find_backend("cuda") || find_backend("rocm") || find_backend("mps")) GTEST_SKIP() << "there is a device";
-  EXPECT_TRUE(inspect_devices(false).empty());
+  EXPECT_TRUE(inspect_devices(false, /*nvidia_driver=*/false).empty());
 }
 
 }  // namespace

@@ -96,7 +96,12 @@ const std::vector<std::pair<std::string, Loss>>& replaced() {
 class ReplacedLoss : public ::testing::TestWithParam<size_t> {};
 INSTANTIATE_TEST_SUITE_P(Each, ReplacedLoss, ::testing::Range<size_t>(0, replaced().size()));
 
-// Losses and parameters of three steps, and of an evaluation, beside the same steps in float64.
+// Eager sums losses in float32: at a loss of 12 that alone is 1e-6 and more, by the processor's instructions.
+void expect_loss(double got, double want) {
+  EXPECT_NEAR(got, want, 2e-6 * std::max(1.0, std::abs(want)));
+}
+
+// Losses and parameters of three steps, and of an evaluation, beside the same steps by eager.
 TEST_P(ReplacedLoss, HasTheValuesOfEagerAndNoLogits) {
   const auto& [name, loss] = replaced()[GetParam()];
   SCOPED_TRACE(name);
@@ -111,13 +116,13 @@ TEST_P(ReplacedLoss, HasTheValuesOfEagerAndNoLogits) {
   eager.copy_from(training);
   for (int i = 0; i < 3; ++i) {
     const Batch batch = batch_of(i);
-    EXPECT_NEAR(training.step({batch}, 0.1).loss, eager.step({batch}, 0.1), 2e-6);
+    expect_loss(training.step({batch}, 0.1).loss, eager.step({batch}, 0.1));
   }
   const auto reference = eager.state();
   for (const auto& [key, tensor] : training.state())
     EXPECT_LT((tensor - reference.at(key)).abs().max().item<double>(), 2e-6) << key;
   const Batch batch = batch_of(9);
-  EXPECT_NEAR(training.evaluate(batch), eager.step({batch}, 0.1), 2e-6);
+  expect_loss(training.evaluate(batch), eager.step({batch}, 0.1));
 }
 
 TEST(LossHead, HasTheValuesOfEagerInBfloat16) {

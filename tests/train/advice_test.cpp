@@ -160,7 +160,7 @@ TEST_F(AdviceTest, EndsWhereItIsTold) {
 }
 
 constexpr const char* kLarge =
-    "model: {type: decoder, vocab_size: 64, hidden_size: 256, num_layers: 24, num_heads: 4}\n"
+    "model: {type: decoder, vocab_size: 64, hidden_size: 256, num_layers: 26, num_heads: 4}\n"
     "data: {type: synthetic, samples: 8, sequence_length: 16, validation_fraction: 0}\n"
     "optimizer: {name: adamw}\nprecision: bf16-true\nbatch_size: 1\nmax_grad_norm: 0\ndevice: cuda\n"
     "memory_budget: 1GiB\n";
@@ -168,7 +168,7 @@ constexpr const char* kLarge =
 // The fit of a change is known before its time: a search that ends in between reports it.
 TEST_F(AdviceTest, WhatIsKnownToFitIsToldWithoutItsTime) {
   bool told = false;
-  for (int64_t schedules = 1; schedules < 200 && !told; schedules += (schedules + 1) / 2) {
+  for (int64_t schedules = 1; schedules < 200 && !told; schedules += (schedules + 3) / 4) {
     const AdviceSearch cut = search(kLarge, 0.7, {.should_continue = [&](const AdviceProgress& at) {
                                       return at.planned == 0 && at.schedules < schedules;
                                     }});

@@ -96,8 +96,9 @@ TEST_P(WholeModel, TrainsAsEagerDoes) {
                             "gradient_accumulation_steps=2", "data.sequence_length=96", "data.validation_fraction=0"});
   torch::manual_seed(4);
   const int64_t vocab = job.model.decoder.vocab_size;
+  // Its ops are not checked: that reads the whole arena for each, four minutes for a model of this size.
   testing::expect_equal(
-      step_of(job, 2), options_of(job), [&] { return testing::token_batch(2, 96, vocab); }, 2, 2);
+      step_of(job, 2), options_of(job), [&] { return testing::token_batch(2, 96, vocab); }, 2, 2, /*checks=*/false);
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, WholeModel, ::testing::Values("32-true", "bf16-mixed"),

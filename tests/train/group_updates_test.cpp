@@ -115,6 +115,7 @@ class GroupUpdates : public ::testing::TestWithParam<std::tuple<std::string, Pre
   void expect_grouped(const GroupedRun& run, int64_t least) const {
     EXPECT_EQ(find_fault(run.plan), "");
     EXPECT_LE(run.used.measured_peak(), run.plan.peak_bytes);
+    EXPECT_GE(grouped_updates_of(run.plan.trace).norms, least);
     if (!groups()) return;
     EXPECT_GE(grouped_updates_of(run.plan.trace).updates, least);
   }
@@ -180,6 +181,7 @@ TEST_P(GroupUpdates, StayAloneWithinBackward) {
   options_.update_in_backward = Choice::on;
   const GroupedRun within = train_layers(options_, Choice::automatic);
   EXPECT_EQ(grouped_updates_of(within.plan.trace).groups, 0);
+  EXPECT_EQ(grouped_updates_of(within.plan.trace).norm_groups, 0);
   EXPECT_EQ(find_fault(within.plan), "");
   expect_same(plain, within);
 }

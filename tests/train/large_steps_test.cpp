@@ -17,7 +17,7 @@ TEST(LargeSteps, AnOpenMicroBatchIsAsFastAsTheBestOfThePinnedOnes) {
   int recomputed = 0;
   for (int round = 0; round < 3; ++round) {
     const std::string text = fmt::format(
-        "model: {{type: decoder, vocab_size: 512, hidden_size: {}, num_layers: 24, num_heads: 4, activation: {}}}\n"
+        "model: {{type: decoder, vocab_size: 512, hidden_size: {}, num_layers: 27, num_heads: 4, activation: {}}}\n"
         "data: {{type: synthetic, samples: 8, sequence_length: {}, validation_fraction: 0}}\n"
         "optimizer: {{name: adamw, learning_rate: 1.0e-3}}\nprecision: bf16-true\nbatch_size: 8\n"
         "micro_batch_size: auto\nmax_grad_norm: 0\nmax_steps: 1\ndevice: cuda\nmemory_budget: 1GiB\n",

@@ -83,6 +83,18 @@ Gradients attention_gradients(const Tensor& grad_out, const Tensor& q, const Ten
   return {empty_heads(q), empty_heads(k), empty_heads(v)};
 }
 
+void require_gradients(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dq, const Tensor& dk,
+                       const Tensor& dv) {
+  const auto takes = [](const Tensor& gradient, const Tensor& of) {
+    return gradient.sizes() == of.sizes() && gradient.scalar_type() == of.scalar_type() &&
+           (gradient.numel() == 0 || gradient.stride(3) == 1);
+  };
+  require(takes(dq, q) && takes(dk, k) && takes(dv, v), "plimsoll::attention_backward", "dq, dk and dv are ",
+          c10::toString(dq.scalar_type()), " ", dq.sizes(), ", ", dk.sizes(), " and ", dv.sizes(), "; q, k and v are ",
+          c10::toString(q.scalar_type()), " ", q.sizes(), ", ", k.sizes(), " and ", v.sizes(),
+          "; they must be alike, and rows of the gradients contiguous");
+}
+
 namespace {
 
 Tensor inner_contiguous(const Tensor& tensor) {
@@ -113,13 +125,30 @@ Results attention_cpu(const Tensor& q, const Tensor& k, const Tensor& v, bool ca
   return {out, logsumexp};
 }
 
+void attention_grad_meta_into(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
+                              double softcap, const Optional& mask, const Optional& seed, double dropout, Tensor& dq,
+                              Tensor& dk, Tensor& dv) {
+  attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap, mask, seed, dropout);
+  require_gradients(q, k, v, dq, dk, dv);
+}
+
+void attention_grad_cpu_into(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
+                             const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
+                             double softcap, const Optional& mask, const Optional& seed, double dropout, Tensor& dq,
+                             Tensor& dk, Tensor& dv) {
+  require_gradients(q, k, v, dq, dk, dv);
+  attention_backward_cpu(call_of(q, k, v, causal, window, scale, softcap, mask, seed, dropout),
+                         inner_contiguous(grad_out), inner_contiguous(out), logsumexp, dq, dk, dv);
+}
+
 Gradients attention_grad_cpu(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
                              const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
                              double softcap, const Optional& mask, const Optional& seed, double dropout) {
   auto [dq, dk, dv] =
       attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap, mask, seed, dropout);
-  attention_backward_cpu(call_of(q, k, v, causal, window, scale, softcap, mask, seed, dropout),
-                         inner_contiguous(grad_out), inner_contiguous(out), logsumexp, dq, dk, dv);
+  attention_grad_cpu_into(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap, mask, seed, dropout, dq,
+                          dk, dv);
   return {dq, dk, dv};
 }
 
@@ -215,14 +244,22 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
       "attention_backward(Tensor grad_out, Tensor q, Tensor k, Tensor v, Tensor out, Tensor logsumexp, bool causal, "
       "int window, float? scale=None, float softcap=0.0, Tensor? mask=None, Tensor? seed=None, float dropout=0.0) -> "
       "(Tensor dq, Tensor dk, Tensor dv)");
+  m.def(
+      "attention_backward.out(Tensor grad_out, Tensor q, Tensor k, Tensor v, Tensor out, Tensor logsumexp, bool "
+      "causal, "
+      "int window, float? scale, float softcap, Tensor? mask, Tensor? seed, float dropout, Tensor(a!) dq, Tensor(b!) "
+      "dk, "
+      "Tensor(c!) dv) -> ()");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("attention", attention_results);
   m.impl("attention_backward", attention_gradients);
+  m.impl("attention_backward.out", attention_grad_meta_into);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("attention", attention_cpu);
   m.impl("attention_backward", attention_grad_cpu);
+  m.impl("attention_backward.out", attention_grad_cpu_into);
 }
 TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
   m.impl("attention", attention_autograd);

@@ -30,7 +30,8 @@ struct AttentionOptions {
 /// Returns [B, Hq, T, D] laid out as [B, T, Hq, D], so that merging the heads afterwards is a view.
 /// For backward it keeps q, k, v, the result, one float32 (float64 for float64) a query, two with a mask, the mask and
 /// the seed. Under autocast q, k, v and a floating-point mask are cast to the lower precision. Operators
-/// plimsoll::attention and plimsoll::attention_backward. Throws UserError if shapes, dtypes or window do not agree.
+/// plimsoll::attention and plimsoll::attention_backward, whose overload `out` writes the gradients into given tensors.
+/// Throws UserError if shapes, dtypes or window do not agree.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal = true,
                      int64_t window = 0);
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
@@ -48,6 +49,9 @@ std::tuple<at::Tensor, at::Tensor> attention_results(const at::Tensor& q, const 
                                                      bool causal, int64_t window, std::optional<double> scale,
                                                      double softcap, const std::optional<at::Tensor>& mask,
                                                      const std::optional<at::Tensor>& seed, double dropout);
+/// Throws UserError unless the gradients have the shapes of q, k and v, and contiguous rows.
+void require_gradients(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& dq,
+                       const at::Tensor& dk, const at::Tensor& dv);
 /// Returns dq, dk and dv.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradients(
     const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,

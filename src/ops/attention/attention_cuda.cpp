@@ -6,13 +6,16 @@
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_plan.h"
 #include "ops/attention/capped_softmax_launch.h"
 #include "ops/cuda_op_support.h"
 #include "ops/deterministic.h"
+#include "ops/placed_results.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -35,9 +38,14 @@ bool has_flash_kernels(const Tensor& tensor) {
 #endif
 }
 
+/// Returns [B, H, T, D] as [B, T, H, D], or the other way round.
+Tensor tokens_first(const Tensor& heads) {
+  return heads.transpose(1, 2);
+}
+
 /// Returns [B, H, T, D] as the [B, T, H, D] that flash kernels read, copied if they cannot read it in place.
 Tensor flash_operand(const Tensor& heads) {
-  const Tensor tokens = heads.transpose(1, 2);
+  const Tensor tokens = tokens_first(heads);
   const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(tokens.const_data_ptr()) % 16);
   return flash_reads(tokens.sizes(), tokens.strides(), misaligned / 2) ? tokens : tokens.contiguous();
 }
@@ -87,7 +95,28 @@ std::tuple<Tensor, Tensor> attention_cuda(const Tensor& q, const Tensor& k, cons
       at::_flash_attention_forward(flash_operand(q), flash_operand(k), flash_operand(v), /*cum_seq_q=*/std::nullopt,
                                    /*cum_seq_k=*/std::nullopt, shape.queries, shape.keys, /*dropout_p=*/0.0, causal,
                                    /*return_debug_mask=*/false, scale_of(shape, scale), seen.left, seen.right);
-  return {std::get<0>(results).transpose(1, 2), std::get<1>(results)};
+  return {tokens_first(std::get<0>(results)), std::get<1>(results)};
+}
+
+/// dq, dk and dv [B, H, T, D].
+using Gradients = std::array<Tensor, 3>;
+
+/// Returns the gradients by libtorch's flash kernels, for contiguous `grad_out` and `out`. With `into` they are written
+/// there: the operator has no `out`, but makes them by empty_like() of its operands.
+Gradients flash_gradients(const AttentionShape& shape, const Tensor& grad_out, const Tensor& q, const Tensor& k,
+                          const Tensor& v, const Tensor& out, const Tensor& logsumexp, Scale scale,
+                          const Gradients* into) {
+  const Deterministic deterministic;  // by default the kernel sums the queries' gradient with atomics
+  const Window seen = window_of(shape);
+  const Tensor queries = flash_operand(q), keys = flash_operand(k), values = flash_operand(v);
+  std::optional<PlacedResults> placed;
+  if (into)
+    placed.emplace(std::vector<Tensor>{tokens_first((*into)[0]), tokens_first((*into)[1]), tokens_first((*into)[2])});
+  const auto [dq, dk, dv] = at::_flash_attention_backward(
+      grad_out, queries, keys, values, out, logsumexp, /*cum_seq_q=*/Tensor(), /*cum_seq_k=*/Tensor(), shape.queries,
+      shape.keys, /*dropout_p=*/0.0, shape.causal, /*rng_state=*/Tensor(), /*unused=*/Tensor(), scale_of(shape, scale),
+      seen.left, seen.right);
+  return {tokens_first(dq), tokens_first(dk), tokens_first(dv)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> attention_backward_cuda(const Tensor& grad_out, const Tensor& q, const Tensor& k,
@@ -97,25 +126,43 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward_cuda(const Tensor& grad_ou
                                                            const std::optional<Tensor>& seed, double dropout) {
   const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
   const cuda::OnDevice on(q);
-  if (!has_flash_kernels(q) || !flash_takes(shape, dtype_of(q))) {
+  if (has_flash_kernels(q) && flash_takes(shape, dtype_of(q))) {
     auto [dq, dk, dv] =
-        attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap, mask, seed, dropout);
-    attention_blocks_backward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), grad_out, logsumexp, dq,
-                              dk, dv, on.stream());
+        flash_gradients(shape, tokens_first(grad_out), q, k, v, tokens_first(out), logsumexp, scale, nullptr);
     return {dq, dk, dv};
   }
-  const Deterministic deterministic;  // by default the kernel sums the queries' gradient with atomics
-  const Window seen = window_of(shape);
-  const auto [dq, dk, dv] = at::_flash_attention_backward(
-      grad_out.transpose(1, 2), flash_operand(q), flash_operand(k), flash_operand(v), out.transpose(1, 2), logsumexp,
-      /*cum_seq_q=*/Tensor(), /*cum_seq_k=*/Tensor(), shape.queries, shape.keys, /*dropout_p=*/0.0, causal,
-      /*rng_state=*/Tensor(), /*unused=*/Tensor(), scale_of(shape, scale), seen.left, seen.right);
-  return {dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2)};
+  auto [dq, dk, dv] =
+      attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap, mask, seed, dropout);
+  attention_blocks_backward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), grad_out, logsumexp, dq,
+                            dk, dv, on.stream());
+  return {dq, dk, dv};
+}
+
+void attention_backward_out_cuda(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
+                                 double softcap, const std::optional<Tensor>& mask, const std::optional<Tensor>& seed,
+                                 double dropout, Tensor& dq, Tensor& dk, Tensor& dv) {
+  const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
+  require_gradients(q, k, v, dq, dk, dv);
+  const cuda::OnDevice on(q);
+  if (!has_flash_kernels(q) || !flash_takes(shape, dtype_of(q))) {
+    attention_blocks_backward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), grad_out, logsumexp, dq,
+                              dk, dv, on.stream());
+    return;
+  }
+  // Before the scope of places: these copies are made by empty_like() too.
+  const Tensor dense_grad = tokens_first(grad_out).contiguous(), dense_out = tokens_first(out).contiguous();
+  const Gradients into{dq, dk, dv};
+  const Gradients made = flash_gradients(shape, dense_grad, q, k, v, dense_out, logsumexp, scale, &into);
+  for (size_t i = 0; i < into.size(); ++i)
+    check(made[i].data_ptr() == into[i].data_ptr() && made[i].strides() == into[i].strides(),
+          "libtorch's backward of attention allocates its gradients in another way than this version's");
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("attention", attention_cuda);
   m.impl("attention_backward", attention_backward_cuda);
+  m.impl("attention_backward.out", attention_backward_out_cuda);
 }
 
 /// The key heads [head, head + heads) of sequence `batch`. Each head is a matrix of rows.

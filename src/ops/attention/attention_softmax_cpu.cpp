@@ -27,13 +27,13 @@ PLIMSOLL_INLINE Index<S> lane_numbers(int64_t first) {
   return numbers + static_cast<IndexScalar<S>>(first);
 }
 
-/// Returns a product as it is after it was stored. A comparison in between keeps the compiler from fusing the product
-/// with a following subtraction. Otherwise a row's largest score would not be at distance 0 from itself. For large
-/// scores the error would exceed the range of an exponential.
+/// Returns a product as it is after it was stored. A selection by its bits in between keeps the compiler from fusing
+/// the product with a following subtraction. Otherwise a row's largest score would not be at distance 0 from itself.
+/// For large scores the error would exceed the range of an exponential.
 template <typename V>
 PLIMSOLL_INLINE V settled(const V& product) {
   const V least = splat<V>(std::numeric_limits<std::remove_cvref_t<decltype(product[0])>>::lowest());
-  return least > product ? least : product;
+  return where_below(product, least, least, product);
 }
 
 /// The values that all rows of a block share.
@@ -56,10 +56,10 @@ struct Scores {
   PLIMSOLL_INLINE V seen(const V& score, int64_t key, const Index<S>& queries) const {
     if (!block.causal) return score;
     const V hidden = splat<V>(-std::numeric_limits<S>::infinity());
-    const auto at = static_cast<IndexScalar<S>>(block.lead + key);
-    V result = queries >= at ? score : hidden;
-    if (block.window > 0) result = queries < static_cast<IndexScalar<S>>(at + block.window) ? result : hidden;
-    return result;
+    const Index<S> after = queries - static_cast<IndexScalar<S>>(block.lead + key);
+    const V result = select(negative(after), hidden, score);
+    if (block.window == 0) return result;
+    return select(negative(Index<S>(after - static_cast<IndexScalar<S>>(block.window))), result, hidden);
   }
   /// Returns the score and what the mask adds.
   PLIMSOLL_INLINE V biased(const V& score, int64_t key, int64_t lane) const {
@@ -90,8 +90,11 @@ struct Kept {
   /// Returns the values of the key `key` of the block, 0 for those that are dropped.
   PLIMSOLL_INLINE VectorOf<S> of(const VectorOf<S>& values, int64_t key) const {
     const Words bits = element_bits(first, second, static_cast<uint32_t>(dropout.first_key + key));
-    const Ints kept = bits >= dropout.rule.threshold;
-    return __builtin_convertvector(kept, Index<S>) != 0 ? values : VectorOf<S>{};
+    // bits < threshold, without signs
+    const uint32_t threshold = dropout.rule.threshold;
+    const Ints dropped =
+        negative(reinterpret_cast<Ints>((~bits & threshold) | ((~bits | threshold) & (bits - threshold))));
+    return select(__builtin_convertvector(dropped, Index<S>), VectorOf<S>{}, values);
   }
 };
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/attention/capped_softmax_kernels.cuh"
 #include "ops/attention/capped_softmax_launch.h"
 #include "ops/dtype_switch.h"
@@ -8,17 +10,16 @@ namespace {
 template <typename S>
 ScoreShape<S> shape_of(const ScoreRows& args) {
   const ops::CappedSoftmax& softmax = args.softmax;
-  return {softmax.width,
-          args.queries,
-          softmax.first_seen,
-          softmax.seen,
-          softmax.causal,
-          static_cast<S>(softmax.scale),
-          static_cast<S>(softmax.cap)};
+  index32(softmax.width + args.queries);
+  // Rows see no fewer and no more columns from these limits on.
+  const auto limited = [&](int64_t column) { return index32(std::clamp(column, -args.queries, softmax.width)); };
+  return {index32(softmax.width), index32(args.queries),         limited(softmax.first_seen), limited(softmax.seen),
+          softmax.causal,         static_cast<S>(softmax.scale), static_cast<S>(softmax.cap)};
 }
 
 /// Returns true if scores have a mask, or probabilities dropout.
 bool is_changed(const ScoreRows& args) {
+  index32(args.mask.key_stride);
   return args.mask.data != nullptr || args.dropout.rule.threshold > 0;
 }
 

@@ -14,8 +14,8 @@ using c10::Half;
 PLIMSOLL_INLINE Floats rounded_to_bfloat16(Floats value) {
   const Words bits = reinterpret_cast<Words>(value);
   const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
-  const Words kept = (bits & 0x7fffffffu) > 0x7f800000u ? (bits & 0xffff0000u) | 0x400000u : rounded;
-  return reinterpret_cast<Floats>(kept);
+  const Words nan = (bits & 0xffff0000u) | 0x400000u;
+  return reinterpret_cast<Floats>(select(reinterpret_cast<Words>(is_nan(value)), nan, rounded));
 }
 PLIMSOLL_INLINE Floats rounded_to_half(Floats value) {
   Half narrow[kLanes];
@@ -49,9 +49,10 @@ PLIMSOLL_INLINE Floats result_of(const Floats& a, const Floats& b, const Floats&
   if constexpr (opcode == Opcode::reciprocal) return one / a;
   if constexpr (opcode == Opcode::square) return a * a;
   if constexpr (opcode == Opcode::cube) return a * a * a;
-  if constexpr (opcode == Opcode::clamp_min) return a < b ? b : a;
-  if constexpr (opcode == Opcode::clamp_max) return a > b ? b : a;
-  if constexpr (opcode == Opcode::threshold_backward) return b <= c ? Floats{} : a;
+  if constexpr (opcode == Opcode::clamp_min) return where_below(a, b, b, a);
+  if constexpr (opcode == Opcode::clamp_max) return where_below(b, a, b, a);
+  if constexpr (opcode == Opcode::threshold_backward)  // 0 where b <= c, which no NaN is
+    return select(Ints(is_nan(b) | is_nan(c)), a, where_below(c, b, a, Floats{}));
   if constexpr (opcode == Opcode::sigmoid_backward) return a * (one - b) * b;
 }
 

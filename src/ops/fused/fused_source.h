@@ -58,9 +58,4 @@ std::shared_ptr<const OpCall> fused_op_call(const FusedProgram& program);
 /// have one constant stride. No other operand may be in the buffer of the sum, except an operand of the sum in place.
 std::optional<Op> fused_norm(const Op& first, const Op& second, PointwiseDevice device);
 
-/// Returns one op for a rope and the cat that makes its result a part of a packed tensor, or for a rope and such an op;
-/// nullopt if no kernel exists for the pair. On CUDA only: queries and keys are then rotated back while their gradients
-/// are packed with those of the values.
-std::optional<Op> fused_rope(const Op& first, const Op& second, PointwiseDevice device);
-
 }  // namespace plimsoll

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cost/operators.h"
-#include "ops/layers/rope.h"
 #include "ops/libtorch_types.h"
 #include "ops/workspace/scratch_row.h"
 
@@ -330,85 +329,6 @@ std::optional<Op> rms_norm_backward_add_cast(const Op& norm, const Op& copy, Poi
 }
 
 }  // namespace
-
-namespace {
-
-constexpr std::string_view kPackedRope = "plimsoll::packed_rope_";
-
-/// Returns a part of a cat, [batch, tokens, heads * width], as [batch, tokens, heads, width]; nullopt: it has other
-/// sizes, or heads that are not contiguous.
-std::optional<View> in_heads(const View& part, const View& like) {
-  const int64_t width = like.sizes[3];
-  if (part.sizes.size() != 3 || part.sizes[0] != like.sizes[0] || part.sizes[1] != like.sizes[1] ||
-      part.sizes[2] % width != 0 || part.strides[2] != 1 || part.dtype != like.dtype)
-    return std::nullopt;
-  return View{part.buffer,
-              part.dtype,
-              part.offset,
-              {part.sizes[0], part.sizes[1], part.sizes[2] / width, width},
-              {part.strides[0], part.strides[1], width, 1}};
-}
-
-/// Returns the op of a rope and the cat of its result with other gradients of a packed tensor.
-std::optional<Op> rope_and_cat(const Op& rope, const Op& cat) {
-  if (cat.name != "aten::cat.out" || cat.arguments.size() != 3 || !cat.call || rope.results.size() != 1)
-    return std::nullopt;
-  const View &result = rope.results[0], &out = ops::tensor(cat, 2), &x = ops::tensor(rope, 0);
-  const c10::IValue& dim = cat.call->constants.at(1);
-  const std::vector<View>& list = cat.arguments[0].views;
-  if (!dim.isInt() || (dim.toInt() != 2 && dim.toInt() != -1) || out.sizes.size() != 3 ||
-      !ops::is_contiguous(out.sizes, out.strides) || list.size() > ops::kMaxRopeParts || x.strides[3] != 1 ||
-      out.sizes[2] % result.sizes[3] != 0)
-    return std::nullopt;
-  Argument parts{Argument::Kind::tensor_list, false, {}};
-  std::vector<int64_t> rotated;
-  for (const View& part : list) {
-    std::optional<View> heads = in_heads(part, result);
-    if (!heads || part.buffer == out.buffer) return std::nullopt;
-    const bool is_rotated = *heads == result;
-    rotated.push_back(is_rotated);
-    parts.views.push_back(is_rotated ? x : std::move(*heads));
-  }
-  if (std::ranges::count(rotated, 1) != 1 || x.buffer == out.buffer) return std::nullopt;
-  const std::optional<View> packed = in_heads(out, result);
-  Op op;
-  op.name = operator_row(kPackedRope)->fused_name;
-  op.arguments = {operand(*packed, true), std::move(parts), {}, {}, {}, {}, {}};
-  auto call = std::make_shared<OpCall>(
-      OpCall{c10::Dispatcher::singleton().findSchemaOrThrow(std::string(kPackedRope).c_str(), ""), {{}, {}, rotated}});
-  for (size_t i = 1; i < rope.call->constants.size(); ++i) call->constants.push_back(rope.call->constants[i]);
-  op.call = std::move(call);
-  return op;
-}
-
-/// Returns the op with one more rotated part.
-std::optional<Op> rope_and_packed_rope(const Op& rope, const Op& packed) {
-  if (packed.name != operator_row(kPackedRope)->fused_name || rope.results.size() != 1) return std::nullopt;
-  const View &result = rope.results[0], &x = ops::tensor(rope, 0);
-  std::vector<c10::IValue> constants = packed.call->constants;
-  for (size_t i = 1; i < rope.call->constants.size(); ++i)
-    if (rope.call->constants[i] != constants.at(i + 2)) return std::nullopt;
-  std::vector<int64_t> rotated = constants[2].toIntVector();
-  const std::vector<View>& parts = packed.arguments[1].views;
-  const auto found = std::ranges::find(parts, result);
-  if (found == parts.end() || std::ranges::count(parts, result) != 1 || rotated.at(found - parts.begin()) ||
-      x.strides[3] != 1 || x.buffer == ops::tensor(packed, 0).buffer)
-    return std::nullopt;
-  Op op = packed;
-  op.arguments[1].views[found - parts.begin()] = x;
-  rotated[found - parts.begin()] = 1;
-  constants[2] = rotated;
-  op.call = std::make_shared<OpCall>(OpCall{packed.call->op, std::move(constants)});
-  return op;
-}
-
-}  // namespace
-
-std::optional<Op> fused_rope(const Op& first, const Op& second, PointwiseDevice device) {
-  if (device != PointwiseDevice::cuda || first.name != "plimsoll::rope" || !first.call) return std::nullopt;
-  if (std::optional<Op> op = rope_and_cat(first, second)) return op;
-  return rope_and_packed_rope(first, second);
-}
 
 std::optional<Op> fused_norm(const Op& first, const Op& second, PointwiseDevice device) {
   if (std::optional<Op> op = add_rms_norm(first, second, device)) return op;

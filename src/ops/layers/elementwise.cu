@@ -43,19 +43,9 @@ struct Gelu {
   }
 };
 
-// The position of this thread: blocks of (columns, rows) threads in a grid of (rows, columns), so that nothing is
-// divided.
-struct Cell {
-  int64_t row, column;
-};
-template <int pack>
-__device__ inline Cell cell() {
-  return {int64_t{blockIdx.x} * blockDim.y + threadIdx.y, (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * pack};
-}
-
 template <typename Gate, typename T, int pack>
 __global__ void __launch_bounds__(256)
-    gated(const T* gate_up, int64_t stride, T* y, int64_t y_stride, int64_t rows, int64_t width) {
+    gated(const T* gate_up, int64_t stride, T* y, int64_t y_stride, int32_t rows, int32_t width) {
   const Cell at = cell<pack>();
   if (at.row >= rows || at.column >= width) return;
   const T* from = gate_up + at.row * stride + at.column;
@@ -72,7 +62,7 @@ __global__ void __launch_bounds__(256)
 template <typename Gate, typename T, int pack>
 __global__ void __launch_bounds__(256)
     gated_backward(const T* grad, int64_t grad_stride, const T* gate_up, int64_t stride, T* grad_gate_up,
-                   int64_t out_stride, int64_t rows, int64_t width) {
+                   int64_t out_stride, int32_t rows, int32_t width) {
   const Cell at = cell<pack>();
   if (at.row >= rows || at.column >= width) return;
   const T* from = gate_up + at.row * stride + at.column;
@@ -89,20 +79,6 @@ __global__ void __launch_bounds__(256)
   T* to = grad_gate_up + at.row * out_stride + at.column;
   store_pack(to, of_gate);
   store_pack(to + width, of_up);
-}
-
-constexpr int64_t kMaxGridSize = 65535;  // maximum of a grid in y and z
-
-struct Grid {
-  dim3 grid, block;
-};
-Grid grid_of(int64_t rows, int64_t width, int pack) {
-  constexpr int64_t kThreads = 256;
-  const int64_t across = row_threads(width / pack, kThreads), down = kThreads / across;
-  const int64_t column_blocks = ops::div_up(width, across * pack);
-  check(column_blocks <= kMaxGridSize, "a gate of such wide rows");
-  return {dim3(static_cast<unsigned>(ops::div_up(rows, down)), static_cast<unsigned>(column_blocks)),
-          dim3(static_cast<unsigned>(across), static_cast<unsigned>(down))};
 }
 
 template <typename T>
@@ -124,8 +100,8 @@ void launch_gated(Gate gate, const ops::ConstRows& gate_up, const ops::Rows& y, 
   with_gate(gate, [&]<typename G>() {
     with_type(y.dtype, [&]<typename T>() {
       const auto run = [&]<int pack>() {
-        const Grid grid = grid_of(rows, width, pack);
-        launch(&gated<G, T, pack>, grid.grid, grid.block, 0, stream, static_cast<const T*>(gate_up.data),
+        const CellGrid cells = cell_grid(rows, width, pack);
+        launch(&gated<G, T, pack>, cells.grid, cells.block, 0, stream, static_cast<const T*>(gate_up.data),
                gate_up.stride, static_cast<T*>(y.data), y.stride, rows, width);
       };
       const bool in_packs = wide<T>(gate_up.data, gate_up.stride, width) && wide<T>(y.data, y.stride, width);
@@ -140,8 +116,8 @@ void launch_gated_backward(Gate gate, const ops::ConstRows& grad, const ops::Con
   with_gate(gate, [&]<typename G>() {
     with_type(gate_up.dtype, [&]<typename T>() {
       const auto run = [&]<int pack>() {
-        const Grid grid = grid_of(rows, width, pack);
-        launch(&gated_backward<G, T, pack>, grid.grid, grid.block, 0, stream, static_cast<const T*>(grad.data),
+        const CellGrid cells = cell_grid(rows, width, pack);
+        launch(&gated_backward<G, T, pack>, cells.grid, cells.block, 0, stream, static_cast<const T*>(grad.data),
                grad.stride, static_cast<const T*>(gate_up.data), gate_up.stride, static_cast<T*>(grad_gate_up.data),
                grad_gate_up.stride, rows, width);
       };
@@ -177,49 +153,30 @@ __device__ inline void sine_cosine(double angle, double& sine, double& cosine) {
   cosine = cos(angle);
 }
 
-struct RopeParts {
-  ops::RopePart parts[ops::kMaxRopeParts];
-};
-
-__host__ __device__ inline unsigned groups_of(const ops::RopePart& part) {
-  return static_cast<unsigned>((part.heads + kRopeHeads - 1) / kRopeHeads);
-}
-
-// Rotates the pairs [first_pair, first_pair + pairs) of each head, or copies them. Grid: tokens x pairs, batch, groups
-// of heads of one part after the other.
+// Rotates the pairs [first_pair, first_pair + pairs) of each head. A thread reads both elements of a pair before it
+// writes them, so `out` may be x. Grid: tokens x pairs, batch, groups of heads.
 template <typename T, int pack>
 __global__ void __launch_bounds__(kRopeThreads)
-    rope(const __grid_constant__ RopeParts parts, T* out, int64_t first_batch, int64_t tokens, int64_t heads,
-         int64_t width, const __grid_constant__ RopeFrequencies frequencies, int64_t first_pair, int64_t pairs,
-         int64_t position, double direction) {
+    rope(const T* x, T* out, ops::RopeStrides of_x, ops::RopeStrides of_out, int64_t first_batch, int32_t tokens,
+         int32_t heads, int32_t width, const __grid_constant__ RopeFrequencies frequencies, int32_t first_pair,
+         int32_t pairs, int64_t position, double direction) {
   using A = Accumulate<T>;
-  const int64_t half = width / 2;
+  const int32_t half = width / 2;
   const auto index = static_cast<unsigned>(grid_index()), packs = static_cast<unsigned>(pairs / pack);
-  const int64_t token = index / packs, pair = int64_t{index % packs} * pack;
+  const int32_t token = static_cast<int32_t>(index / packs), pair = static_cast<int32_t>(index % packs) * pack;
   if (token >= tokens) return;
-  int p = 0;
-  unsigned group = blockIdx.z;
-  for (; group >= groups_of(parts.parts[p]); ++p) group -= groups_of(parts.parts[p]);
-  const ops::RopePart& part = parts.parts[p];
   A sine[pack], cosine[pack];
-  if (part.rotated) {
 #pragma unroll
-    for (int j = 0; j < pack; ++j)
-      sine_cosine(frequencies.radians[pair + j] * (direction * static_cast<double>(position + token)), sine[j],
-                  cosine[j]);
-  }
-  const int64_t batch = first_batch + blockIdx.y, begin = int64_t{group} * kRopeHeads;
-  const int64_t end = begin + kRopeHeads < part.heads ? begin + kRopeHeads : part.heads;
-  const T* from = static_cast<const T*>(part.x) + batch * part.batch_stride + token * part.token_stride +
-                  begin * part.head_stride + first_pair + pair;
-  T* to = out + ((batch * tokens + token) * heads + part.first_head + begin) * width + first_pair + pair;
-  for (int64_t head = begin; head < end; ++head, from += part.head_stride, to += width) {
+  for (int j = 0; j < pack; ++j)
+    sine_cosine(frequencies.radians[pair + j] * (direction * static_cast<double>(position + token)), sine[j],
+                cosine[j]);
+  const int64_t batch = first_batch + blockIdx.y;
+  const int32_t begin = static_cast<int32_t>(blockIdx.z) * kRopeHeads;
+  const int32_t end = begin + kRopeHeads < heads ? begin + kRopeHeads : heads;
+  const T* from = x + batch * of_x.batch + token * of_x.token + begin * of_x.head + first_pair + pair;
+  T* to = out + batch * of_out.batch + token * of_out.token + begin * of_out.head + first_pair + pair;
+  for (int32_t head = begin; head < end; ++head, from += of_x.head, to += of_out.head) {
     const auto first = load_pack<pack>(from), second = load_pack<pack>(from + half);
-    if (!part.rotated) {
-      store_pack(to, first);
-      store_pack(to + half, second);
-      continue;
-    }
     Pack<T, pack> a, b;
 #pragma unroll
     for (int j = 0; j < pack; ++j) {
@@ -232,54 +189,35 @@ __global__ void __launch_bounds__(kRopeThreads)
 }
 
 template <typename T, int pack>
-void rotate(const ops::PackedRope& args, int64_t first_batch, int64_t first_pair, cudaStream_t stream) {
+void rotate(const ops::Rope& args, int64_t first_batch, int64_t first_pair, cudaStream_t stream) {
   RopeFrequencies frequencies{};
   const int64_t pairs = std::min<int64_t>(kRopePairs, args.width / 2 - first_pair);
   std::copy_n(args.frequencies + first_pair, pairs, frequencies.radians);
-  RopeParts parts{};
-  unsigned groups = 0;
-  for (int i = 0; i < args.count; ++i) {
-    parts.parts[i] = args.parts[i];
-    groups += groups_of(args.parts[i]);
-  }
   const dim3 grid(static_cast<unsigned>(ops::div_up(args.tokens * (pairs / pack), kRopeThreads)),
-                  static_cast<unsigned>(std::min(kMaxGridSize, args.batch - first_batch)), groups);
-  launch(&rope<T, pack>, grid, dim3(kRopeThreads), 0, stream, parts, static_cast<T*>(args.out), first_batch,
-         args.tokens, args.heads, args.width, frequencies, first_pair, pairs, args.position, args.inverse ? -1.0 : 1.0);
+                  static_cast<unsigned>(std::min(kMaxGridSize, args.batch - first_batch)),
+                  static_cast<unsigned>(ops::div_up(args.heads, kRopeHeads)));
+  launch(&rope<T, pack>, grid, dim3(kRopeThreads), 0, stream, static_cast<const T*>(args.x), static_cast<T*>(args.out),
+         args.from, args.to, first_batch, args.tokens, args.heads, args.width, frequencies, first_pair, pairs,
+         args.position, args.inverse ? -1.0 : 1.0);
 }
 
 }  // namespace
 
-void launch_packed_rope(const ops::PackedRope& args, cudaStream_t stream) {
+void launch_rope(const ops::Rope& args, cudaStream_t stream) {
   if (args.batch * args.tokens * args.heads * args.width == 0) return;
   check(args.heads < kMaxGridSize, "rope of so many heads");
   check(args.tokens * std::min<int64_t>(kRopePairs, args.width / 2) < (int64_t{1} << 31), "rope of so many tokens");
   with_type(args.dtype, [&]<typename T>() {
     constexpr int pack = 16 / sizeof(T);
-    bool wide = args.width / 2 % pack == 0 && packs(args.out, 0, sizeof(T), pack);
-    for (int i = 0; i < args.count; ++i)
-      for (const int64_t stride : {args.parts[i].batch_stride, args.parts[i].token_stride, args.parts[i].head_stride})
-        wide = wide && packs(args.parts[i].x, stride, sizeof(T), pack);
+    const auto in_packs = [](const void* data, const ops::RopeStrides& strides) {
+      return packs(data, strides.batch, sizeof(T), pack) && packs(data, strides.token, sizeof(T), pack) &&
+             packs(data, strides.head, sizeof(T), pack);
+    };
+    const bool wide = args.width / 2 % pack == 0 && in_packs(args.x, args.from) && in_packs(args.out, args.to);
     for (int64_t batch = 0; batch < args.batch; batch += kMaxGridSize)
       for (int64_t pair = 0; pair < args.width / 2; pair += kRopePairs)
         wide ? rotate<T, pack>(args, batch, pair, stream) : rotate<T, 1>(args, batch, pair, stream);
   });
-}
-
-void launch_rope(const ops::Rope& args, cudaStream_t stream) {
-  launch_packed_rope(
-      {.parts = {ops::RopePart{args.x, args.batch_stride, args.token_stride, args.head_stride, 0, args.heads, true}},
-       .count = 1,
-       .out = args.out,
-       .dtype = args.dtype,
-       .batch = args.batch,
-       .tokens = args.tokens,
-       .heads = args.heads,
-       .width = args.width,
-       .frequencies = args.frequencies,
-       .position = args.position,
-       .inverse = args.inverse},
-      stream);
 }
 
 }  // namespace plimsoll::cuda

@@ -80,7 +80,7 @@ PLIMSOLL_INLINE void normalized(const GroupNormArguments& args, int64_t begin, i
                       numbers<T, last>(args.scales, channel, i, partial) +
                   numbers<T, last>(args.shifts, channel, i, partial);
       const V zero{};
-      store_some(to + i, silu ? z / (lanes::exp(-z) + 1) : relu ? (z < zero ? zero : z) : z, partial);
+      store_some(to + i, silu ? z / (lanes::exp(-z) + 1) : relu ? lanes::where_below(z, zero, zero, z) : z, partial);
     }
   }
 }
@@ -96,7 +96,7 @@ PLIMSOLL_INLINE Vector<T> gradient_of(const GroupNormArguments& args, int64_t st
   const V z = centered * numbers<T, last>(args.scales, channel, i, partial) +
               numbers<T, last>(args.shifts, channel, i, partial);
   const V zero{};
-  V dz = z > zero ? dy : zero;
+  V dz = lanes::where_below(zero, z, dy, zero);
   if (args.activation == Activation::silu) {
     const V sigmoid = 1 / (lanes::exp(-z) + 1);
     dz = dy * sigmoid * (1 + z * (1 - sigmoid));

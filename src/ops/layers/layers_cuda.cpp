@@ -73,30 +73,11 @@ Tensor rope_cuda(const Tensor& x, int64_t position, double theta, bool inverse, 
   return result;
 }
 
-void packed_rope_cuda(Tensor& packed, at::TensorList parts, at::IntArrayRef rotated, int64_t position, double theta,
-                      bool inverse, at::ArrayRef<double> scaling) {
-  require_packed_rope(packed, parts, rotated, theta, scaling);
-  const cuda::OnDevice on(packed);
-  const std::vector<double> frequencies = rope_frequencies(packed.size(3), theta, scaling);
-  std::vector<Tensor> contiguous;
-  PackedRope args{.parts = {},
-                  .count = static_cast<int>(parts.size()),
-                  .out = packed.data_ptr(),
-                  .dtype = dtype_of(packed),
-                  .batch = packed.size(0),
-                  .tokens = packed.size(1),
-                  .heads = packed.size(2),
-                  .width = packed.size(3),
-                  .frequencies = frequencies.data(),
-                  .position = position,
-                  .inverse = inverse};
-  int64_t head = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const Tensor& x = contiguous.emplace_back(parts[i].stride(3) == 1 ? parts[i] : parts[i].contiguous());
-    args.parts[i] = {x.const_data_ptr(), x.stride(0), x.stride(1), x.stride(2), head, x.size(2), rotated[i] != 0};
-    head += x.size(2);
-  }
-  cuda::launch_packed_rope(args, on.stream());
+void rope_in_place_cuda(Tensor& x, int64_t position, double theta, bool inverse, at::ArrayRef<double> scaling) {
+  require_rope_in_place(x, theta, scaling);
+  const cuda::OnDevice on(x);
+  const std::vector<double> frequencies = rope_frequencies(x.size(3), theta, scaling);
+  cuda::launch_rope(rope_arguments(x, x, frequencies.data(), position, inverse), on.stream());
 }
 
 template <cuda::Gate gate>
@@ -121,7 +102,7 @@ Tensor gated_backward_cuda(const Tensor& grad, const Tensor& gate_up) {
 
 TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("rope", rope_cuda);
-  m.impl("packed_rope_", packed_rope_cuda);
+  m.impl("rope_", rope_in_place_cuda);
   m.impl("swiglu", gated_cuda<cuda::Gate::silu>);
   m.impl("swiglu_backward", gated_backward_cuda<cuda::Gate::silu>);
   m.impl("geglu", gated_cuda<cuda::Gate::gelu>);

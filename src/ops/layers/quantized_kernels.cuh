@@ -7,14 +7,17 @@
 
 namespace plimsoll::cuda {
 
-/// Quantizes a block of 64 a warp. A lane's two values are adjacent, as are the halves of a byte.
+constexpr int kBlockValues = static_cast<int>(ops::kQuantizedBlock);
+
+/// Quantizes a block of 64 a warp, `tasks` = rows x `blocks` of a row. A lane's two values are adjacent, as are the
+/// halves of a byte.
 template <typename T>
-__global__ void quantize_blocks(const T* weight, int64_t stride, int64_t rows, int64_t width, bool four_bits,
-                                void* codes, float* scales) {
-  const int64_t blocks = ops::div_up(width, ops::kQuantizedBlock), bytes = ops::div_up(width, 2);
-  const int64_t warps = grid_threads() / kWarp;
-  for (int64_t task = grid_index() / kWarp; task < rows * blocks; task += warps) {
-    const int64_t row = task / blocks, column = task % blocks * ops::kQuantizedBlock + threadIdx.x % kWarp * 2;
+__global__ void quantize_blocks(const T* weight, int64_t stride, int32_t tasks, int32_t blocks, int32_t width,
+                                bool four_bits, void* codes, float* scales) {
+  const int32_t bytes = width / 2 + width % 2, warps = grid_threads() / kWarp;
+  for (int32_t task = grid_index() / kWarp; task < tasks; task += warps) {
+    const int64_t row = task / blocks;
+    const int32_t column = task % blocks * kBlockValues + static_cast<int>(threadIdx.x % kWarp) * 2;
     float values[2];
     float largest = 0;
     bool finite = true;
@@ -45,12 +48,12 @@ __global__ void quantize_blocks(const T* weight, int64_t stride, int64_t rows, i
 }
 
 /// Computes second[groups], the mean of the finite scales, in one block of kScaleSums threads.
-__global__ void mean_of_scales(const float* scales, int64_t count, float* second) {
+__global__ void mean_of_scales(const float* scales, int32_t count, float* second) {
   __shared__ double sums[ops::kScaleSums];
   __shared__ long long finite[ops::kScaleSums];
   double sum = 0;
   long long there = 0;
-  for (int64_t i = threadIdx.x; i < count; i += ops::kScaleSums) {
+  for (int32_t i = threadIdx.x; i < count; i += static_cast<int>(ops::kScaleSums)) {
     if (!(fabsf(scales[i]) <= 3.402823466e+38f)) continue;
     sum += scales[i];
     ++there;
@@ -61,7 +64,7 @@ __global__ void mean_of_scales(const float* scales, int64_t count, float* second
   if (threadIdx.x != 0) return;
   double total = 0;
   long long number = 0;
-  for (int64_t i = 0; i < ops::kScaleSums; ++i) {
+  for (int i = 0; i < ops::kScaleSums; ++i) {
     total += sums[i];
     number += finite[i];
   }
@@ -70,9 +73,9 @@ __global__ void mean_of_scales(const float* scales, int64_t count, float* second
 }
 
 /// Quantizes one group a block and one scale a thread.
-__global__ void quantize_scale_groups(const float* scales, int64_t count, uint8_t* codes, float* second) {
+__global__ void quantize_scale_groups(const float* scales, int32_t count, uint8_t* codes, float* second) {
   const float mean = second[ops::div_up(count, ops::kScaleGroup)];
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * ops::kScaleGroup + threadIdx.x;
+  const auto i = static_cast<int32_t>(blockIdx.x * static_cast<unsigned>(ops::kScaleGroup) + threadIdx.x);
   const float apart = i < count ? fabsf(scales[i] - mean) : 0.0f;
   // The largest of values that include a NaN is undefined, so a separate sum checks for one.
   const bool finite = reduce_block<Sum>(apart <= 3.402823466e+38f ? 0 : 1) == 0;
@@ -97,22 +100,20 @@ __device__ inline float scale_of(const ops::QuantizedWeight& weight, int64_t ind
 }
 
 /// Dequantizes eight values a thread, contiguous in one block of a row. `packed`: codes and results are aligned for
-/// this and rows have a multiple of eight values. `Index`: type of the number of all pieces, 32 bits if they suffice,
-/// because a division of 64 bits takes as long as the rest.
-template <typename T, bool four_bits, typename Index>
-__global__ void dequantize_pieces(ops::QuantizedWeight weight, T* out, int64_t stride, int64_t first, int64_t count,
-                                  int64_t begin, int64_t end, bool packed) {
+/// this and rows have a multiple of eight values. `tasks`: rows x `pieces` of a row.
+template <typename T, bool four_bits>
+__global__ void dequantize_pieces(ops::QuantizedWeight weight, T* out, int64_t stride, int32_t first, int32_t count,
+                                  int32_t begin, int32_t pieces, int32_t tasks, bool packed) {
   constexpr int kNumbers = 8;
   __shared__ float levels[16];
   if (four_bits) fill_levels(levels);
-  const int64_t blocks = ops::quantized_blocks(weight.width), bytes = ops::div_up(weight.width, 2);
-  const auto pieces = static_cast<Index>(ops::div_up(count, kNumbers)),
-             tasks = static_cast<Index>(end - begin) * pieces;
-  for (auto task = static_cast<Index>(grid_index()); task < tasks; task += static_cast<Index>(grid_threads())) {
-    const int64_t row = begin + static_cast<int64_t>(task / pieces),
-                  at = static_cast<int64_t>(task % pieces) * kNumbers, column = first + at;
-    const float scale = scale_of(weight, row * blocks + column / ops::kQuantizedBlock);
-    T* to = out + (row - begin) * stride + at;
+  const auto width = static_cast<int32_t>(weight.width);
+  const int32_t blocks = (width + kBlockValues - 1) / kBlockValues, bytes = width / 2 + width % 2;
+  for (int32_t task = grid_index(); task < tasks; task += grid_threads()) {
+    const int32_t of_out = task / pieces, at = task % pieces * kNumbers, column = first + at;
+    const int64_t row = begin + of_out;
+    const float scale = scale_of(weight, row * blocks + column / kBlockValues);
+    T* to = out + of_out * stride + at;
     const auto number = [&](int32_t code) {
       return narrow<T>(static_cast<Accumulate<T>>((four_bits ? levels[code] : static_cast<float>(code)) * scale));
     };
@@ -123,19 +124,19 @@ __global__ void dequantize_pieces(ops::QuantizedWeight weight, T* out, int64_t s
 #pragma unroll
         for (int i = 0; i < kNumbers; ++i) numbers[i] = number((codes[i / 2] >> (i % 2 * 4)) & 15);
       } else {
-        const auto codes = load_pack<8>(static_cast<const int8_t*>(weight.codes) + row * weight.width + column);
+        const auto codes = load_pack<8>(static_cast<const int8_t*>(weight.codes) + row * width + column);
 #pragma unroll
         for (int i = 0; i < kNumbers; ++i) numbers[i] = number(codes[i]);
       }
       store_pack(to, numbers);
       continue;
     }
-    const int64_t left = count - at < kNumbers ? count - at : kNumbers;
+    const int left = count - at < kNumbers ? count - at : kNumbers;
     for (int i = 0; i < left; ++i) {
       if constexpr (four_bits)
         to[i] = number((static_cast<const uint8_t*>(weight.codes)[row * bytes + (column + i) / 2] >> (i % 2 * 4)) & 15);
       else
-        to[i] = number(static_cast<const int8_t*>(weight.codes)[row * weight.width + column + i]);
+        to[i] = number(static_cast<const int8_t*>(weight.codes)[row * width + column + i]);
     }
   }
 }

@@ -43,11 +43,11 @@ struct StoredX {
   const X* x;
   int64_t stride;
   template <int pack>
-  __device__ Pack<X, pack> first(int64_t row, int64_t i) const {
+  __device__ Pack<X, pack> first(int32_t row, int32_t i) const {
     return again<pack>(row, i);
   }
   template <int pack>
-  __device__ Pack<X, pack> again(int64_t row, int64_t i) const {
+  __device__ Pack<X, pack> again(int32_t row, int32_t i) const {
     return load_pack<pack>(x + row * stride + i);
   }
 };
@@ -63,7 +63,7 @@ struct SummedX {
   X* sum;
   int64_t sum_stride;
   template <int pack>
-  __device__ Pack<X, pack> first(int64_t row, int64_t i) const {
+  __device__ Pack<X, pack> first(int32_t row, int32_t i) const {
     const auto left = load_pack<pack>(a + row * a_stride + i);
     const auto right = load_wide<pack, Accumulate<X>>(b, b_dtype, row * b_stride + i);
     Pack<X, pack> total;
@@ -73,7 +73,7 @@ struct SummedX {
     return total;
   }
   template <int pack>
-  __device__ Pack<X, pack> again(int64_t row, int64_t i) const {
+  __device__ Pack<X, pack> again(int32_t row, int32_t i) const {
     return load_pack<pack>(sum + row * sum_stride + i);
   }
 };
@@ -84,7 +84,7 @@ struct StoreDx {
   X* dx;
   int64_t stride;
   template <int pack>
-  __device__ void put(int64_t row, int64_t i, const Pack<X, pack>& values) const {
+  __device__ void put(int32_t row, int32_t i, const Pack<X, pack>& values) const {
     store_pack(dx + row * stride + i, values);
   }
 };
@@ -118,7 +118,7 @@ struct AddDx {
   DType copy_dtype;
   int64_t copy_stride;
   template <int pack>
-  __device__ void put(int64_t row, int64_t i, const Pack<X, pack>& values) const {
+  __device__ void put(int32_t row, int32_t i, const Pack<X, pack>& values) const {
     using A = Accumulate<X>;
     const int64_t at = row * sum_stride + i;
     auto total = load_wide<pack, A>(grad, grad_dtype, row * grad_stride + i);
@@ -137,14 +137,14 @@ struct AddDx {
 template <typename X, typename Y, int pack, bool by_warp, typename Source>
 __global__ void __launch_bounds__(1024)
     rms_norm(Source x, Y* y, int64_t y_stride, const void* weight, DType weight_dtype, Accumulate<X>* rstd,
-             int64_t rows, int64_t width, Accumulate<X> eps) {
+             int32_t rows, int32_t width, Accumulate<X> eps) {
   using A = Accumulate<X>;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  const auto row = static_cast<int32_t>(blockIdx.x * blockDim.y + threadIdx.y);
   if (row >= rows) return;  // a whole warp, or a whole block
   Y* to = y + row * y_stride;
-  const int64_t first = int64_t{threadIdx.x} * pack, step = int64_t{blockDim.x} * pack;
+  const int32_t first = static_cast<int32_t>(threadIdx.x) * pack, step = static_cast<int32_t>(blockDim.x) * pack;
   A squares = 0;
-  for (int64_t i = first; i < width; i += step) {
+  for (int32_t i = first; i < width; i += step) {
     const auto values = x.template first<pack>(row, i);
 #pragma unroll
     for (int j = 0; j < pack; ++j) squares += widen(values[j]) * widen(values[j]);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(1024)
   // A row of zeros has no scale (kernel_arguments.h), except if eps is below 0 (rms_norm.h).
   const A scale = mean == 0 && eps >= 0 ? A{1} : 1 / square_root(mean + (eps < 0 ? -eps : eps));
   if (threadIdx.x == 0) rstd[row] = scale;
-  for (int64_t i = first; i < width; i += step) {
+  for (int32_t i = first; i < width; i += step) {
     const auto values = x.template again<pack>(row, i);
     const auto weights = load_wide<pack, A>(weight, weight_dtype, i);
     Pack<Y, pack> result;
@@ -170,23 +170,23 @@ __global__ void __launch_bounds__(1024)
 template <typename X, typename Y, int pack, bool by_warp, typename Target>
 __global__ void __launch_bounds__(1024)
     rms_norm_backward(const Y* grad_y, int64_t grad_stride, const X* x, int64_t x_stride, Target dx, const void* weight,
-                      DType weight_dtype, const Accumulate<X>* rstd, int64_t rows, int64_t width, int64_t block_rows,
+                      DType weight_dtype, const Accumulate<X>* rstd, int32_t rows, int32_t width, int32_t block_rows,
                       Accumulate<X>* partials, bool in_shared) {
   using A = Accumulate<X>;
   PLIMSOLL_DYNAMIC_SHARED(A, shared);
-  A* const partial = partials + blockIdx.x * width;
+  A* const partial = partials + int64_t{blockIdx.x} * width;
   A* const sums = in_shared ? shared + threadIdx.y * width : partial;
-  const int64_t first = int64_t{threadIdx.x} * pack, step = int64_t{blockDim.x} * pack;
-  for (int64_t i = first; i < width; i += step)
+  const int32_t first = static_cast<int32_t>(threadIdx.x) * pack, step = static_cast<int32_t>(blockDim.x) * pack;
+  for (int32_t i = first; i < width; i += step)
     for (int j = 0; j < pack; ++j) sums[i + j] = 0;
-  const int64_t begin = blockIdx.x * block_rows;
-  const int64_t end = begin + block_rows < rows ? begin + block_rows : rows;
-  for (int64_t row = begin + threadIdx.y; row < end; row += blockDim.y) {
+  const int32_t begin = static_cast<int32_t>(blockIdx.x) * block_rows;
+  const int32_t end = rows - begin < block_rows ? rows : begin + block_rows;
+  for (int32_t row = begin + threadIdx.y; row < end; row += blockDim.y) {
     const Y* grad = grad_y + row * grad_stride;
     const X* from = x + row * x_stride;
     const A scale = rstd[row];
     A dot = 0;
-    for (int64_t i = first; i < width; i += step) {
+    for (int32_t i = first; i < width; i += step) {
       const auto grads = load_pack<pack>(grad + i);
       const auto values = load_pack<pack>(from + i);
       const auto weights = load_wide<pack, A>(weight, weight_dtype, i);
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(1024)
       }
     }
     const A mean = sum_of_row<by_warp>(dot) / static_cast<A>(width);
-    for (int64_t i = first; i < width; i += step) {
+    for (int32_t i = first; i < width; i += step) {
       const auto grads = load_pack<pack>(grad + i);
       const auto values = load_pack<pack>(from + i);
       const auto weights = load_wide<pack, A>(weight, weight_dtype, i);
@@ -211,8 +211,8 @@ __global__ void __launch_bounds__(1024)
   }
   if (!in_shared) return;
   __syncthreads();
-  const int64_t thread = int64_t{threadIdx.y} * blockDim.x + threadIdx.x, threads = int64_t{blockDim.x} * blockDim.y;
-  for (int64_t i = thread; i < width; i += threads) {
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+  for (int32_t i = thread; i < width; i += threads) {
     A total = 0;
     for (unsigned warp = 0; warp < blockDim.y; ++warp) total += shared[warp * width + i];
     partial[i] = total;
@@ -223,13 +223,13 @@ constexpr int kSumColumns = 32, kSumRows = 8;
 
 /// Computes out[i] = the sum over `count` rows of `partials`, for 32 columns a block of (32, 8) threads.
 template <typename T>
-__global__ void sum_columns(const Accumulate<T>* partials, int64_t count, int64_t width, T* out) {
+__global__ void sum_columns(const Accumulate<T>* partials, int32_t count, int32_t width, T* out) {
   using A = Accumulate<T>;
   __shared__ A sums[kSumRows][kSumColumns];
-  const int64_t column = int64_t{blockIdx.x} * kSumColumns + threadIdx.x;
+  const auto column = static_cast<int32_t>(blockIdx.x * kSumColumns + threadIdx.x);
   A total = 0;
   if (column < width)
-    for (int64_t row = threadIdx.y; row < count; row += kSumRows) total += partials[row * width + column];
+    for (int32_t row = threadIdx.y; row < count; row += kSumRows) total += partials[int64_t{row} * width + column];
   sums[threadIdx.y][threadIdx.x] = total;
   __syncthreads();
   if (threadIdx.y != 0 || column >= width) return;

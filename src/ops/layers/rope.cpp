@@ -5,7 +5,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -44,23 +43,12 @@ Tensor rope_result(const Tensor& x, int64_t position, double theta, bool inverse
   return at::empty(x.sizes(), x.options());
 }
 
-void require_packed_rope(const Tensor& packed, at::TensorList parts, at::IntArrayRef rotated, double theta,
-                         Scaling scaling) {
-  constexpr const char* op = "plimsoll::packed_rope_";
-  require(packed.dim() == 4 && packed.is_contiguous(), op, "the packed tensor has shape ", packed.sizes(),
-          "; it must be contiguous [batch, tokens, heads, width]");
-  require(!parts.empty() && parts.size() <= kMaxRopeParts && rotated.size() == parts.size(), op, parts.size(),
-          " parts and ", rotated.size(), " marks were given; allowed are 1 to ", kMaxRopeParts, " of each");
-  int64_t heads = 0;
-  for (const Tensor& part : parts) {
-    require(part.dim() == 4 && part.size(0) == packed.size(0) && part.size(1) == packed.size(1) &&
-                part.size(3) == packed.size(3) && part.scalar_type() == packed.scalar_type(),
-            op, "a part is ", c10::toString(part.scalar_type()), " ", part.sizes(), " and the packed tensor ",
-            c10::toString(packed.scalar_type()), " ", packed.sizes(), "; they may differ in heads only");
-    heads += part.size(2);
-  }
-  require(heads == packed.size(2), op, "the parts have ", heads, " heads and the packed tensor ", packed.size(2));
-  require_angles(op, packed.size(3), theta, scaling);
+void require_rope_in_place(const Tensor& x, double theta, Scaling scaling) {
+  constexpr const char* op = "plimsoll::rope_";
+  require_floating(op, "x", x);
+  require(x.dim() == 4 && (x.numel() == 0 || x.stride(3) == 1), op, "x has shape ", x.sizes(), " and strides ",
+          x.strides(), "; it must be [batch, tokens, heads, width] with contiguous heads");
+  require_angles(op, x.size(3), theta, scaling);
 }
 
 namespace {
@@ -85,9 +73,8 @@ Rope rope_arguments(const Tensor& x, const Tensor& out, const double* frequencie
           .tokens = x.size(1),
           .heads = x.size(2),
           .width = x.size(3),
-          .batch_stride = x.stride(0),
-          .token_stride = x.stride(1),
-          .head_stride = x.stride(2),
+          .from = {x.stride(0), x.stride(1), x.stride(2)},
+          .to = {out.stride(0), out.stride(1), out.stride(2)},
           .frequencies = frequencies,
           .position = position,
           .inverse = inverse};
@@ -114,9 +101,9 @@ PLIMSOLL_INLINE void rotate(const Rope& args, int64_t begin, int64_t end) {
       V sine{}, cosine{};
       sin_cos(load_some(args.frequencies + i, partial) * position, sine, cosine);
       for (int64_t b = 0; b < args.batch; ++b) {
-        const T* from = static_cast<const T*>(args.x) + b * args.batch_stride + token * args.token_stride + i;
-        T* to = static_cast<T*>(args.out) + (b * args.tokens + token) * args.heads * args.width + i;
-        for (int64_t h = 0; h < args.heads; ++h, from += args.head_stride, to += args.width) {
+        const T* from = static_cast<const T*>(args.x) + b * args.from.batch + token * args.from.token + i;
+        T* to = static_cast<T*>(args.out) + b * args.to.batch + token * args.to.token + i;
+        for (int64_t h = 0; h < args.heads; ++h, from += args.from.head, to += args.to.head) {
           const V first = load_some(from, partial), second = load_some(from + half, partial);
           store_some(to, first * cosine - second * sine, partial);
           store_some(to + half, second * cosine + first * sine, partial);
@@ -128,39 +115,36 @@ PLIMSOLL_INLINE void rotate(const Rope& args, int64_t begin, int64_t end) {
 
 PLIMSOLL_KERNELS(rotate, (const Rope& args, int64_t begin, int64_t end), (args, begin, end))
 
-Tensor rope_cpu(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
-  Tensor result = rope_result(x, position, theta, inverse, scaling);
-  if (result.numel() == 0) return result;
-  const Tensor from = x.stride(3) == 1 ? x : x.contiguous();
+/// Rotates x, whose heads are contiguous, into `out`, which may be x.
+void rotate_into(const Tensor& out, const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
+  if (x.numel() == 0) return;
   const int64_t width = x.size(3), half = width / 2;
   const Tensor frequencies = at::empty({half}, x.options().dtype(at::kDouble));
   auto* frequency = frequencies.mutable_data_ptr<double>();
   for (int64_t i = 0; i < half; ++i) frequency[i] = frequency_of(i, width, theta, scaling);
-  const Rope args = rope_arguments(from, result, frequency, position, inverse);
+  const Rope args = rope_arguments(x, out, frequency, position, inverse);
   at::parallel_for(0, args.tokens, row_grain(args.batch * args.heads * args.width),
                    [&](int64_t begin, int64_t end) { pick_rotate(args.dtype, args, begin, end); });
+}
+
+Tensor rope_cpu(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
+  Tensor result = rope_result(x, position, theta, inverse, scaling);
+  rotate_into(result, x.stride(3) == 1 ? x : x.contiguous(), position, theta, inverse, scaling);
   return result;
+}
+
+void rope_in_place_cpu(Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
+  require_rope_in_place(x, theta, scaling);
+  rotate_into(x, x, position, theta, inverse, scaling);
+}
+
+void rope_in_place_meta(Tensor& x, int64_t, double theta, bool, Scaling scaling) {
+  require_rope_in_place(x, theta, scaling);
 }
 
 Tensor call_rope(const Tensor& x, int64_t position, double theta, bool inverse, Scaling scaling) {
   static const auto handle = operator_handle<Signature>("plimsoll::rope");
   return handle.call(x, position, theta, inverse, scaling);
-}
-
-void packed_rope_meta(Tensor& packed, at::TensorList parts, at::IntArrayRef rotated, int64_t, double theta, bool,
-                      Scaling scaling) {
-  require_packed_rope(packed, parts, rotated, theta, scaling);
-}
-
-void packed_rope_cpu(Tensor& packed, at::TensorList parts, at::IntArrayRef rotated, int64_t position, double theta,
-                     bool inverse, Scaling scaling) {
-  require_packed_rope(packed, parts, rotated, theta, scaling);
-  int64_t head = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const int64_t heads = parts[i].size(2);
-    packed.narrow(2, head, heads).copy_(rotated[i] ? rope_cpu(parts[i], position, theta, inverse, scaling) : parts[i]);
-    head += heads;
-  }
 }
 
 struct RopeFunction : torch::autograd::Function<RopeFunction> {
@@ -192,17 +176,15 @@ Tensor rope_autograd(const Tensor& x, int64_t position, double theta, bool inver
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def("rope(Tensor x, int position, float theta, bool inverse, float[] scaling) -> Tensor");
-  m.def(
-      "packed_rope_(Tensor(a!) packed, Tensor[] parts, int[] rotated, int position, float theta, bool inverse, float[] "
-      "scaling) -> ()");
+  m.def("rope_(Tensor(a!) x, int position, float theta, bool inverse, float[] scaling) -> ()");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("rope", rope_result);
-  m.impl("packed_rope_", packed_rope_meta);
+  m.impl("rope_", rope_in_place_meta);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("rope", rope_cpu);
-  m.impl("packed_rope_", packed_rope_cpu);
+  m.impl("rope_", rope_in_place_cpu);
 }
 TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
   m.impl("rope", rope_autograd);
@@ -212,10 +194,23 @@ Tensor rope(const Tensor& x, int64_t position, double theta) {
   return call_rope(x, position, theta, false, {});
 }
 
-Tensor rope(const Tensor& x, int64_t position, const RopeFrequencies& frequencies) {
+namespace {
+
+std::vector<double> scaling_of(const RopeFrequencies& frequencies) {
   const auto& [theta, factor, low, high, original_length] = frequencies;
-  if (factor == 1) return rope(x, position, theta);
-  return call_rope(x, position, theta, false, std::array{factor, low, high, original_length});
+  return factor == 1 ? std::vector<double>{} : std::vector<double>{factor, low, high, original_length};
+}
+
+}  // namespace
+
+Tensor rope(const Tensor& x, int64_t position, const RopeFrequencies& frequencies) {
+  return call_rope(x, position, frequencies.theta, false, scaling_of(frequencies));
+}
+
+void rope_(const Tensor& x, int64_t position, const RopeFrequencies& frequencies, bool inverse) {
+  static const auto handle = operator_handle<void(Tensor&, int64_t, double, bool, Scaling)>("plimsoll::rope_");
+  Tensor target = x;
+  handle.call(target, position, frequencies.theta, inverse, scaling_of(frequencies));
 }
 
 }  // namespace plimsoll::ops

@@ -2,7 +2,6 @@
 // operator, and what its kernels share. No libtorch, because the CUDA kernel includes this header.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -34,48 +33,29 @@ struct RopeFrequencies {
 at::Tensor rope(const at::Tensor& x, int64_t position = 0, double theta = 10000.0);
 at::Tensor rope(const at::Tensor& x, int64_t position, const RopeFrequencies& frequencies);
 
+/// Rotates x [B, T, H, D] in place, forwards or back (`inverse`). Not differentiable. Operator plimsoll::rope_. Throws
+/// UserError as rope(), and if the heads of x are not contiguous.
+void rope_(const at::Tensor& x, int64_t position, const RopeFrequencies& frequencies, bool inverse);
+
+/// The strides of a tensor [batch, tokens, heads, width] with contiguous heads, in elements.
+struct RopeStrides {
+  int64_t batch, token, head;
+};
+
 /// The arguments of a rotation of the pairs (i, i + width / 2) of x [batch, tokens, heads, width], in float32,
-/// bfloat16, float16 or float64. `out` is contiguous.
+/// bfloat16, float16 or float64. `out` may be x itself.
 struct Rope {
   const void* x;
   void* out;
   DType dtype;
   int64_t batch, tokens, heads, width;
-  int64_t batch_stride, token_stride, head_stride;  ///< strides of x, in elements
-  const double* frequencies;                        ///< radians per position; width / 2 values
-  int64_t position;                                 ///< position of the first token
-  bool inverse;                                     ///< rotate back
+  RopeStrides from, to;       ///< strides of x and of out
+  const double* frequencies;  ///< radians per position; width / 2 values
+  int64_t position;           ///< position of the first token
+  bool inverse;               ///< rotate back
 };
 
-/// A part of the heads of a packed tensor: x [batch, tokens, heads, width] with contiguous heads.
-struct RopePart {
-  const void* x;
-  int64_t batch_stride, token_stride, head_stride;  ///< strides of x, in elements
-  int64_t first_head, heads;                        ///< heads of the packed tensor that x becomes
-  bool rotated;                                     ///< false: x is copied
-};
-/// Number of parts, at most: queries, keys and values.
-constexpr int kMaxRopeParts = 3;
-
-/// The arguments of a kernel that rotates parts, or copies them, into `out`, a contiguous tensor of all heads.
-struct PackedRope {
-  std::array<RopePart, kMaxRopeParts> parts;
-  int count;  ///< parts
-  void* out;
-  DType dtype;
-  int64_t batch, tokens, heads, width;  ///< sizes of `out`
-  const double* frequencies;            ///< radians per position; width / 2 values
-  int64_t position;                     ///< position of the first token
-  bool inverse;                         ///< rotate back
-};
-
-/// Throws UserError unless the parts [batch, tokens, heads, width] together have the heads of `packed`, which is
-/// contiguous, and `rotated` says of each part whether it is rotated. Operator plimsoll::packed_rope_ writes the
-/// rotated parts, and copies of the others, one after the other into `packed`.
-void require_packed_rope(const at::Tensor& packed, c10::ArrayRef<at::Tensor> parts, c10::ArrayRef<int64_t> rotated,
-                         double theta, c10::ArrayRef<double> scaling);
-
-/// Returns the arguments for `x`, whose heads are contiguous, and a contiguous `out`.
+/// Returns the arguments for `x` and `out`, whose heads are contiguous.
 Rope rope_arguments(const at::Tensor& x, const at::Tensor& out, const double* frequencies, int64_t position,
                     bool inverse);
 
@@ -83,6 +63,8 @@ Rope rope_arguments(const at::Tensor& x, const at::Tensor& out, const double* fr
 /// that do not belong together. It is also the Meta kernel. `scaling`: empty, or factor, low, high and original_length.
 at::Tensor rope_result(const at::Tensor& x, int64_t position, double theta, bool inverse,
                        c10::ArrayRef<double> scaling);
+/// Throws UserError for arguments of rope_ that do not belong together.
+void require_rope_in_place(const at::Tensor& x, double theta, c10::ArrayRef<double> scaling);
 
 /// Returns the radians per position of each of width / 2 pairs.
 std::vector<double> rope_frequencies(int64_t width, double theta, c10::ArrayRef<double> scaling);
@@ -91,10 +73,8 @@ std::vector<double> rope_frequencies(int64_t width, double theta, c10::ArrayRef<
 
 namespace plimsoll::cuda {
 
-/// Rotates all tokens on a CUDA stream. `args.frequencies` is in host memory: it is copied into the launch's arguments.
+/// Rotates all tokens on a CUDA stream, in one launch for each 256 pairs and 65535 sequences. `args.frequencies` is in
+/// host memory: it is copied into the launch's arguments.
 void launch_rope(const ops::Rope& args, CUstream_st* stream);
-
-/// Rotates or copies all parts on a CUDA stream, in one launch for each 256 pairs and 65535 sequences.
-void launch_packed_rope(const ops::PackedRope& args, CUstream_st* stream);
 
 }  // namespace plimsoll::cuda

@@ -19,12 +19,12 @@ void add_split(const ops::SplitAdd& args, int64_t rows, cudaStream_t stream) {
   if (count % pack == 0 && dense(part, args.part.stride) && dense(high, args.high.stride) &&
       dense(low, args.low.stride)) {
     launch(&split_add_dense<T, pack>, dim3(static_cast<unsigned>(ops::div_up(count / pack, kThreads))), dim3(kThreads),
-           0, stream, part, high, low, args.read_low, args.write_low, count);
+           0, stream, part, high, low, args.read_low, args.write_low, count / pack);
     return;
   }
-  launch(&split_add<T>, dim3(static_cast<unsigned>(ops::div_up(count, kThreads))), dim3(kThreads), 0, stream, part,
-         args.part.stride, high, args.high.stride, low, args.low.stride, args.read_low, args.write_low, rows,
-         args.width);
+  const CellGrid cells = cell_grid(rows, args.width, 1);
+  launch(&split_add<T>, cells.grid, cells.block, 0, stream, part, args.part.stride, high, args.high.stride, low,
+         args.low.stride, args.read_low, args.write_low, rows, args.width);
 }
 
 }  // namespace

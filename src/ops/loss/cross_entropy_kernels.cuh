@@ -48,25 +48,26 @@ struct RunningSoftmax {
 template <typename T, int pack>
 __global__ void __launch_bounds__(1024)
     cross_entropy(T* logits, int64_t stride, const int64_t* targets, int64_t target_stride, int64_t ignore_index,
-                  Accumulate<T>* losses, int64_t width, bool gradient, Accumulate<T> cap) {
+                  Accumulate<T>* losses, int32_t width, bool gradient, Accumulate<T> cap) {
   using A = Accumulate<T>;
-  const int64_t row = blockIdx.x, target = targets[row * target_stride];
+  const int64_t row = blockIdx.x, of_row = targets[row * target_stride];
   T* const x = logits + row * stride;
-  const int64_t first = int64_t{threadIdx.x} * pack, step = int64_t{blockDim.x} * pack;
-  const bool ignored = target == ignore_index;
-  if (ignored || target < 0 || target >= width) {
+  const int32_t first = static_cast<int32_t>(threadIdx.x) * pack, step = static_cast<int32_t>(blockDim.x) * pack;
+  const bool ignored = of_row == ignore_index;
+  if (ignored || of_row < 0 || of_row >= width) {
     const A value = ignored ? A(0) : static_cast<A>(NAN);
     if (threadIdx.x == 0) losses[row] = value;
     if (!gradient) return;
     Pack<T, pack> filled;
     for (int j = 0; j < pack; ++j) filled[j] = narrow<T>(value);
-    for (int64_t i = first; i < width; i += step) store_pack(x + i, filled);
+    for (int32_t i = first; i < width; i += step) store_pack(x + i, filled);
     return;
   }
+  const auto target = static_cast<int32_t>(of_row);
   const A inner = cap > 0 ? 1 / cap : A(0);
   const auto capped = [cap, inner](A value) { return cap > 0 ? hyperbolic_tangent(value * inner) * cap : value; };
   RunningSoftmax<A> softmax;
-  for (int64_t i = first; i < width; i += step) {
+  for (int32_t i = first; i < width; i += step) {
     const auto raw = load_pack<pack>(x + i);
     A values[pack];
 #pragma unroll
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(1024)
   if (threadIdx.x == 0) losses[row] = log_sum - at_target;
   if (!gradient) return;
   __syncthreads();
-  for (int64_t i = first; i < width; i += step) {
+  for (int32_t i = first; i < width; i += step) {
     const auto raw = load_pack<pack>(x + i);
     Pack<T, pack> result;
 #pragma unroll
@@ -94,12 +95,12 @@ __global__ void __launch_bounds__(1024)
 
 /// Runs in one block, because there are few values a token.
 template <typename A>
-__global__ void __launch_bounds__(1024) mean_loss(const A* losses, const int64_t* targets, int64_t target_stride,
-                                                  int64_t ignore_index, int64_t tokens, A* loss, A* count) {
+__global__ void __launch_bounds__(1024) mean_loss(const A* losses, const int64_t* targets, int32_t target_stride,
+                                                  int64_t ignore_index, int32_t tokens, A* loss, A* count) {
   double total = 0, counted = 0;
-  for (int64_t i = threadIdx.x; i < tokens; i += blockDim.x) {
+  for (int32_t i = threadIdx.x; i < tokens; i += blockDim.x) {
     total += static_cast<double>(losses[i]);
-    if (targets[i * target_stride] != ignore_index) counted += 1;
+    if (targets[int64_t{i} * target_stride] != ignore_index) counted += 1;
   }
   total = reduce_block<Sum>(total);
   counted = reduce_block<Sum>(counted);
@@ -109,45 +110,45 @@ __global__ void __launch_bounds__(1024) mean_loss(const A* losses, const int64_t
   if (count != nullptr) *count = static_cast<A>(counted);
 }
 
-/// Computes high + low += part; the sum is stored as two values of one type.
+/// Computes high + low += part, a Cell a thread; the sum is stored as two values of one type.
 template <typename T>
 __global__ void __launch_bounds__(256)
     split_add(const T* part, int64_t part_stride, T* high, int64_t high_stride, T* low, int64_t low_stride,
-              bool read_low, bool write_low, int64_t rows, int64_t width) {
+              bool read_low, bool write_low, int32_t rows, int32_t width) {
   using A = Accumulate<T>;
-  for (int64_t i = grid_index(); i < rows * width; i += grid_threads()) {
-    const int64_t row = i / width, column = i % width;
-    T& top = high[row * high_stride + column];
-    A total = widen(part[row * part_stride + column]);
-    if (read_low) total += widen(low[row * low_stride + column]);
-    total += widen(top);
-    const T rounded = narrow<T>(total);
-    top = rounded;
-    if (write_low) low[row * low_stride + column] = narrow<T>(total - widen(rounded));
-  }
+  const Cell at = cell<1>();
+  if (at.row >= rows || at.column >= width) return;
+  T& top = high[at.row * high_stride + at.column];
+  A total = widen(part[at.row * part_stride + at.column]);
+  if (read_low) total += widen(low[at.row * low_stride + at.column]);
+  total += widen(top);
+  const T rounded = narrow<T>(total);
+  top = rounded;
+  if (write_low) low[at.row * low_stride + at.column] = narrow<T>(total - widen(rounded));
 }
 
-/// Computes the same for three contiguous operands.
+/// Computes the same for three contiguous operands of `packs` packs, a pack a thread.
 template <typename T, int pack>
 __global__ void __launch_bounds__(256)
-    split_add_dense(const T* part, T* high, T* low, bool read_low, bool write_low, int64_t count) {
+    split_add_dense(const T* part, T* high, T* low, bool read_low, bool write_low, int32_t packs) {
   using A = Accumulate<T>;
-  for (int64_t i = grid_index() * pack; i < count; i += grid_threads() * pack) {
-    const auto parts = load_pack<pack>(part + i);
-    auto tops = load_pack<pack>(high + i);
-    Pack<T, pack> rests = parts;
-    if (read_low) rests = load_pack<pack>(low + i);
+  const int32_t thread = grid_index();
+  if (thread >= packs) return;
+  const int64_t i = int64_t{thread} * pack;
+  const auto parts = load_pack<pack>(part + i);
+  auto tops = load_pack<pack>(high + i);
+  Pack<T, pack> rests = parts;
+  if (read_low) rests = load_pack<pack>(low + i);
 #pragma unroll
-    for (int j = 0; j < pack; ++j) {
-      A total = widen(parts[j]);
-      if (read_low) total += widen(rests[j]);
-      total += widen(tops[j]);
-      tops[j] = narrow<T>(total);
-      rests[j] = narrow<T>(total - widen(tops[j]));
-    }
-    store_pack(high + i, tops);
-    if (write_low) store_pack(low + i, rests);
+  for (int j = 0; j < pack; ++j) {
+    A total = widen(parts[j]);
+    if (read_low) total += widen(rests[j]);
+    total += widen(tops[j]);
+    tops[j] = narrow<T>(total);
+    rests[j] = narrow<T>(total - widen(tops[j]));
   }
+  store_pack(high + i, tops);
+  if (write_low) store_pack(low + i, rests);
 }
 
 }  // namespace plimsoll::cuda

@@ -53,7 +53,7 @@ PLIMSOLL_INLINE void cross_entropy(const CrossEntropy& args, int64_t begin, int6
         total = maximum == lowest ? 0 : total * std::exp(maximum - block_top);
         maximum = block_top;
       }
-      if (maximum == lowest) {  // only minus infinity so far, or NaN, which is never the largest
+      if (maximum == lowest) {  // only minus infinity so far, or NaN
         for (int64_t i = 0; i < size; ++i)
           if (const S value = static_cast<S>(x[block + i]); value != value) unordered = value;
         continue;

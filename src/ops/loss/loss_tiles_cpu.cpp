@@ -20,6 +20,11 @@ PLIMSOLL_INLINE Floats exponential(Floats x) {
   return power_of_two(Floats(x * static_cast<float>(kLog2E)));
 }
 
+/// Returns x, or 0 if x is minus infinity; of a NaN, NaN or 0.
+PLIMSOLL_INLINE Floats zero_if_lowest(Floats x) {
+  return select(below(x, splat<Floats>(std::numeric_limits<float>::lowest())), Floats{}, x);
+}
+
 /// Stores a value that is exact in T.
 PLIMSOLL_INLINE void store_rounded(float* to, Floats value) {
   store(to, value);
@@ -42,10 +47,10 @@ PLIMSOLL_INLINE void logit_tile_of(const LogitTile& tile) {
       score = rounded_to<T>(score);  // probabilities of the stored logits are then at most 1
       store(at, score);
       if (tile.logits) store_rounded(static_cast<T*>(tile.logits) + row * tile.stride + lane, score);
-      maximum = larger(score, maximum);  // a NaN is never the largest; it shows in the sum
+      maximum = larger(score, maximum);  // a NaN shows in the sum
     }
     // If there was only minus infinity so far, no distance is taken from it.
-    const Floats from = maximum == kLowest ? Floats{} : maximum;
+    const Floats from = zero_if_lowest(maximum);
     Floats total = load(static_cast<const float*>(tile.sums + lane)) * exponential(before - from);
     for (int64_t row = 0; row < tile.rows; ++row)
       total += exponential(load(static_cast<const float*>(tile.scores + row * tile.lanes + lane)) - from);
@@ -59,7 +64,7 @@ PLIMSOLL_INLINE void logarithm_of(const float* maximum, const float* sums, int64
   for (int64_t lane = 0; lane < lanes; lane += kLanes) {
     Floats top = splat<Floats>(kLowest), total{};
     for (int64_t i = 0; i < count; ++i) top = larger(load(maximum + i * lanes + lane), top);
-    const Floats from = top == kLowest ? Floats{} : top;
+    const Floats from = zero_if_lowest(top);
     for (int64_t i = 0; i < count; ++i)
       total += load(sums + i * lanes + lane) * exponential(load(maximum + i * lanes + lane) - from);
     for (int64_t i = 0; i < kLanes; ++i) numbers[lane + i] = top[i] + std::log(total[i]);
@@ -76,7 +81,7 @@ PLIMSOLL_INLINE Floats gradient_of(const LogitGradients& args, int64_t row, int6
     const Floats share = logit * inner;
     gradient *= 1 - share * share;
   }
-  return load(args.counts + lane) != 0 ? gradient : Floats{};
+  return select(below(Floats{}, load(args.counts + lane)), gradient, Floats{});
 }
 
 PLIMSOLL_INLINE float inverse_cap(const LogitGradients& args) {

@@ -40,7 +40,7 @@ struct LogitGradients {
   int64_t rows, lanes;
   double cap;
   const float* log_sum;  ///< [lanes]
-  const float* counts;   ///< [lanes]: 0 if the token has no gradient
+  const float* counts;   ///< [lanes]: 1, or 0 if the token has no gradient
   void* gradients;       ///< dtype [rows, stride]; null with `pairs`
   Pair* pairs;           ///< [(rows + 1) / 2, stride] of rows 2 i and 2 i + 1 of bfloat16; or null
   int64_t stride;        ///< elements from a row to the next of `gradients` and of `pairs`; at least `lanes`

@@ -22,8 +22,8 @@ struct AdafactorScratch {
 struct Adafactor {
   ops::Weights parameter;
   ops::Values gradient;
-  int64_t rows = 0, columns = 0;
-  int64_t rows_of_tile = 0, down = 0, across = 0;
+  int32_t rows = 0, columns = 0;
+  int32_t rows_of_tile = 0, down = 0, across = 0, tiles = 0;
   float* row_means = nullptr;
   float* column_means = nullptr;
   StepPointers scalars;
@@ -32,7 +32,7 @@ struct Adafactor {
   bool stochastic = false;
   AdafactorScratch scratch;
 
-  __device__ int64_t count() const { return rows * columns; }
+  __device__ int64_t count() const { return int64_t{rows} * columns; }
 };
 
 constexpr float kAdafactorEpsilon = 1e-30f;  // added to squares
@@ -59,13 +59,13 @@ __device__ inline float number_at(const ops::Values& values, int64_t i, int64_t 
 /// Calls `number(r, c, j)` for each row of a tile and for the lane's columns of it, j = 0 .. 3. Calls `done(r)` after
 /// each row. The whole warp calls together.
 template <typename OfNumber, typename OfRow>
-__device__ inline void for_each_in_tile(const Adafactor& in, int64_t tile, const OfNumber& number, const OfRow& done) {
-  const int64_t first_row = tile / in.across * in.rows_of_tile, first_column = tile % in.across * 128;
-  const int64_t after = first_row + in.rows_of_tile < in.rows ? first_row + in.rows_of_tile : in.rows;
-  for (int64_t r = first_row; r < after; ++r) {
+__device__ inline void for_each_in_tile(const Adafactor& in, int32_t tile, const OfNumber& number, const OfRow& done) {
+  const int32_t first_row = tile / in.across * in.rows_of_tile, first_column = tile % in.across * 128;
+  const int32_t after = in.rows - first_row < in.rows_of_tile ? in.rows : first_row + in.rows_of_tile;
+  for (int32_t r = first_row; r < after; ++r) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int64_t c = first_column + j * kWarp + threadIdx.x % kWarp;
+      const int32_t c = first_column + j * kWarp + static_cast<int>(threadIdx.x % kWarp);
       if (c < in.columns) number(r, c, j);
     }
     done(r);
@@ -75,31 +75,32 @@ __device__ inline void for_each_in_tile(const Adafactor& in, int64_t tile, const
 __global__ void adafactor_sums(Adafactor in) {
   if (*in.scalars.skipped != 0) return;
   const float grad_scale = *in.scalars.grad_scale;
-  const int64_t warps = grid_threads() / kWarp, lane = threadIdx.x % kWarp;
-  for (int64_t tile = grid_index() / kWarp; tile < in.down * in.across; tile += warps) {
+  const int32_t warps = grid_threads() / kWarp, lane = threadIdx.x % kWarp;
+  for (int32_t tile = grid_index() / kWarp; tile < in.tiles; tile += warps) {
+    const int32_t down = tile / in.across, across = tile % in.across;
     float by_column[4] = {}, of_row = 0;
     for_each_in_tile(
         in, tile,
-        [&](int64_t r, int64_t c, int j) {
-          const float g = number_at(in.gradient, r * in.columns + c, in.count()) / grad_scale;
+        [&](int32_t r, int32_t c, int j) {
+          const float g = number_at(in.gradient, int64_t{r} * in.columns + c, in.count()) / grad_scale;
           const float square = g * g + kAdafactorEpsilon;
           by_column[j] += square;
           of_row += square;
         },
-        [&](int64_t r) {
+        [&](int32_t r) {
           const float sum = reduce_warp<Sum>(of_row);
-          if (lane == 0) in.scratch.row_sums[r * in.across + tile % in.across] = sum;
+          if (lane == 0) in.scratch.row_sums[int64_t{r} * in.across + across] = sum;
           of_row = 0;
         });
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int64_t c = tile % in.across * 128 + j * kWarp + lane;
-      if (c < in.columns) in.scratch.column_sums[tile / in.across * in.columns + c] = by_column[j];
+      const int32_t c = across * 128 + j * kWarp + lane;
+      if (c < in.columns) in.scratch.column_sums[int64_t{down} * in.columns + c] = by_column[j];
     }
   }
 }
 
-__device__ inline float moved_mean(float mean, double sum, int64_t count, double kept) {
+__device__ inline float moved_mean(float mean, double sum, int32_t count, double kept) {
   return static_cast<float>((1 - kept) * mean + kept * (sum / static_cast<double>(count)));
 }
 __device__ inline float factor_of(float mean) {
@@ -116,10 +117,11 @@ __device__ inline double kept_of_new(const StepPointers& scalars) {
 __global__ void adafactor_rows(Adafactor in) {
   if (*in.scalars.skipped != 0) return;
   const double kept = kept_of_new(in.scalars);
-  const int64_t warps = grid_threads() / kWarp, lane = threadIdx.x % kWarp;
-  for (int64_t r = grid_index() / kWarp; r < in.rows; r += warps) {
+  const int32_t warps = grid_threads() / kWarp, lane = threadIdx.x % kWarp;
+  for (int32_t r = grid_index() / kWarp; r < in.rows; r += warps) {
+    const float* const sums = in.scratch.row_sums + int64_t{r} * in.across;
     double sum = 0;
-    for (int64_t i = lane; i < in.across; i += kWarp) sum += in.scratch.row_sums[r * in.across + i];
+    for (int32_t i = lane; i < in.across; i += kWarp) sum += sums[i];
     sum = reduce_warp<Sum>(sum);
     if (lane != 0) continue;
     const float mean = moved_mean(in.row_means[r], sum, in.columns, kept);
@@ -131,9 +133,9 @@ __global__ void adafactor_rows(Adafactor in) {
 __global__ void adafactor_columns(Adafactor in) {
   if (*in.scalars.skipped != 0) return;
   const double kept = kept_of_new(in.scalars);
-  for (int64_t c = grid_index(); c < in.columns; c += grid_threads()) {
+  for (int32_t c = grid_index(); c < in.columns; c += grid_threads()) {
     double sum = 0;
-    for (int64_t i = 0; i < in.down; ++i) sum += in.scratch.column_sums[i * in.columns + c];
+    for (int32_t i = 0; i < in.down; ++i) sum += in.scratch.column_sums[int64_t{i} * in.columns + c];
     const float mean = moved_mean(in.column_means[c], sum, in.rows, kept);
     in.column_means[c] = mean;
     in.scratch.column_sums[c] = factor_of(mean);
@@ -143,18 +145,18 @@ __global__ void adafactor_columns(Adafactor in) {
 /// Computes the sum of (g factors)^2, without m and the gradient's scale.
 __global__ void adafactor_length(Adafactor in) {
   if (*in.scalars.skipped != 0) return;
-  const int64_t warps = grid_threads() / kWarp;
+  const int32_t warps = grid_threads() / kWarp;
   double total = 0;
-  for (int64_t tile = grid_index() / kWarp; tile < in.down * in.across; tile += warps) {
+  for (int32_t tile = grid_index() / kWarp; tile < in.tiles; tile += warps) {
     float of_row = 0;
     for_each_in_tile(
         in, tile,
-        [&](int64_t r, int64_t c, int) {
-          const float u = number_at(in.gradient, r * in.columns + c, in.count()) * in.scratch.column_sums[c] *
+        [&](int32_t r, int32_t c, int) {
+          const float u = number_at(in.gradient, int64_t{r} * in.columns + c, in.count()) * in.scratch.column_sums[c] *
                           in.scratch.row_factors[r];
           of_row += u * u;
         },
-        [&](int64_t) {
+        [&](int32_t) {
           total += of_row;
           of_row = 0;
         });
@@ -164,11 +166,11 @@ __global__ void adafactor_length(Adafactor in) {
 }
 
 /// Computes the step's factors in one block.
-__global__ void adafactor_step(Adafactor in, int64_t parts) {
+__global__ void adafactor_step(Adafactor in, int32_t parts) {
   if (*in.scalars.skipped != 0) return;
   double total = 0, rows = 0;
-  for (int64_t i = threadIdx.x; i < parts; i += blockDim.x) total += in.scratch.squares[i];
-  for (int64_t r = threadIdx.x; r < in.rows; r += blockDim.x) rows += in.row_means[r];
+  for (int32_t i = threadIdx.x; i < parts; i += blockDim.x) total += in.scratch.squares[i];
+  for (int32_t r = threadIdx.x; r < in.rows; r += blockDim.x) rows += in.row_means[r];
   total = reduce_block<Sum>(total);
   rows = reduce_block<Sum>(rows);
   if (threadIdx.x != 0) return;
@@ -187,7 +189,9 @@ __global__ void adafactor_update(Adafactor in) {
     float p[kEach], g[kEach];
     load_weights(in.parameter, at, p);
     load_floats(in.gradient, at, g);
-    int64_t row = at.element(0) / in.columns, column = at.element(0) % in.columns;
+    // Divided in 32 bits if the element allows it: nvcc adds the test.
+    auto row = static_cast<int32_t>(at.element(0) / in.columns);
+    auto column = static_cast<int32_t>(at.element(0) - int64_t{row} * in.columns);
 #pragma unroll
     for (int v = 0; v < kEach; ++v) {
       if (at.has(v))

@@ -26,6 +26,16 @@ void check_gradient_norm(Tensor& norms, Tensor& skipped, const Tensor& gradient,
   require(index >= 0 && index < norms.size(0), op, "index is ", index, "; norms has ", norms.size(0));
 }
 
+void check_gradient_norm_group(Tensor& norms, Tensor& skipped, at::TensorList gradients, at::IntArrayRef index) {
+  constexpr const char* op = "plimsoll::gradient_norm_group_";
+  require(gradients.size() == index.size(), op, "there are ", gradients.size(), " gradients and ", index.size(),
+          " indices");
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    check_gradient_norm(norms, skipped, gradients[i], index[i]);
+    require(gradients[i].scalar_type() == gradients[0].scalar_type(), op, "gradients are of several dtypes");
+  }
+}
+
 void check_block_sums(Tensor& sums, const Tensor& gradient, int64_t first) {
   constexpr const char* op = "plimsoll::gradient_block_sums_";
   require_floating(op, "gradient", gradient);
@@ -82,6 +92,11 @@ void gradient_norm_cpu(Tensor& norms, Tensor& skipped, const Tensor& gradient, i
   put_norm(norms, skipped, index, total);
 }
 
+void gradient_norm_group_cpu(Tensor& norms, Tensor& skipped, at::TensorList gradients, at::IntArrayRef index) {
+  check_gradient_norm_group(norms, skipped, gradients, index);
+  for (size_t i = 0; i < gradients.size(); ++i) gradient_norm_cpu(norms, skipped, gradients[i], index[i]);
+}
+
 void block_sums_cpu(Tensor& sums, const Tensor& gradient, int64_t first) {
   check_block_sums(sums, gradient, first);
   sum_blocks(gradient, sums.mutable_data_ptr<double>() + first);
@@ -104,6 +119,7 @@ void norms_of_blocks_cpu(Tensor& norms, Tensor& skipped, const Tensor& sums, int
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
   m.def("gradient_norm_(Tensor(a!) norms, Tensor(b!) skipped, Tensor gradient, int index) -> ()");
+  m.def("gradient_norm_group_(Tensor(a!) norms, Tensor(b!) skipped, Tensor[] gradients, int[] index) -> ()");
   m.def("gradient_block_sums_(Tensor(a!) sums, Tensor gradient, int first) -> ()");
   m.def(
       "norms_of_blocks_(Tensor(a!) norms, Tensor(b!) skipped, Tensor sums, int ranks, int[] index, int[] first, "
@@ -111,16 +127,18 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("gradient_norm_", check_gradient_norm);
+  m.impl("gradient_norm_group_", check_gradient_norm_group);
   m.impl("gradient_block_sums_", check_block_sums);
   m.impl("norms_of_blocks_", check_norms_of_blocks);
 }
 TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
   m.impl("gradient_norm_", gradient_norm_cpu);
+  m.impl("gradient_norm_group_", gradient_norm_group_cpu);
   m.impl("gradient_block_sums_", block_sums_cpu);
   m.impl("norms_of_blocks_", norms_of_blocks_cpu);
 }
 TORCH_LIBRARY_IMPL(plimsoll, Autograd, m) {
-  for (const char* name : {"gradient_norm_", "gradient_block_sums_", "norms_of_blocks_"})
+  for (const char* name : {"gradient_norm_", "gradient_norm_group_", "gradient_block_sums_", "norms_of_blocks_"})
     m.impl(name, torch::autograd::autogradNotImplementedFallback());
 }
 
@@ -129,6 +147,13 @@ void gradient_norm_(const Tensor& norms, const Tensor& skipped, const Tensor& gr
       operator_handle<void(Tensor&, Tensor&, const Tensor&, int64_t)>("plimsoll::gradient_norm_");
   Tensor norms_out = norms, skipped_out = skipped;
   handle.call(norms_out, skipped_out, gradient, index);
+}
+
+void gradient_norm_group_(const Tensor& norms, const Tensor& skipped, at::TensorList gradients, at::IntArrayRef index) {
+  static const auto handle =
+      operator_handle<void(Tensor&, Tensor&, at::TensorList, at::IntArrayRef)>("plimsoll::gradient_norm_group_");
+  Tensor norms_out = norms, skipped_out = skipped;
+  handle.call(norms_out, skipped_out, gradients, index);
 }
 
 void gradient_block_sums_(const Tensor& sums, const Tensor& gradient, int64_t first) {

@@ -18,6 +18,12 @@ constexpr int64_t kNormBlock = 1024;
 /// UserError for other dtypes, or an index that is not in `norms`.
 void gradient_norm_(const at::Tensor& norms, const at::Tensor& skipped, const at::Tensor& gradient, int64_t index);
 
+/// Computes norms[index[i]] = the norm of gradients[i], for each i, with the bits of gradient_norm_(). On CUDA 64 norms
+/// take two launches, as one does alone. All gradients have one dtype; `index` has no duplicates. Operator
+/// plimsoll::gradient_norm_group_, which passes/group_updates makes.
+void gradient_norm_group_(const at::Tensor& norms, const at::Tensor& skipped, at::TensorList gradients,
+                          at::IntArrayRef index);
+
 /// Computes sums[first + b] = the sum of squares of block b of `gradient` (flat, a floating dtype), in float64, with
 /// the bits of gradient_norm_(). `sums`: float64 [m]. Operator plimsoll::gradient_block_sums_. Throws UserError for
 /// other dtypes, or if `sums` does not have these blocks.
@@ -31,6 +37,7 @@ void norms_of_blocks_(const at::Tensor& norms, const at::Tensor& skipped, const 
 
 /// Throw UserError for arguments that do not belong together. The functions are also the Meta kernels.
 void check_gradient_norm(at::Tensor& norms, at::Tensor& skipped, const at::Tensor& gradient, int64_t index);
+void check_gradient_norm_group(at::Tensor& norms, at::Tensor& skipped, at::TensorList gradients, at::IntArrayRef index);
 void check_block_sums(at::Tensor& sums, const at::Tensor& gradient, int64_t first);
 void check_norms_of_blocks(at::Tensor& norms, at::Tensor& skipped, const at::Tensor& sums, int64_t ranks,
                            at::IntArrayRef index, at::IntArrayRef first, at::IntArrayRef blocks);

@@ -12,8 +12,7 @@ constexpr int64_t kMaxBlocks = 2048;  ///< enough for any current GPU; each bloc
 
 /// Returns the number of blocks, each of which processes 2048 elements at a time.
 unsigned blocks_for(int64_t count) {
-  constexpr int64_t kAtATime = int64_t{kThreads} / kLanesOfBlock * ops::kDrawnAtATime;
-  return static_cast<unsigned>(div_up_blocks(count, kAtATime, kMaxBlocks));
+  return static_cast<unsigned>(div_up_blocks(blocks_of_values(count), kThreads / kLanesOfBlock, kMaxBlocks));
 }
 
 template <template <typename> typename Rule>
@@ -118,6 +117,19 @@ void launch_block_sums(const void* data, DType dtype, int64_t count, double* par
   });
 }
 
+void launch_gradient_sums(SummedGradients& of, DType dtype, double* partials, cudaStream_t stream) {
+  int64_t blocks = 0;
+  for (int g = 0; g < of.gradients; ++g) blocks += ops::div_up(of.count[g], ops::kCudaNormBlock);
+  if (blocks == 0) return;
+  index32(blocks);
+  with_type(dtype, [&]<typename T>() {
+    constexpr int pack = 16 / sizeof(T);
+    for (int g = 0; g < of.gradients; ++g) of.packed[g] = packs(of.data[g], 0, sizeof(T), pack);
+    launch(&sum_squares_of_gradients<T, pack>, dim3(static_cast<unsigned>(blocks)), dim3(kSumThreads), 0, stream, of,
+           ops::kCudaNormBlock, partials);
+  });
+}
+
 void launch_gradient_norm(const void* data, DType dtype, int64_t count, double* partials, float* norm, float* skipped,
                           cudaStream_t stream) {
   launch_block_sums(data, dtype, count, partials, stream);
@@ -128,6 +140,7 @@ void launch_gradient_norm(const void* data, DType dtype, int64_t count, double* 
 void launch_norms_of_blocks(const double* sums, int64_t ranks, int64_t of_rank, const BlocksOfGradients& of,
                             int gradients, float* norms, int64_t stride, float* skipped, cudaStream_t stream) {
   if (gradients == 0) return;
+  for (int g = 0; g < gradients; ++g) index32(ranks * of.blocks[g]);
   launch(&finish_norms, dim3(static_cast<unsigned>(gradients)), dim3(kSumThreads), 0, stream, sums, ranks, of_rank, of,
          norms, stride, skipped);
 }
@@ -146,11 +159,12 @@ void launch_adafactor(const UpdateTarget& target, const ops::MatrixShape& shape,
   cut.step = cut.row_factors + shape.rows;
   const Adafactor in{target.parameter,
                      target.gradient,
-                     shape.rows,
-                     shape.columns,
-                     tiles.rows_of_tile,
-                     tiles.down,
-                     tiles.across,
+                     index32(shape.rows),
+                     index32(shape.columns),
+                     index32(tiles.rows_of_tile),
+                     index32(tiles.down),
+                     index32(tiles.across),
+                     index32(tiles.down * tiles.across),
                      row_means,
                      column_means,
                      scalars,
@@ -166,7 +180,7 @@ void launch_adafactor(const UpdateTarget& target, const ops::MatrixShape& shape,
          stream, in);
   launch(adafactor_length, of_tiles, kThreads, 0, stream, in);
   launch(adafactor_step, 1, kThreads, 0, stream, in, static_cast<int64_t>(of_tiles));
-  launch(adafactor_update, static_cast<unsigned>(div_up_blocks(target.count, 2048, 2048)), kThreads, 0, stream, in);
+  launch(adafactor_update, blocks_for(target.count), kThreads, 0, stream, in);
 }
 
 }  // namespace plimsoll::cuda

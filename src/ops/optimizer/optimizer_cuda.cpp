@@ -224,6 +224,44 @@ void gradient_norm_cuda(Tensor& norms, Tensor& skipped, const Tensor& gradient, 
       norms.mutable_data_ptr<float>() + index * norms.stride(0), skipped.mutable_data_ptr<float>(), on.stream());
 }
 
+void gradient_norm_group_cuda(Tensor& norms, Tensor& skipped, at::TensorList gradients, at::IntArrayRef index) {
+  check_gradient_norm_group(norms, skipped, gradients, index);
+  if (gradients.empty()) return;
+  const cuda::OnDevice on(gradients[0]);
+  std::vector<Tensor> dense;  // copies stay until the kernels are launched
+  int64_t most = 0;           // blocks of a launch
+  for (size_t begin = 0; begin < gradients.size(); begin += cuda::kNormsOfLaunch) {
+    int64_t blocks = 0;
+    for (size_t i = begin; i < std::min<size_t>(gradients.size(), begin + cuda::kNormsOfLaunch); ++i) {
+      const Tensor& each = gradients[i];
+      dense.push_back(each.is_non_overlapping_and_dense() ? each : each.contiguous());
+      blocks += div_up(each.numel(), kCudaNormBlock);
+    }
+    most = std::max(most, blocks);
+  }
+  const Tensor partials = at::empty({most}, gradients[0].options().dtype(at::kDouble));
+  for (size_t begin = 0; begin < dense.size(); begin += cuda::kNormsOfLaunch) {
+    cuda::SummedGradients summed{};
+    cuda::BlocksOfGradients of{};
+    int64_t blocks = 0;
+    for (size_t i = begin; i < std::min<size_t>(dense.size(), begin + cuda::kNormsOfLaunch); ++i) {
+      const size_t g = i - begin;
+      summed.data[g] = dense[i].const_data_ptr();
+      summed.count[g] = dense[i].numel();
+      summed.first[g] = static_cast<uint32_t>(blocks);
+      of.index[g] = index[i];
+      of.first[g] = blocks;
+      of.blocks[g] = div_up(dense[i].numel(), kCudaNormBlock);
+      blocks += of.blocks[g];
+      summed.gradients = static_cast<int32_t>(g + 1);
+    }
+    auto* const sums = static_cast<double*>(partials.data_ptr());
+    cuda::launch_gradient_sums(summed, dtype_of(dense[0]), sums, on.stream());
+    cuda::launch_norms_of_blocks(sums, /*ranks=*/1, blocks, of, summed.gradients, norms.mutable_data_ptr<float>(),
+                                 norms.stride(0), skipped.mutable_data_ptr<float>(), on.stream());
+  }
+}
+
 void block_sums_cuda(Tensor& sums, const Tensor& gradient, int64_t first) {
   check_block_sums(sums, gradient, first);
   const cuda::OnDevice on(gradient);
@@ -249,6 +287,7 @@ void norms_of_blocks_cuda(Tensor& norms, Tensor& skipped, const Tensor& sums, in
 
 TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
   m.impl("gradient_norm_", gradient_norm_cuda);
+  m.impl("gradient_norm_group_", gradient_norm_group_cuda);
   m.impl("gradient_block_sums_", block_sums_cuda);
   m.impl("norms_of_blocks_", norms_of_blocks_cuda);
 }

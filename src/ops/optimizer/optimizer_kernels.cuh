@@ -190,30 +190,31 @@ __global__ void sum_squares_of_blocks(ops::Values values, int64_t count, double*
   total = reduce_block<Sum>(total);
   if (threadIdx.x == 0) parts[blockIdx.x] = total;
 }
-__global__ void root_of_sum(const double* parts, int64_t count, float* norm) {
+__global__ void root_of_sum(const double* parts, int32_t count, float* norm) {
   double sum = 0;
-  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += parts[i];
+  for (int32_t i = threadIdx.x; i < count; i += blockDim.x) sum += parts[i];
   sum = reduce_block<Sum>(sum);
   if (threadIdx.x == 0) *norm = static_cast<float>(sqrt(sum));
 }
 
 constexpr int kSumThreads = 256;
 
-/// Computes partials[b] = the sum of squares over the elements [b * piece, (b + 1) * piece). Squares of one pack are
-/// added in float32 if they stay in its range, packs in float64. Elements behind the last one count as zeros.
+/// Returns the sum of squares over the elements [begin, begin + piece) of `count`, in thread 0. Squares of one pack are
+/// added in float32 if they stay in its range, packs in float64. Elements behind the last one count as zeros. All
+/// threads of a block call.
 template <typename T, int pack>
-__global__ void __launch_bounds__(kSumThreads)
-    sum_squares(const T* data, int64_t count, int64_t piece, double* partials) {
-  const int64_t begin = blockIdx.x * piece, end = begin + piece < count ? begin + piece : count;
+__device__ double squares_of_piece(const T* data, int64_t count, int64_t begin, int32_t piece) {
+  const T* const from = data + begin;
+  const int32_t end = count - begin < piece ? static_cast<int32_t>(count - begin) : piece;
   double total = 0;
-  for (int64_t i = begin + int64_t{threadIdx.x} * pack; i < end; i += int64_t{kSumThreads} * pack) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x) * pack; i < end; i += kSumThreads * pack) {
     Accumulate<T> wide[pack];
     if (i + pack <= end) {
-      const auto values = load_pack<pack>(data + i);
+      const auto values = load_pack<pack>(from + i);
 #pragma unroll
       for (int j = 0; j < pack; ++j) wide[j] = widen(values[j]);
     } else {
-      for (int j = 0; j < pack; ++j) wide[j] = i + j < end ? widen(data[i + j]) : Accumulate<T>(0);
+      for (int j = 0; j < pack; ++j) wide[j] = i + j < end ? widen(from[i + j]) : Accumulate<T>(0);
     }
     Accumulate<T> squares = 0;
 #pragma unroll
@@ -226,16 +227,36 @@ __global__ void __launch_bounds__(kSumThreads)
     }
     total += sum;
   }
-  total = reduce_block<Sum>(total);
+  return reduce_block<Sum>(total);
+}
+
+/// Computes partials[b] = the sum of squares over the elements [b * piece, (b + 1) * piece).
+template <typename T, int pack>
+__global__ void __launch_bounds__(kSumThreads)
+    sum_squares(const T* data, int64_t count, int32_t piece, double* partials) {
+  const double total = squares_of_piece<T, pack>(data, count, int64_t{blockIdx.x} * piece, piece);
+  if (threadIdx.x == 0) partials[blockIdx.x] = total;
+}
+
+/// Computes the sum of squares of each piece of several gradients. The pieces of gradient g begin at block of.first[g].
+template <typename T, int pack>
+__global__ void __launch_bounds__(kSumThreads)
+    sum_squares_of_gradients(SummedGradients of, int32_t piece, double* partials) {
+  int g = of.gradients - 1;
+  while (of.first[g] > blockIdx.x) --g;
+  const int64_t begin = int64_t{blockIdx.x - of.first[g]} * piece;
+  const T* const data = static_cast<const T*>(of.data[g]);
+  const double total = of.packed[g] ? squares_of_piece<T, pack>(data, of.count[g], begin, piece)
+                                    : squares_of_piece<T, 1>(data, of.count[g], begin, piece);
   if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
 /// Computes the norm from the sums of blocks `sum_of(i)`, i below `count`; thread 0 writes it. All threads of a block
 /// call.
 template <typename SumOf>
-__device__ void take_norm(const SumOf& sum_of, int64_t count, float* norm, float* skipped) {
+__device__ void take_norm(const SumOf& sum_of, int32_t count, float* norm, float* skipped) {
   double total = 0;
-  for (int64_t i = threadIdx.x; i < count; i += kSumThreads) total += sum_of(i);
+  for (int32_t i = threadIdx.x; i < count; i += kSumThreads) total += sum_of(i);
   total = reduce_block<Sum>(total);
   if (threadIdx.x != 0) return;
   const float result = static_cast<float>(sqrt(total));
@@ -244,18 +265,18 @@ __device__ void take_norm(const SumOf& sum_of, int64_t count, float* norm, float
 }
 
 static __global__ void __launch_bounds__(kSumThreads)
-    finish_norm(const double* partials, int64_t count, float* norm, float* skipped) {
-  take_norm([partials](int64_t i) { return partials[i]; }, count, norm, skipped);
+    finish_norm(const double* partials, int32_t count, float* norm, float* skipped) {
+  take_norm([partials](int32_t i) { return partials[i]; }, count, norm, skipped);
 }
 
 /// Computes the norm of gradient g in block g. Its sums are those of rank 0, then of rank 1 and so on, in
 /// finish_norm()'s order for a whole gradient. The sums of the padding at the end are zeros.
 static __global__ void __launch_bounds__(kSumThreads)
-    finish_norms(const double* sums, int64_t ranks, int64_t of_rank, BlocksOfGradients of, float* norms, int64_t stride,
+    finish_norms(const double* sums, int32_t ranks, int32_t of_rank, BlocksOfGradients of, float* norms, int64_t stride,
                  float* skipped) {
-  const int64_t blocks = of.blocks[blockIdx.x];
+  const auto blocks = static_cast<int32_t>(of.blocks[blockIdx.x]);
   const double* const first = sums + of.first[blockIdx.x];
-  take_norm([=](int64_t i) { return first[i / blocks * of_rank + i % blocks]; }, ranks * blocks,
+  take_norm([=](int32_t i) { return first[int64_t{i / blocks} * of_rank + i % blocks]; }, ranks * blocks,
             norms + of.index[blockIdx.x] * stride, skipped);
 }
 

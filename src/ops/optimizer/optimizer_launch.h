@@ -90,8 +90,18 @@ void launch_gradient_norm(const void* data, DType dtype, int64_t count, double* 
 /// all blocks of `count` elements. Zeros after the last element change no bit of it.
 void launch_block_sums(const void* data, DType dtype, int64_t count, double* partials, cudaStream_t stream);
 
-/// Maximum number of gradients whose norms one launch computes.
-constexpr int kNormsOfLaunch = 64;
+/// Gradients of one dtype. The block sums of gradient g are stored from first[g] on, without gaps between gradients.
+/// packed[g]: its address allows loads of packs; launch_gradient_sums() sets it.
+struct SummedGradients {
+  const void* data[kNormsOfLaunch];
+  int64_t count[kNormsOfLaunch];
+  uint32_t first[kNormsOfLaunch];
+  bool packed[kNormsOfLaunch];
+  int32_t gradients;
+};
+
+/// Computes partials[first[g] + b] = the sum of squares of block b of gradient g, with the bits of launch_block_sums().
+void launch_gradient_sums(SummedGradients& of, DType dtype, double* partials, cudaStream_t stream);
 
 /// The positions of some gradients' block sums: gradient i has blocks[i] sums of each rank, from first[i] on.
 struct BlocksOfGradients {

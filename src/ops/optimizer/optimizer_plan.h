@@ -36,6 +36,8 @@ namespace plimsoll::cuda {
 
 /// Number of partial sums of a norm, float64 each.
 constexpr int64_t kNormParts = 256;
+/// Maximum number of gradients whose norms one launch computes.
+constexpr int kNormsOfLaunch = 64;
 
 /// A division of Adafactor's matrix into tiles, one per warp. A tile is kTileColumns wide, and high enough that a
 /// column has at most kMaxRowParts sums.

@@ -108,7 +108,19 @@ bool is_tensor(const Argument& argument) {
   return argument.kind == Argument::Kind::tensor && argument.views.size() == 1 && argument.views[0].buffer != kNoBuffer;
 }
 
+constexpr std::string_view kNorm = "plimsoll::gradient_norm_";  // (norms, skipped, gradient, index)
+static_assert(kNormGroup == "plimsoll::gradient_norm_group_");
+
+bool is_norm(const Op& op) {
+  return op.name == kNorm && op.call && op.arguments.size() == 4 && is_tensor(op.arguments[2]);
+}
+
 std::optional<int64_t> elements(const Op& op) {
+  if (is_norm(op)) {
+    // A gradient with gaps is copied first.
+    const View& gradient = op.arguments[2].views.at(0);
+    return ops::is_dense(gradient.sizes, gradient.strides) ? std::optional(gradient.elements()) : std::nullopt;
+  }
   const ops::UpdateOp* of = operator_of(op);
   if (of == nullptr || !op.call || !op.results.empty() || op.workspace_bytes > 0) return std::nullopt;
   const size_t lists = lists_of(*of), count = lists + kScalars + of->numbers.size() + 4;
@@ -133,6 +145,9 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
 }
 
 bool alike(const Op& a, const Op& b) {
+  if (is_norm(a) && is_norm(b))
+    return a.arguments[0].views == b.arguments[0].views && a.arguments[1].views == b.arguments[1].views &&
+           a.arguments[2].views[0].dtype == b.arguments[2].views[0].dtype;
   const ops::UpdateOp* of = operator_of(a);
   if (of == nullptr || a.name != b.name || a.arguments.size() != b.arguments.size()) return false;
   const size_t lists = lists_of(*of), seed = a.arguments.size() - 2;
@@ -146,8 +161,28 @@ bool alike(const Op& a, const Op& b) {
   return wide(a) == wide(b);
 }
 
+Op norm_group(const std::vector<const Op*>& members) {
+  const Op& first = *members.front();
+  Op made;
+  made.name = kNormGroup;
+  made.arguments = first.arguments;
+  made.arguments[2] = {Argument::Kind::tensor_list, false, {}};
+  std::vector<int64_t> index;
+  for (const Op* member : members) {
+    made.arguments[2].views.push_back(member->arguments[2].views[0]);
+    index.push_back(member->call->constants[3].toInt());
+  }
+  auto call = std::make_shared<OpCall>(
+      OpCall{c10::Dispatcher::singleton().findSchemaOrThrow(made.name.c_str(), ""), first.call->constants});
+  call->constants[2] = {};
+  call->constants[3] = index;
+  made.call = std::move(call);
+  return made;
+}
+
 Op group(const std::vector<const Op*>& members) {
   const Op& first = *members.front();
+  if (is_norm(first)) return norm_group(members);
   const ops::UpdateOp* of = operator_of(first);
   check(of != nullptr, "a group of ops that are no updates");
   const size_t lists = lists_of(*of), seed = first.arguments.size() - 2;
@@ -179,15 +214,16 @@ Op group(const std::vector<const Op*>& members) {
 }  // namespace
 
 UpdateGrouping update_grouping() {
-  return {elements, alike, group};
+  return {elements, alike, group, is_norm};
 }
 
 bool has_update_groups(c10::DispatchKey device) {
-  return std::ranges::all_of(operators(), [&](const ops::UpdateOp* each) {
+  const auto has = [&](std::string_view single) {
     return c10::Dispatcher::singleton()
-        .findSchemaOrThrow(group_name(each->name).c_str(), "")
+        .findSchemaOrThrow(group_name(single).c_str(), "")
         .hasKernelForDispatchKey(device);
-  });
+  };
+  return has(kNorm) && std::ranges::all_of(operators(), [&](const ops::UpdateOp* each) { return has(each->name); });
 }
 
 }  // namespace plimsoll

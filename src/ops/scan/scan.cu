@@ -8,25 +8,32 @@ namespace {
 constexpr int kConvThreads = 128;
 
 unsigned blocks_for(int64_t threads) {
-  return static_cast<unsigned>(div_up_blocks(threads, kConvThreads));
+  return static_cast<unsigned>(div_up_blocks(index32(threads), kConvThreads));
+}
+
+/// Returns the threads of a convolution; each has a channel of a block of positions.
+int64_t threads_of(const CausalConv& in) {
+  for (const int64_t count : {in.time, (ops::kConvTaps + 1) * in.channels, in.time_stride}) index32(count);
+  return conv_tasks(in.batch, in.time) * in.channels;
 }
 
 }  // namespace
 
 void launch_causal_conv(const CausalConv& in, void* y, cudaStream_t stream) {
-  const int64_t tasks = conv_tasks(in.batch, in.time);
+  const int64_t threads = threads_of(in);
   with_type(in.dtype, [&]<typename T>() {
-    launch(convolve<T>, blocks_for(tasks * in.channels), kConvThreads, 0, stream, in, tasks, static_cast<T*>(y));
+    launch(convolve<T>, blocks_for(threads), kConvThreads, 0, stream, in, threads, static_cast<T*>(y));
   });
 }
 
 void launch_causal_conv_backward(const CausalConv& in, const void* grad_y, int64_t grad_batch_stride,
                                  int64_t grad_time_stride, void* dx, void* dweight, void* dbias, void* shares,
                                  cudaStream_t stream) {
-  const int64_t tasks = conv_tasks(in.batch, in.time);
+  const int64_t threads = threads_of(in), tasks = conv_tasks(in.batch, in.time);
+  index32(grad_time_stride);
   with_type(in.dtype, [&]<typename T>() {
     using S = Accumulate<T>;
-    launch(convolve_backward<T>, blocks_for(tasks * in.channels), kConvThreads, 0, stream, in, tasks,
+    launch(convolve_backward<T>, blocks_for(threads), kConvThreads, 0, stream, in, threads,
            static_cast<const T*>(grad_y), grad_batch_stride, grad_time_stride, static_cast<T*>(dx),
            static_cast<S*>(shares));
     launch(sum_conv_shares<S>, blocks_for((ops::kConvTaps + 1) * in.channels), kConvThreads, 0, stream,
@@ -183,7 +190,8 @@ void launch_ssd_store_sum(const SsdPanel& panel, const void* sums, const void* p
 
 void launch_ssd_finish(const SsdPanel& panel, const SsdFinish& args, cudaStream_t stream) {
   with_type(panel.dtype, [&]<typename T>() {
-    launch(ssd_finish<T>, static_cast<unsigned>(panel.tasks * panel.shape.heads), kThreads, 0, stream, panel, args);
+    launch(ssd_finish<T>, static_cast<unsigned>(panel.tasks * panel.shape.heads), kThreads, 0, stream, panel, args,
+           args.x, args.dy);
   });
 }
 

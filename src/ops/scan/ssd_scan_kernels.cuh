@@ -3,38 +3,86 @@
 // constant, so these positions have no effect.
 #pragma once
 
+#include <algorithm>
+
 #include "ops/device_support.cuh"
 #include "ops/scan/scan_launch.h"
 
 namespace plimsoll::cuda {
 
-/// A chunk of a panel: most kernels have one for each blockIdx.z, and a head or group for each blockIdx.y.
-struct SsdChunk {
-  int64_t task, batch, index, length;
-  __device__ SsdChunk(const SsdPanel& panel, int64_t of_panel) : task(panel.first + of_panel) {
+/// The sizes of a panel in 32 bits, as launches pass them: the kernels divide nothing in 64 bits. All tiles of one kind
+/// together have at most kMaxIndex elements.
+struct SsdSizes {
+  int32_t time, heads, width, groups, state, chunk;
+  int32_t chunks, longest, heads_of_group, state_elements;  ///< results of ops::SsdShape's functions
+  int32_t first, tasks;                                     ///< chunks of the SsdPanel
+  bool reverse;
+
+  explicit SsdSizes(const SsdPanel& panel)
+      : time(index32(panel.shape.time)),
+        heads(index32(panel.shape.heads)),
+        width(index32(panel.shape.width)),
+        groups(index32(panel.shape.groups)),
+        state(index32(panel.shape.state)),
+        chunk(index32(panel.shape.chunk)),
+        chunks(index32(panel.shape.chunks())),
+        longest(index32(panel.shape.longest())),
+        heads_of_group(index32(panel.shape.heads_of_group())),
+        state_elements(index32(panel.shape.state_elements())),
+        first(index32(panel.first)),
+        tasks(index32(panel.tasks)),
+        reverse(panel.shape.reverse) {
     const ops::SsdShape& s = panel.shape;
-    batch = task / s.chunks();
-    index = task % s.chunks();
-    const int64_t left = s.time - index * s.chunk;
-    length = left < s.chunk ? left : s.chunk;
-  }
-  /// Returns the time of position `i` of the chunk.
-  __device__ int64_t time(const ops::SsdShape& s, int64_t i) const {
-    const int64_t position = index * s.chunk + i;
-    return s.reverse ? s.time - 1 - position : position;
+    for (const int64_t count : {panel.tasks * s.heads * (s.longest() + s.state) * std::max(s.longest(), s.width),
+                                panel.tasks * s.heads * kWarp, s.batch * s.heads * s.chunks(), s.batch * s.time})
+      index32(count);
   }
 };
 
+/// A tensor with strides in 32 bits between the rows of a sequence.
+struct SsdRows {
+  const void* data;
+  int64_t batch_stride;
+  int32_t time_stride, head_stride;
+
+  explicit SsdRows(const ops::SsdTensor& tensor)
+      : data(tensor.data),
+        batch_stride(tensor.batch_stride),
+        time_stride(index32(tensor.time_stride)),
+        head_stride(index32(tensor.head_stride)) {}
+};
+
+/// A chunk of a panel: most kernels have one for each blockIdx.z, and a head or group for each blockIdx.y.
+struct SsdChunk {
+  int32_t task, batch, index, length;
+  __device__ SsdChunk(const SsdSizes& s, int32_t of_panel) : task(s.first + of_panel) {
+    batch = task / s.chunks;
+    index = task % s.chunks;
+    const int32_t left = s.time - index * s.chunk;
+    length = left < s.chunk ? left : s.chunk;
+  }
+  /// Returns the time of position `i` of the chunk.
+  __device__ int32_t time(const SsdSizes& s, int32_t i) const {
+    const int32_t position = index * s.chunk + i;
+    return s.reverse ? s.time - 1 - position : position;
+  }
+  /// Returns the index of position `i` among those of all sequences.
+  __device__ int64_t token(const SsdSizes& s, int32_t i) const { return batch * s.time + time(s, i); }
+};
+
 template <typename T>
-__device__ inline const T* row_of(const ops::SsdTensor& tensor, const ops::SsdShape& s, const SsdChunk& chunk, int i,
-                                  int64_t head) {
-  return static_cast<const T*>(tensor.data) + chunk.batch * tensor.batch_stride +
-         chunk.time(s, i) * tensor.time_stride + head * tensor.head_stride;
+__device__ inline const T* row_of(const SsdRows& rows, const SsdSizes& s, const SsdChunk& chunk, int i, int32_t head) {
+  return static_cast<const T*>(rows.data) + chunk.batch * rows.batch_stride +
+         int64_t{chunk.time(s, i)} * rows.time_stride + int64_t{head} * rows.head_stride;
 }
 /// Returns the state of a head that belongs to the chunk.
 template <typename S>
-__device__ inline S* state_of(S* states, const ops::SsdShape& s, const SsdChunk& chunk, int64_t head) {
-  return states + ((chunk.batch * s.heads + head) * s.chunks() + chunk.index) * s.state_elements();
+__device__ inline S* state_of(S* states, const SsdSizes& s, const SsdChunk& chunk, int32_t head) {
+  return states + int64_t{(chunk.batch * s.heads + head) * s.chunks + chunk.index} * s.state_elements;
+}
+/// Returns the tile of this block, of `each` tiles of a chunk: all heads or all groups.
+__device__ inline int32_t tile_of_block(int32_t each) {
+  return static_cast<int32_t>(blockIdx.z) * each + static_cast<int32_t>(blockIdx.y);
 }
 /// Returns this thread's index among the threads with the same blockIdx.y and z.
 __device__ inline int inner_index() {
@@ -49,13 +97,12 @@ __device__ inline S leaving_weight(const S* steps, const S* sums, int length, in
 /// Computes the decays with a warp for each head of each chunk. Prefix sums double their stride over 32 positions at a
 /// time.
 template <typename S>
-__global__ void ssd_decays(SsdPanel panel, ops::SsdTensor dt, const S* a, S* steps, S* sums) {
-  const ops::SsdShape& s = panel.shape;
-  const int length = static_cast<int>(s.longest()), lane = threadIdx.x % kWarp;
-  const int64_t task = grid_index() / kWarp;
-  if (task >= panel.tasks * s.heads) return;
-  const SsdChunk chunk(panel, task / s.heads);
-  const int64_t head = task % s.heads;
+__global__ void ssd_decays(SsdSizes s, SsdRows dt, const S* a, S* steps, S* sums) {
+  const int length = s.longest, lane = threadIdx.x % kWarp;
+  const int32_t task = grid_index() / kWarp;
+  if (task >= s.tasks * s.heads) return;
+  const SsdChunk chunk(s, task / s.heads);
+  const int32_t head = task % s.heads;
   S before = 0;
   for (int first = 0; first < length; first += kWarp) {
     const int i = first + lane;
@@ -75,71 +122,68 @@ __global__ void ssd_decays(SsdPanel panel, ops::SsdTensor dt, const S* a, S* ste
 }
 
 template <typename T>
-__global__ void ssd_pack(SsdPanel panel, ops::SsdTensor from, int width, SsdWeight weight, bool grouped,
+__global__ void ssd_pack(SsdSizes s, SsdRows from, int width, SsdWeight weight, bool grouped,
                          const Accumulate<T>* steps, const Accumulate<T>* sums, T* to) {
   using S = Accumulate<T>;
-  const ops::SsdShape& s = panel.shape;
-  const int length = static_cast<int>(s.longest()), at = inner_index();
+  const int length = s.longest, at = inner_index();
   if (at >= length * width) return;
-  const SsdChunk chunk(panel, blockIdx.z);
-  const int64_t heads = gridDim.y, head = blockIdx.y;
+  const SsdChunk chunk(s, static_cast<int32_t>(blockIdx.z));
+  const auto heads = static_cast<int32_t>(gridDim.y), head = static_cast<int32_t>(blockIdx.y);
+  const int32_t tile = tile_of_block(heads);
   const int i = at / width, j = at % width;
   S value = i < chunk.length ? static_cast<S>(widen(row_of<T>(from, s, chunk, i, head)[j])) : S(0);
   if (weight != SsdWeight::none) {
-    const int64_t row = (blockIdx.z * heads + head) * length;
+    const int32_t row = tile * length;
     value *=
         weight == SsdWeight::arriving ? exponential(sums[row + i]) : leaving_weight(steps + row, sums + row, length, i);
   }
-  const int64_t shared = s.heads_of_group();
-  const int64_t out = grouped
-                          ? (((blockIdx.z * s.groups + head / shared) * length + i) * shared + head % shared) * width
-                          : ((blockIdx.z * heads + head) * length + i) * width;
+  const int32_t shared = s.heads_of_group, group = static_cast<int32_t>(blockIdx.z) * s.groups + head / shared;
+  const int32_t out = grouped ? ((group * length + i) * shared + head % shared) * width : (tile * length + i) * width;
   to[out + j] = narrow<T>(value);
 }
 
 /// Passes states with a thread for each element of a sequence's states: blockIdx.y counts the panel's sequences.
 /// `back`: from the last chunk to the first.
 template <typename S, bool back>
-__global__ void ssd_pass(SsdPanel panel, const S* local, const S* sums, S* states) {
-  const ops::SsdShape& s = panel.shape;
-  const int64_t at = grid_index(), size = s.state_elements(), chunks = s.chunks(), length = s.longest();
+__global__ void ssd_pass(SsdSizes s, const S* local, const S* sums, S* states) {
+  const int32_t at = grid_index(), size = s.state_elements, chunks = s.chunks, length = s.longest;
   if (at >= s.heads * size) return;
-  const int64_t head = at / size, n = at % size / s.width, p = at % s.width, shared = s.heads_of_group();
-  const int64_t batch = panel.first / chunks + blockIdx.y, start = batch * chunks;
-  const int64_t begin = panel.first > start ? panel.first : start;
-  const int64_t end = panel.first + panel.tasks < start + chunks ? panel.first + panel.tasks : start + chunks;
-  S* const to = states + (batch * s.heads + head) * chunks * size + at % size;
-  const auto added = [&](int64_t task) {
-    const int64_t of_panel = task - panel.first;
+  const int32_t head = at / size, n = at % size / s.width, p = at % s.width, shared = s.heads_of_group;
+  const int32_t batch = s.first / chunks + static_cast<int32_t>(blockIdx.y), start = batch * chunks;
+  const int32_t begin = s.first > start ? s.first : start;
+  const int32_t end = s.first + s.tasks < start + chunks ? s.first + s.tasks : start + chunks;
+  S* const to = states + int64_t{(batch * s.heads + head) * chunks} * size + at % size;
+  const auto added = [&](int32_t task) {
+    const int32_t of_panel = task - s.first;
     return local[(((of_panel * s.groups + head / shared) * s.state + n) * shared + head % shared) * s.width + p];
   };
-  const auto kept = [&](int64_t task) {
-    return exponential(sums[((task - panel.first) * s.heads + head) * length + length - 1]);
+  const auto kept = [&](int32_t task) {
+    return exponential(sums[((task - s.first) * s.heads + head) * length + length - 1]);
   };
   if (back) {
-    if (end == start + chunks) to[(chunks - 1) * size] = 0;
+    if (end == start + chunks) to[int64_t{chunks - 1} * size] = 0;
     if (chunks == 1) return;
-    for (int64_t task = end - 1; task >= begin && task > start; --task)
-      to[(task - start - 1) * size] = kept(task) * to[(task - start) * size] + added(task);
+    for (int32_t task = end - 1; task >= begin && task > start; --task)
+      to[int64_t{task - start - 1} * size] = kept(task) * to[int64_t{task - start} * size] + added(task);
   } else {
     if (begin == start) to[0] = 0;
     if (chunks == 1) return;
-    for (int64_t task = begin; task < end && task + 1 < start + chunks; ++task)
-      to[(task - start + 1) * size] = kept(task) * to[(task - start) * size] + added(task);
+    for (int32_t task = begin; task < end && task + 1 < start + chunks; ++task)
+      to[int64_t{task - start + 1} * size] = kept(task) * to[int64_t{task - start} * size] + added(task);
   }
 }
 
 template <typename T>
-__global__ void ssd_left(SsdPanel panel, const Accumulate<T>* scores, const T* c, const Accumulate<T>* steps,
+__global__ void ssd_left(SsdSizes s, const Accumulate<T>* scores, const T* c, const Accumulate<T>* steps,
                          const Accumulate<T>* sums, T* left) {
   using S = Accumulate<T>;
-  const ops::SsdShape& s = panel.shape;
-  const int length = static_cast<int>(s.longest()), n = static_cast<int>(s.state), width = length + n;
+  const int length = s.longest, n = s.state, width = length + n;
   const int at = inner_index();
   if (at >= length * width) return;
   const int i = at / width, j = at % width;
-  const int64_t head = blockIdx.z * s.heads + blockIdx.y;
-  const int64_t group = blockIdx.z * s.groups + blockIdx.y / s.heads_of_group();
+  const int32_t head = tile_of_block(s.heads);
+  const int32_t group =
+      static_cast<int32_t>(blockIdx.z) * s.groups + static_cast<int32_t>(blockIdx.y) / s.heads_of_group;
   const S* sum = sums + head * length;
   S value = 0;
   if (j >= length)
@@ -150,60 +194,54 @@ __global__ void ssd_left(SsdPanel panel, const Accumulate<T>* scores, const T* c
 }
 
 template <typename T>
-__global__ void ssd_right(SsdPanel panel, ops::SsdTensor rows, const Accumulate<T>* states, T* right) {
-  const ops::SsdShape& s = panel.shape;
-  const int length = static_cast<int>(s.longest()), width = static_cast<int>(s.width), at = inner_index();
-  const int depth = length + static_cast<int>(s.state);
+__global__ void ssd_right(SsdSizes s, SsdRows rows, const Accumulate<T>* states, T* right) {
+  const int length = s.longest, width = s.width, at = inner_index();
+  const int depth = length + s.state;
   if (at >= depth * width) return;
-  const SsdChunk chunk(panel, blockIdx.z);
+  const SsdChunk chunk(s, static_cast<int32_t>(blockIdx.z));
   const int i = at / width, j = at % width;
   T value = narrow<T>(0);
   if (i >= length)
     value = narrow<T>(state_of(states, s, chunk, blockIdx.y)[(i - length) * width + j]);
   else if (i < chunk.length)
     value = row_of<T>(rows, s, chunk, i, blockIdx.y)[j];
-  right[(blockIdx.z * s.heads + blockIdx.y) * depth * width + at] = value;
+  right[tile_of_block(s.heads) * depth * width + at] = value;
 }
 
 template <typename T>
-__global__ void ssd_narrow_states(SsdPanel panel, const Accumulate<T>* states, T* to) {
-  const ops::SsdShape& s = panel.shape;
+__global__ void ssd_narrow_states(SsdSizes s, const Accumulate<T>* states, T* to) {
   const int at = inner_index();
-  if (at >= s.state_elements()) return;
-  const SsdChunk chunk(panel, blockIdx.z);
-  to[(blockIdx.z * s.heads + blockIdx.y) * s.state_elements() + at] =
-      narrow<T>(state_of(states, s, chunk, blockIdx.y)[at]);
+  if (at >= s.state_elements) return;
+  const SsdChunk chunk(s, static_cast<int32_t>(blockIdx.z));
+  to[tile_of_block(s.heads) * s.state_elements + at] = narrow<T>(state_of(states, s, chunk, blockIdx.y)[at]);
 }
 
 template <typename T>
-__global__ void ssd_add_through(SsdPanel panel, const Accumulate<T>* product, ops::SsdTensor rows,
-                                const Accumulate<T>* d, T* out) {
-  const ops::SsdShape& s = panel.shape;
-  const int length = static_cast<int>(s.longest()), width = static_cast<int>(s.width), at = inner_index();
-  const SsdChunk chunk(panel, blockIdx.z);
+__global__ void ssd_add_through(SsdSizes s, const Accumulate<T>* product, SsdRows rows, const Accumulate<T>* d,
+                                T* out) {
+  const int length = s.longest, width = s.width, at = inner_index();
+  const SsdChunk chunk(s, static_cast<int32_t>(blockIdx.z));
   const int i = at / width, j = at % width;
   if (i >= chunk.length) return;
-  const int64_t head = blockIdx.y;
-  const Accumulate<T> value = product[(blockIdx.z * s.heads + head) * length * width + at] +
-                              d[head] * widen(row_of<T>(rows, s, chunk, i, head)[j]);
-  out[((chunk.batch * s.time + chunk.time(s, i)) * s.heads + head) * width + j] = narrow<T>(value);
+  const auto head = static_cast<int32_t>(blockIdx.y);
+  const Accumulate<T> value =
+      product[tile_of_block(s.heads) * length * width + at] + d[head] * widen(row_of<T>(rows, s, chunk, i, head)[j]);
+  out[chunk.token(s, i) * (s.heads * width) + head * width + j] = narrow<T>(value);
 }
 
 /// Computes one pair of positions of a group in each thread, for all heads of the group. blockIdx.y is the group.
 template <typename T>
-__global__ void ssd_weigh_back(SsdPanel panel, const Accumulate<T>* scores, const T* b, const Accumulate<T>* steps,
+__global__ void ssd_weigh_back(SsdSizes s, const Accumulate<T>* scores, const T* b, const Accumulate<T>* steps,
                                const Accumulate<T>* sums, Accumulate<T>* products, T* score_gradients, T* left) {
   using S = Accumulate<T>;
-  const ops::SsdShape& s = panel.shape;
-  const int length = static_cast<int>(s.longest()), n = static_cast<int>(s.state), at = inner_index();
+  const int length = s.longest, n = s.state, at = inner_index();
   const int depth = length + n;
   if (at >= depth * length) return;
   const int i = at / length, j = at % length;
-  const int64_t group = blockIdx.z * s.groups + blockIdx.y, shared = s.heads_of_group();
-  const int64_t first = blockIdx.z * s.heads + blockIdx.y * shared;
+  const int32_t group = tile_of_block(s.groups), shared = s.heads_of_group, first = group * shared;
   if (i >= length) {  // B, transposed
     const S value = widen(b[(group * length + j) * n + i - length]);
-    for (int64_t head = first; head < first + shared; ++head)
+    for (int32_t head = first; head < first + shared; ++head)
       left[head * depth * length + at] =
           narrow<T>(value * leaving_weight(steps + head * length, sums + head * length, length, j));
     return;
@@ -211,7 +249,7 @@ __global__ void ssd_weigh_back(SsdPanel panel, const Accumulate<T>* scores, cons
   const bool seen = j <= i;
   const S score = seen ? scores[group * length * length + at] : S(0);
   S gradient = 0;
-  for (int64_t head = first; head < first + shared; ++head) {
+  for (int32_t head = first; head < first + shared; ++head) {
     S weight = 0, undone = 0;
     if (seen) {
       const S decay = exponential(sums[head * length + i] - sums[head * length + j]), step = steps[head * length + j];
@@ -228,15 +266,14 @@ __global__ void ssd_weigh_back(SsdPanel panel, const Accumulate<T>* scores, cons
 
 /// Sums products with a block for each head of each chunk.
 template <typename S>
-__global__ void ssd_sum_products(SsdPanel panel, const S* products, const S* steps, S* step_gradients,
-                                 S* sum_gradients) {
-  const int length = static_cast<int>(panel.shape.longest());
-  const int64_t head = blockIdx.x;
+__global__ void ssd_sum_products(SsdSizes s, const S* products, const S* steps, S* step_gradients, S* sum_gradients) {
+  const int length = s.longest;
+  const auto head = static_cast<int32_t>(blockIdx.x);
   products += head * length * length;
   steps += head * length;
   for (int j = threadIdx.x; j < length; j += blockDim.x) {
     S sum = 0;
-    for (int i = j; i < length; ++i) sum += products[static_cast<int64_t>(i) * length + j];
+    for (int i = j; i < length; ++i) sum += products[i * length + j];
     step_gradients[head * length + j] = sum;
     sum_gradients[head * length + j] = -steps[j] * sum;
   }
@@ -244,7 +281,7 @@ __global__ void ssd_sum_products(SsdPanel panel, const S* products, const S* ste
   const int lane = threadIdx.x % kWarp;
   for (int i = threadIdx.x / kWarp; i < length; i += blockDim.x / kWarp) {
     S sum = 0;
-    for (int j = lane; j <= i; j += kWarp) sum += products[static_cast<int64_t>(i) * length + j] * steps[j];
+    for (int j = lane; j <= i; j += kWarp) sum += products[i * length + j] * steps[j];
     sum = reduce_warp<Sum>(sum);
     if (lane == 0) sum_gradients[head * length + i] += sum;
   }
@@ -253,19 +290,17 @@ __global__ void ssd_sum_products(SsdPanel panel, const S* products, const S* ste
 /// Processes one position (x) of each group (y) of each chunk (z) in a warp: its rows of `part`, head after head.
 /// `leaving`: `part` is x G^T, else dy H^T.
 template <typename T, bool leaving>
-__global__ void ssd_states_back(SsdPanel panel, const Accumulate<T>* part, const T* b_or_c, const Accumulate<T>* steps,
+__global__ void ssd_states_back(SsdSizes s, const Accumulate<T>* part, const T* b_or_c, const Accumulate<T>* steps,
                                 const Accumulate<T>* sums, Accumulate<T>* group_sums, Accumulate<T>* step_gradients,
                                 Accumulate<T>* sum_gradients, Accumulate<T>* given) {
   using S = Accumulate<T>;
-  const ops::SsdShape& s = panel.shape;
-  const int length = static_cast<int>(s.longest()), n = static_cast<int>(s.state), lane = threadIdx.x % kWarp;
+  const int length = s.longest, n = s.state, lane = threadIdx.x % kWarp;
   const int i = inner_index() / kWarp;
   if (i >= length) return;
-  const int64_t group = blockIdx.z * s.groups + blockIdx.y, shared = s.heads_of_group();
-  const int64_t first = blockIdx.z * s.heads + blockIdx.y * shared;
+  const int32_t group = tile_of_block(s.groups), shared = s.heads_of_group, first = group * shared;
   const T* own = b_or_c + (group * length + i) * n;
   S* to = group_sums + (group * length + i) * n;
-  for (int64_t head = first; head < first + shared; ++head) {
+  for (int32_t head = first; head < first + shared; ++head) {
     const S* sum = sums + head * length;
     const S decay = exponential(leaving ? sum[length - 1] - sum[i] : sum[i]);
     const S weight = leaving ? decay * steps[head * length + i] : decay;
@@ -288,39 +323,37 @@ __global__ void ssd_states_back(SsdPanel panel, const Accumulate<T>* part, const
 }
 
 template <typename T>
-__global__ void ssd_store_sum(SsdPanel panel, const Accumulate<T>* sums, const Accumulate<T>* product, T* out) {
-  const ops::SsdShape& s = panel.shape;
-  const int length = static_cast<int>(s.longest()), n = static_cast<int>(s.state), at = inner_index();
-  const SsdChunk chunk(panel, blockIdx.z);
+__global__ void ssd_store_sum(SsdSizes s, const Accumulate<T>* sums, const Accumulate<T>* product, T* out) {
+  const int length = s.longest, n = s.state, at = inner_index();
+  const SsdChunk chunk(s, static_cast<int32_t>(blockIdx.z));
   const int i = at / n, j = at % n;
   if (i >= chunk.length) return;
-  const int64_t from = (blockIdx.z * s.groups + blockIdx.y) * length * n + at;
-  out[((chunk.batch * s.time + chunk.time(s, i)) * s.groups + blockIdx.y) * n + j] =
+  const int32_t from = tile_of_block(s.groups) * length * n + at;
+  out[chunk.token(s, i) * (s.groups * n) + static_cast<int32_t>(blockIdx.y) * n + j] =
       narrow<T>(sums[from] + product[from]);
 }
 
 /// Computes the last gradients with a block for each head of each chunk. The first warp turns the sums' gradients into
 /// those of each position's dt A, from the last position to the first, 32 at a time.
 template <typename T>
-__global__ void ssd_finish(SsdPanel panel, SsdFinish args) {
+__global__ void ssd_finish(SsdSizes s, SsdFinish args, SsdRows x, SsdRows dy) {
   using S = Accumulate<T>;
-  const ops::SsdShape& s = panel.shape;
-  const int length = static_cast<int>(s.longest()), width = static_cast<int>(s.width);
-  const SsdChunk chunk(panel, blockIdx.x / s.heads);
-  const int64_t head = blockIdx.x % s.heads, row = static_cast<int64_t>(blockIdx.x) * length;
+  const int length = s.longest, width = s.width;
+  const auto tile = static_cast<int32_t>(blockIdx.x), head = tile % s.heads, row = tile * length;
+  const SsdChunk chunk(s, tile / s.heads);
   const S *steps = static_cast<const S*>(args.steps) + row, *sums = static_cast<const S*>(args.sums) + row;
   const S* state = state_of(static_cast<const S*>(args.states), s, chunk, head);
   const S* leaving = state_of(static_cast<const S*>(args.state_gradients), s, chunk, head);
   S through = 0, last = 0, kept = 0;
   for (int at = threadIdx.x; at < chunk.length * width; at += blockDim.x) {
     const int i = at / width, j = at % width;
-    through += static_cast<S>(widen(row_of<T>(args.dy, s, chunk, i, head)[j])) *
-               static_cast<S>(widen(row_of<T>(args.x, s, chunk, i, head)[j]));
+    through += static_cast<S>(widen(row_of<T>(dy, s, chunk, i, head)[j])) *
+               static_cast<S>(widen(row_of<T>(x, s, chunk, i, head)[j]));
   }
   for (int i = threadIdx.x; i < length; i += blockDim.x) last += static_cast<const S*>(args.given)[row + i];
   // The state before the first chunk and the gradient after the last one are 0.
-  if (chunk.index > 0 && chunk.index + 1 < s.chunks())
-    for (int64_t i = threadIdx.x; i < s.state_elements(); i += blockDim.x) kept += leaving[i] * state[i];
+  if (chunk.index > 0 && chunk.index + 1 < s.chunks)
+    for (int32_t i = threadIdx.x; i < s.state_elements; i += blockDim.x) kept += leaving[i] * state[i];
   through = reduce_block<Sum>(through);
   last = reduce_block<Sum>(last);
   kept = reduce_block<Sum>(kept);
@@ -342,7 +375,7 @@ __global__ void ssd_finish(SsdPanel panel, SsdFinish args) {
     if (i < 0) continue;
     a_gradient += steps[i] * running;
     if (i < chunk.length)
-      static_cast<S*>(args.dt)[(chunk.batch * s.time + chunk.time(s, i)) * s.heads + head] =
+      static_cast<S*>(args.dt)[chunk.token(s, i) * s.heads + head] =
           static_cast<const S*>(args.step_gradients)[row + i] + a * running;
   }
   a_gradient = reduce_warp<Sum>(a_gradient);
@@ -353,9 +386,10 @@ __global__ void ssd_finish(SsdPanel panel, SsdFinish args) {
 
 /// Sums the shares of one head a block.
 template <typename S>
-__global__ void ssd_sum_shares(const S* shares, int64_t count, S* to) {
+__global__ void ssd_sum_shares(const S* shares, int32_t count, S* to) {
+  const auto heads = static_cast<int32_t>(gridDim.x);
   S sum = 0;
-  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += shares[i * gridDim.x + blockIdx.x];
+  for (int32_t i = threadIdx.x; i < count; i += blockDim.x) sum += shares[int64_t{i} * heads + blockIdx.x];
   sum = reduce_block<Sum>(sum);
   if (threadIdx.x == 0) to[blockIdx.x] = sum;
 }

@@ -171,24 +171,6 @@ std::optional<int64_t> rope(const Op& op, const ScratchDevice& on) {
   return gpu ? copy : copy + on.rounded(x.sizes[3] / 2 * 8);  // frequencies; a GPU has them in the launch
 }
 
-/// Returns the bytes of copies of parts whose last dimension is not contiguous. The CPU rotates one part after the
-/// other, with frequencies, and copies the result.
-template <bool gpu>
-std::optional<int64_t> packed_rope(const Op& op, const ScratchDevice& on) {
-  const std::vector<View>& parts = op.arguments.at(1).views;
-  const bool is_known = op.call && op.call->constants.size() > 2 && op.call->constants[2].isIntList();
-  int64_t total = 0, most = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const View& part = parts[i];
-    const int64_t copy = part.strides[3] == 1 ? 0 : on.bytes_of(part);
-    total += copy;
-    const bool is_rotated = !is_known || op.call->constants[2].toIntVector().at(i) != 0;
-    if (is_rotated && elements(part.sizes) > 0)
-      most = std::max(most, copy + on.bytes_of(part) + on.rounded(part.sizes[3] / 2 * 8));
-  }
-  return gpu ? total : most;
-}
-
 /// Returns the bytes of the copy of an operand of a group norm whose layout is not that of the result for x.
 int64_t group_norm_copy(const View& operand, const View& x, const ScratchDevice& on) {
   const bool last = is_channels_last(x.sizes, x.strides);
@@ -228,7 +210,7 @@ constexpr ScratchRow kLayerScratch[] = {
     {"plimsoll::rms_norm_backward_add", rms_norm_backward_add<false>, rms_norm_backward_add<true>},
     {"plimsoll::rms_norm_backward_add_cast", rms_norm_backward_add<false, 2>, rms_norm_backward_add<true, 2>},
     {"plimsoll::rope", rope<false>, rope<true>},
-    {"plimsoll::packed_rope_", packed_rope<false>, packed_rope<true>},
+    {"plimsoll::rope_", rope<false>, rope<true>},
     {"plimsoll::swiglu", rows_copies<0>, rows_copies<0>},
     {"plimsoll::swiglu_backward", rows_copies<0, 1>, rows_copies<0, 1>},
     {"plimsoll::geglu", rows_copies<0>, rows_copies<0>},
@@ -462,21 +444,22 @@ std::optional<int64_t> block_norm_cuda(const Op&, const ScratchDevice& on) {
   return on.rounded(cuda::kNormParts * 8);
 }
 
-std::optional<int64_t> gradient_norm_cuda(const Op& op, const ScratchDevice& on) {
-  const View& gradient = tensor(op, 2);
-  // The order of the elements in memory does not matter if there are no gaps.
-  std::vector<std::pair<int64_t, int64_t>> dims;
-  for (size_t d = 0; d < gradient.sizes.size(); ++d)
-    if (gradient.sizes[d] != 1) dims.emplace_back(gradient.strides[d], gradient.sizes[d]);
-  std::ranges::sort(dims);
-  bool dense = true;
-  int64_t expected = 1;
-  for (const auto& [stride, size] : dims) {
-    dense = dense && stride == expected;
-    expected *= size;
+// The scratch of the norm of one gradient, or of a group: on the CPU the largest copy of a gradient with gaps, on a GPU
+// all of them and the sums of the blocks of one launch.
+template <bool gpu>
+std::optional<int64_t> gradient_norm(const Op& op, const ScratchDevice& on) {
+  const std::vector<View>& gradients = op.arguments.at(2).views;
+  int64_t copies = 0, most = 0, blocks = 0;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (i % cuda::kNormsOfLaunch == 0) blocks = 0;
+    const int64_t count = elements(gradients[i].sizes);
+    const int64_t copy =
+        is_dense(gradients[i].sizes, gradients[i].strides) || count == 0 ? 0 : on.bytes_of(gradients[i]);
+    copies = gpu ? copies + copy : std::max(copies, copy);
+    blocks += div_up(count, kCudaNormBlock);
+    most = std::max(most, blocks);
   }
-  const int64_t count = elements(gradient.sizes);
-  return (dense || count == 0 ? 0 : on.bytes_of(gradient)) + on.rounded(div_up(count, kCudaNormBlock) * 8);
+  return copies + (gpu ? on.rounded(most * 8) : 0);
 }
 
 std::optional<int64_t> reduction_cuda(const Op& op, const ScratchDevice& on) {
@@ -493,7 +476,7 @@ constexpr ScratchRow kUpdateScratch[] = {
     {"plimsoll::nesterov_momentum_", gradient_in_order, gradient_in_order},
     {"plimsoll::block_norm", no_scratch, block_norm_cuda},
     {"plimsoll::unpacked", no_scratch, no_scratch},
-    {"plimsoll::gradient_norm_", nullptr, gradient_norm_cuda},
+    {"plimsoll::gradient_norm_", gradient_norm<false>, gradient_norm<true>},
     {"plimsoll::gradient_block_sums_", nullptr, no_scratch},
     {"plimsoll::norms_of_blocks_", nullptr, no_scratch},
     {"plimsoll::reduce_scatter_", nullptr, reduction_cuda},
@@ -525,9 +508,14 @@ double computed_scores(const AttentionShape& shape) {
   return std::min(queries * keys, queries / keys * (seen + keys * cut));
 }
 
+/// Returns the op's name without an overload: all forms of an operator have it.
+std::string_view operator_name(const Op& op) {
+  return std::string_view(op.name).substr(0, op.name.find('.'));
+}
+
 /// Returns the shape of a recorded attention; nullopt for all other ops.
 std::optional<AttentionShape> attention_of(const Op& op) {
-  const std::string_view name = op.name;
+  const std::string_view name = operator_name(op);
   if (name == "plimsoll::attention") return recorded_attention(op, 0, 3);
   if (name == "plimsoll::attention_backward") return recorded_attention(op, 1, 6);
   return std::nullopt;
@@ -567,7 +555,7 @@ int64_t staged_bytes(const Op& op) {
     return flash_takes(*shape, tensor(op, op.name == "plimsoll::attention" ? 0 : 1).dtype)
                ? 0
                : static_cast<int64_t>(score_bytes_of(op));
-  const std::string_view name = std::string_view(op.name).substr(0, op.name.find('.'));  // all forms of an op
+  const std::string_view name = operator_name(op);
   if (name == "plimsoll::linear_cross_entropy") return loss_bytes(op, true);
   if (name == "plimsoll::linear_cross_entropy_loss") return loss_bytes(op, false);
   if (name == "plimsoll::quantized_linear") return dequantized_bytes(op, tensor(op, 0).sizes.back());

@@ -12,8 +12,13 @@ namespace {
 
 class GroupUpdates {
  public:
-  GroupUpdates(Trace trace, const UpdateGrouping& grouping, const MergingParameters& limits)
-      : trace_(std::move(trace)), grouping_(grouping), limits_(limits), lifetimes_(lifetimes_of(trace_)) {
+  GroupUpdates(Trace trace, const UpdateGrouping& grouping, const WorkspaceModel& workspace,
+               const MergingParameters& limits)
+      : trace_(std::move(trace)),
+        grouping_(grouping),
+        workspace_(workspace),
+        limits_(limits),
+        lifetimes_(lifetimes_of(trace_)) {
     live_ = transient_bytes_by_op(trace_, lifetimes_);
     peak_ = live_.empty() ? 0 : *std::ranges::max_element(live_);
     copied_.resize(trace_.buffers.size(), Copied::no);
@@ -36,9 +41,11 @@ class GroupUpdates {
  private:
   struct Group {
     std::vector<int32_t> members;
-    std::set<BufferId> read, written;
+    std::set<BufferId> read, written, shared;
     int64_t elements = 0;
   };
+
+  bool shares_results(const Op& op) const { return grouping_.shares_results && grouping_.shares_results(op); }
 
   // Returns the number of elements that the op updates; nullopt: it must not wait for others.
   std::optional<int64_t> elements_of(const Op& op) const {
@@ -51,15 +58,17 @@ class GroupUpdates {
       // A buffer that is only read may be the source of a copy meanwhile: scalars that updates on the host read too.
       const Copied copied = copied_[view.buffer];
       stays = stays && buffer.on_device() && (copied == Copied::no || (copied == Copied::from && !written)) &&
-              (!written || buffer.persistent);
+              (!written || buffer.persistent || shares_results(op));
     });
     return stays ? elements : std::nullopt;
   }
 
-  static bool conflicts(const Group& group, const Op& op) {
+  bool conflicts(const Group& group, const Op& op) const {
+    const bool shares = shares_results(op);
     bool any = false;
     for_each_view(op, [&](const View& view, bool written) {
-      any = any || group.written.contains(view.buffer) || (written && group.read.contains(view.buffer));
+      any = any || group.written.contains(view.buffer) || (written && group.read.contains(view.buffer)) ||
+            (!(written && shares) && group.shared.contains(view.buffer));
     });
     return any;
   }
@@ -83,8 +92,10 @@ class GroupUpdates {
     }
     found->members.push_back(index);
     found->elements += *elements;
-    for_each_view(
-        op, [&](const View& view, bool written) { (written ? found->written : found->read).insert(view.buffer); });
+    const bool shares = shares_results(op);
+    for_each_view(op, [&](const View& view, bool written) {
+      (!written ? found->read : shares ? found->shared : found->written).insert(view.buffer);
+    });
   }
 
   // Returns the additional live bytes at each op from the first member to the last; members except the last are no
@@ -115,6 +126,7 @@ class GroupUpdates {
       op.flops += member->flops;
       op.bytes_moved += member->bytes_moved;
     }
+    if (workspace_) op.workspace_bytes = placed_bytes(trace_, workspace_(op).value_or(0));
     return op;
   }
 
@@ -123,11 +135,15 @@ class GroupUpdates {
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(g));
     // The first members hold their gradients longest: without them fewer bytes are live.
     for (; members.size() > 1; members.erase(members.begin())) {
-      const std::map<int32_t, int64_t> more = more_live(members);
+      std::map<int32_t, int64_t> more = more_live(members);
       const auto within = [&](const auto& entry) { return live_[entry.first] + entry.second <= peak_; };
       if (!std::ranges::all_of(more, within)) continue;
+      Op merged = op_of(members);
+      const int64_t scratch = merged.workspace_bytes - trace_.ops[members.back()].workspace_bytes;
+      if (scratch > 0 && live_[members.back()] + more[members.back()] + scratch > peak_) continue;
+      more[members.back()] += scratch;
       for (const auto& [at, bytes] : more) live_[at] += bytes;
-      made_[members.back()] = op_of(members);
+      made_[members.back()] = std::move(merged);
       gone_.insert(members.begin(), members.end() - 1);
       return;
     }
@@ -135,6 +151,7 @@ class GroupUpdates {
 
   Trace trace_;
   const UpdateGrouping& grouping_;
+  const WorkspaceModel& workspace_;
   const MergingParameters limits_;
   std::vector<Lifetime> lifetimes_;
   std::vector<int64_t> live_;  // live bytes by op
@@ -148,16 +165,18 @@ class GroupUpdates {
 
 }  // namespace
 
-Trace group_updates(Trace trace, const UpdateGrouping& grouping, const MergingParameters& limits) {
-  return GroupUpdates(std::move(trace), grouping, limits).run();
+Trace group_updates(Trace trace, const UpdateGrouping& grouping, const WorkspaceModel& workspace,
+                    const MergingParameters& limits) {
+  return GroupUpdates(std::move(trace), grouping, workspace, limits).run();
 }
 
 GroupedUpdates grouped_updates_of(const Trace& trace) {
   GroupedUpdates count;
   for (const Op& op : trace.ops) {
     if (!is_update_group(op.name)) continue;
-    ++count.groups;
-    count.updates += static_cast<int64_t>(op.arguments[0].views.size());
+    const bool norms = op.name == kNormGroup;
+    ++(norms ? count.norm_groups : count.groups);
+    (norms ? count.norms : count.updates) += static_cast<int64_t>(op.arguments.at(norms ? 2 : 0).views.size());
   }
   return count;
 }

@@ -135,7 +135,7 @@ bool gathers_parameters(const Trace& trace);
 /// `again_in_backward`: the parameter is gathered again before its first use in backward, and not kept between.
 Trace gather_late(Trace trace, bool again_in_backward);
 
-// The pass that merges the updates of small parameters into one op.
+// The pass that merges the updates of small parameters into one op, and the norms of their gradients.
 //
 // It runs on a finished schedule, like fuse_pointwise: update_in_backward and host_updates choose op by op, and copies
 // are timed by the ops that they overlap. Each op costs a dispatch and a launch, and a small one has work for one
@@ -144,15 +144,19 @@ Trace gather_late(Trace trace, bool again_in_backward);
 /// Returns the trace with equal updates of segment `update` (`grouping`) merged at the place of the last one. No op
 /// between may use what they write or write what they read. Not merged: updates on the host, updates of buffers that
 /// are copied to or from another memory, and updates within backward. An update that waits keeps its gradient alive. It
-/// does not wait if live bytes would then exceed the trace's peak.
-Trace group_updates(Trace trace, const UpdateGrouping& grouping, const MergingParameters& limits = {});
+/// does not wait if live bytes would then exceed the trace's peak. Norms of gradients are merged by the same rules.
+/// `workspace`: the scratch of a group; empty: none.
+Trace group_updates(Trace trace, const UpdateGrouping& grouping, const WorkspaceModel& workspace = {},
+                    const MergingParameters& limits = {});
 
-/// A count of recorded updates that run within groups, and of the groups.
+/// A count of recorded updates, and of norms of gradients, that run within groups, and of the groups.
 struct GroupedUpdates {
   int64_t updates = 0;
   int64_t groups = 0;
+  int64_t norms = 0;
+  int64_t norm_groups = 0;
 };
-/// Returns the number of groups in `trace`, and of updates within them.
+/// Returns the number of groups in `trace`, and of updates and norms within them.
 GroupedUpdates grouped_updates_of(const Trace& trace);
 
 // The pass that lets exchanges between ranks overlap the ops that follow them.

@@ -122,7 +122,7 @@ Plan run_passes(Plan plan, Stage first, Stage last, const PassInputs& in) {
     return fuse_pointwise(std::move(trace), *fusion_rules, in.cost, options.solver.merging);
   });
   run.pass("group_updates", fusion_rules && fusion_rules->updates, [&](Trace trace) {
-    return group_updates(std::move(trace), *fusion_rules->updates, options.solver.merging);
+    return group_updates(std::move(trace), *fusion_rules->updates, options.workspace, options.solver.merging);
   });
 
   run.begin(Stage::overlap);

@@ -40,6 +40,15 @@ void expect_attention(const Case& c, at::ScalarType type, double softcap, bool s
                      {heads(c.batch, c.query_heads, c.queries, c.width, type), q, k, v, forward[0], forward[1],
                       c.causal, c.window, scale, softcap, c10::IValue(), c10::IValue(), 0.0},
                      close, scratch, kMinScale);
+    if (c.queries != c.keys) continue;
+    const Tensor packed =
+        at::zeros({c.batch, c.queries, c.query_heads + 2 * c.kv_heads, c.width}, type).transpose(1, 2);
+    const auto parts = packed.split_with_sizes({c.query_heads, c.kv_heads, c.kv_heads}, 1);
+    expect_as_on_cpu(
+        "plimsoll::attention_backward.out",
+        {heads(c.batch, c.query_heads, c.queries, c.width, type), q, k, v, forward[0], forward[1], c.causal, c.window,
+         scale, softcap, c10::IValue(), c10::IValue(), 0.0, parts[0], parts[1], parts[2]},
+        close, scratch, kMinScale);
   }
 }
 

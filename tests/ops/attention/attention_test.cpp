@@ -279,6 +279,30 @@ TEST(Attention, AnnouncesItsResultsAndItsWorkspace) {
   }
 }
 
+// dq, dk and dv as parts of one tensor.
+TEST(Attention, WritesGradientsIntoGivenTensors) {
+  torch::manual_seed(6);
+  for (const AttentionCase& c : attention_cases())
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      if (c.queries != c.keys) continue;
+      const Tensor q = random_heads(c.batch, c.heads, c.queries, c.width, type), grad = at::randn_like(q);
+      const Tensor k = random_heads(c.batch, c.kv_heads, c.keys, c.width, type), v = at::randn_like(k);
+      SCOPED_TRACE(name(c) + " " + c10::toString(type));
+      const auto forward = call("plimsoll::attention", {q, k, v, c.causal, c.window, c10::IValue(), 0.0});
+      std::vector<c10::IValue> backward = {grad,          q,  k, v, forward[0], forward[1], c.causal, c.window,
+                                           c10::IValue(), 0.0};
+      const auto made = call("plimsoll::attention_backward", backward);
+      const Tensor packed = at::full({c.batch, c.queries, c.heads + 2 * c.kv_heads, c.width}, 7, type).transpose(1, 2);
+      for (const c10::IValue& rest : {c10::IValue(), c10::IValue(), c10::IValue(0.0)}) backward.push_back(rest);
+      for (const Tensor& part : packed.split_with_sizes({c.heads, c.kv_heads, c.kv_heads}, 1)) backward.push_back(part);
+      call("plimsoll::attention_backward.out", backward);
+      EXPECT_TRUE(at::equal(packed, at::cat({made[0].toTensor(), made[1].toTensor(), made[2].toTensor()}, 1)));
+      expect_workspace("plimsoll::attention_backward.out", backward);
+      backward.back() = packed.narrow(1, 0, c.heads + 1);
+      EXPECT_THROW(call("plimsoll::attention_backward.out", backward), UserError);
+    }
+}
+
 TEST(Attention, TakesAnyStrides) {
   torch::manual_seed(4);
   const Tensor fused = torch::randn({2, 30, 12, 16});  // queries, keys and values contiguous

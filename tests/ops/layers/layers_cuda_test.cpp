@@ -61,24 +61,17 @@ TEST(CudaLayers, Rope) {
     }
 }
 
-// Gradients of queries, keys and values become one packed gradient; those of the first two are rotated back.
-TEST(CudaLayers, PackedRope) {
+// Some heads of a packed tensor, wide and narrow loads, more pairs than a launch takes, and more heads than a thread.
+TEST(CudaLayers, RopeInPlace) {
   PLIMSOLL_NEEDS_GPU();
   for (const auto type : kNarrow)
     for (const int64_t width : {6, 64, 1040})
-      for (const auto& rotated : {std::vector<int64_t>{1, 1, 0}, {0, 1, 1}, {1, 0, 0}}) {
-        const auto parts = [&] {
-          // Heads before tokens, as attention's backward makes them, and a part of a larger tensor.
-          return c10::List<Tensor>({random({2, 9, 17, width}, type).transpose(1, 2), random({2, 17, 2, width}, type),
-                                    random({2, 17, 5, width}, type).narrow(2, 1, 3)});
-        };
-        expect_as_on_cpu("plimsoll::packed_rope_",
-                         {random({2, 17, 14, width}, type), parts(), rotated, 3, 1e4, true, std::vector<double>{}},
+      for (const bool inverse : {false, true})
+        expect_as_on_cpu("plimsoll::rope_",
+                         {random({2, 17, 14, width}, type).narrow(2, 1, 11), 3, 1e4, inverse, std::vector<double>{}},
                          tolerance(type));
-      }
-  EXPECT_THROW(call_on_cuda("plimsoll::packed_rope_",
-                            {random({2, 17, 4, 8}, at::kFloat), c10::List<Tensor>({random({2, 17, 3, 8}, at::kFloat)}),
-                             std::vector<int64_t>{1}, 0, 1e4, true, std::vector<double>{}}),
+  EXPECT_THROW(call_on_cuda("plimsoll::rope_",
+                            {random({2, 17, 8, 4}, at::kFloat).transpose(2, 3), 0, 1e4, true, std::vector<double>{}}),
                UserError);
 }
 
@@ -97,6 +90,10 @@ TEST(CudaLayers, GradientNorm) {
   const Tensor wide = random({300, 300}, at::kFloat);
   for (const Tensor& gradient : {wide, wide.t(), wide.narrow(1, 0, 70)})
     expect_as_on_cpu("plimsoll::gradient_norm_", {at::zeros({4}), at::zeros({}), gradient, 2}, 1e-6);
+  expect_as_on_cpu("plimsoll::gradient_norm_group_",
+                   {at::zeros({4}), at::zeros({}), std::vector<Tensor>{wide, wide.narrow(1, 0, 70), wide.t()},
+                    std::vector<int64_t>{2, 0, 1}},
+                   1e-6);
 }
 
 TEST(CudaLayers, LinearCrossEntropy) {

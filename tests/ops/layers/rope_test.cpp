@@ -116,16 +116,22 @@ TEST(Rope, RefusesWhatItCannotRotate) {
   EXPECT_THROW(rope(torch::randn({2, 3, 4, 6}), 0, -1.0), UserError);
 }
 
-TEST(PackedRope, IsTheRotationsOneAfterTheOther) {
-  const Tensor q = at::randn({2, 7, 3, 8}), k = at::randn({2, 2, 8, 7}).permute({0, 3, 1, 2}),
-               v = at::randn({2, 7, 2, 8}), packed = at::empty({2, 7, 7, 8});
-  const std::vector<double> none;
-  const auto rotated = [&](const Tensor& x) { return call("plimsoll::rope", {x, 2, 1e4, true, none})[0].toTensor(); };
-  const std::vector<c10::IValue> arguments = {
-      packed, c10::List<Tensor>({q, k, v}), std::vector<int64_t>{1, 1, 0}, 2, 1e4, true, none};
-  call("plimsoll::packed_rope_", arguments);
-  EXPECT_TRUE(at::equal(packed, at::cat({rotated(q), rotated(k), v}, 2)));
-  expect_workspace("plimsoll::packed_rope_", arguments);
+TEST(Rope, InPlaceHasTheSameBits) {
+  torch::manual_seed(3);
+  for (const auto type : kTypes)
+    for (const bool inverse : {false, true}) {
+      const Tensor packed = torch::randn({2, 9, 7, 10}).to(type), before = packed.clone();
+      const Tensor heads = packed.narrow(2, 1, 4);
+      rope_(heads, 5, {.theta = 5e5}, inverse);
+      const std::vector<c10::IValue> arguments = {before.narrow(2, 1, 4), int64_t{5}, 5e5, inverse,
+                                                  std::vector<double>{}};
+      EXPECT_TRUE(at::equal(heads, call("plimsoll::rope", arguments)[0].toTensor()));
+      EXPECT_TRUE(at::equal(packed.narrow(2, 0, 1), before.narrow(2, 0, 1)));
+      EXPECT_TRUE(at::equal(packed.narrow(2, 5, 2), before.narrow(2, 5, 2)));
+      expect_workspace("plimsoll::rope_", {heads, int64_t{5}, 5e5, inverse, std::vector<double>{8, 1, 4, 8192}});
+    }
+  EXPECT_THROW(rope_(torch::randn({2, 3, 6, 4}).transpose(2, 3), 0, {}, false), UserError);
+  EXPECT_THROW(rope_(torch::randn({2, 3, 4, 5}), 0, {}, false), UserError);
 }
 
 }  // namespace

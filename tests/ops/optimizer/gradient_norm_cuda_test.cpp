@@ -65,6 +65,45 @@ TEST(CudaGradientNorm, MarksWhatIsNotFinite) {
     }
 }
 
+// More gradients than a launch takes, among them empty ones, one whose address allows no packs, and one with gaps.
+TEST(CudaGradientNormGroup, HasTheBitsOfEachNorm) {
+  at::manual_seed(6);
+  for (const auto type : kTypes) {
+    std::vector<Tensor> gradients;
+    for (int64_t i = 0; i < 2 * cuda::kNormsOfLaunch + 3; ++i) {
+      const int64_t count = i % 7 == 0 ? 0 : i % 11 == 0 ? 3 * kCudaNormBlock + i : 5 * i;
+      gradients.push_back(random_rows(1, std::max<int64_t>(count, 1), type, 0, i % 2)[0].narrow(0, 0, count));
+    }
+    gradients.push_back(random_rows(9, 40, type).slice(1, 0, 40, 2));
+    std::vector<int64_t> index;
+    for (size_t i = 0; i < gradients.size(); ++i) index.push_back(static_cast<int64_t>(gradients.size() - i));
+    for (const auto order : kOrders) {
+      const InOrder in(order);
+      const Tensor norms = at::full({std::ssize(gradients) + 2}, -1.0, at::kFloat), skipped = at::zeros({});
+      call_on_cuda("plimsoll::gradient_norm_group_", {norms, skipped, gradients, index});
+      EXPECT_EQ(norms[0].item<float>(), -1);
+      EXPECT_EQ(norms[-1].item<float>(), -1);
+      EXPECT_EQ(skipped.item<float>(), 0);
+      for (size_t i = 0; i < gradients.size(); ++i)
+        EXPECT_EQ(norms[index[i]].item<float>(), run(gradients[i].contiguous()).norm)
+            << c10::toString(type) << ", gradient " << i;
+    }
+    expect_cuda_workspace("plimsoll::gradient_norm_group_", {at::zeros({200}), at::zeros({}), gradients, index});
+  }
+}
+
+TEST(CudaGradientNormGroup, MarksWhatIsNotFinite) {
+  for (const int64_t at : {0, 70}) {
+    std::vector<Tensor> gradients(71, at::ones({5}));
+    gradients[static_cast<size_t>(at)] = at::full({5}, std::numeric_limits<double>::infinity());
+    const Tensor norms = at::zeros({71}), skipped = at::zeros({});
+    std::vector<int64_t> index(71);
+    for (size_t i = 0; i < index.size(); ++i) index[i] = static_cast<int64_t>(i);
+    call_on_cuda("plimsoll::gradient_norm_group_", {norms, skipped, gradients, index});
+    EXPECT_EQ(skipped.item<float>(), 1);
+  }
+}
+
 /// Norms of gradients from the block sums of slices, as ranks make them, taken by the operators. Gradient i is padded
 /// with zeros to ranks * slices[i] elements.
 Tensor norms_of_slices(const std::vector<Tensor>& gradients, const std::vector<int64_t>& slices, int64_t ranks) {

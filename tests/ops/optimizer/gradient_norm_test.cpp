@@ -100,6 +100,37 @@ TEST(GradientNorm, OfNoElementsIsZero) {
   EXPECT_EQ(result.skipped, 0);
 }
 
+TEST(GradientNormGroup, HasTheBitsOfEachNorm) {
+  torch::manual_seed(4);
+  for (const auto type : kTypes) {
+    std::vector<Tensor> gradients{torch::randn({5, 9}).to(type).t(), torch::randn({7, 6}).to(type).slice(1, 0, 6, 2),
+                                  torch::empty({0}, type)};
+    for (const int64_t count : kCounts) gradients.push_back(torch::randn({count}).to(type));
+    std::vector<int64_t> index;  // in another order, and not from 0
+    for (size_t i = 0; i < gradients.size(); ++i) index.push_back(static_cast<int64_t>(gradients.size() - i));
+    const Tensor norms = torch::full({std::ssize(gradients) + 2}, -1.0, at::kFloat), skipped = torch::zeros({});
+    gradient_norm_group_(norms, skipped, gradients, index);
+    EXPECT_EQ(norms[0].item<double>(), -1);
+    EXPECT_EQ(norms[-1].item<double>(), -1);
+    EXPECT_EQ(skipped.item<double>(), 0);
+    for (size_t i = 0; i < gradients.size(); ++i)
+      EXPECT_EQ(norms[index[i]].item<float>(), norm_of(gradients[i]).norm) << c10::toString(type) << " " << i;
+    expect_workspace("plimsoll::gradient_norm_group_", {norms, skipped, gradients, index});
+    gradients.back()[1000] = kInfinity;
+    gradient_norm_group_(norms, skipped, gradients, index);
+    EXPECT_EQ(skipped.item<double>(), 1);
+    EXPECT_EQ(norms[1].item<double>(), kInfinity);
+  }
+}
+
+TEST(GradientNormGroup, RefusesWhatDoesNotBelongTogether) {
+  const Tensor norms = torch::zeros({3}), skipped = torch::zeros({}), gradient = torch::ones({4});
+  EXPECT_THROW(gradient_norm_group_(norms, skipped, {gradient, gradient}, {0}), UserError);
+  EXPECT_THROW(gradient_norm_group_(norms, skipped, {gradient, gradient}, {0, 3}), UserError);
+  EXPECT_THROW(gradient_norm_group_(norms, skipped, {gradient, gradient.to(at::kBFloat16)}, {0, 1}), UserError);
+  EXPECT_EQ(norms.abs().sum().item<double>(), 0);
+}
+
 // Computes norms as ranks that have slices of gradients do. Each rank sums the blocks of its slices, and all sums are
 // stored one rank after the other. `gradients` are padded to ranks * slices[i] elements.
 struct SlicedNorms {

@@ -47,16 +47,40 @@ Op other(std::vector<View> read, View written, std::string name = "other") {
   return op;
 }
 
-// "update_" and "plain_" are operators with groups; those of one scalar are alike.
+const std::string kNorm(kNormGroup.substr(0, kNormGroup.size() - kGroupSuffix.size()));
+
+// Arguments of a norm: the norms and the mark that it writes, the gradient.
+Op norm(View gradient, BufferId norms, BufferId mark) {
+  Op op;
+  op.name = kNorm;
+  op.phase = Phase::update;
+  op.arguments = {{Argument::Kind::tensor, true, {vector_view(norms, 1)}},
+                  {Argument::Kind::tensor, true, {vector_view(mark, 1)}},
+                  {Argument::Kind::tensor, false, {std::move(gradient)}}};
+  return op;
+}
+
+// "update_" and "plain_" are operators with groups; those of one scalar are alike. So are norms of one dtype.
 UpdateGrouping grouping() {
   return {[](const Op& op) -> std::optional<int64_t> {
+            if (op.name == kNorm) return op.arguments[2].views[0].elements();
             if (op.name != "plimsoll::update_" && op.name != "plimsoll::plain_") return std::nullopt;
             return op.arguments[0].views[0].elements();
           },
-          [](const Op& a, const Op& b) { return a.name == b.name && a.arguments[3].views == b.arguments[3].views; },
+          [](const Op& a, const Op& b) {
+            if (a.name == kNorm)
+              return b.name == kNorm && a.arguments[2].views[0].dtype == b.arguments[2].views[0].dtype;
+            return a.name == b.name && a.arguments[3].views == b.arguments[3].views;
+          },
           [](const std::vector<const Op*>& members) {
             Op made;
             made.name = group_name(members.front()->name);
+            if (made.name == kNormGroup) {
+              made.arguments = members.front()->arguments;
+              made.arguments[2] = {Argument::Kind::tensor_list, false, {}};
+              for (const Op* member : members) made.arguments[2].views.push_back(member->arguments[2].views[0]);
+              return made;
+            }
             for (size_t i = 0; i < 3; ++i) {
               Argument list{Argument::Kind::tensor_list, i < 2, {}};
               for (const Op* member : members) list.views.push_back(member->arguments[i].views[0]);
@@ -64,14 +88,16 @@ UpdateGrouping grouping() {
             }
             made.arguments.push_back(members.front()->arguments[3]);
             return made;
-          }};
+          },
+          [](const Op& op) { return op.name == kNorm; }};
 }
 
 std::vector<std::string> names_with_members(const Trace& trace) {
   std::vector<std::string> names;
   for (const Op& op : trace.ops) {
     const std::string_view name = std::string_view(op.name).substr(op.name.starts_with("plimsoll::") ? 10 : 0);
-    names.push_back(is_update_group(op.name) ? std::string(name) + std::to_string(op.arguments[0].views.size())
+    const size_t list = op.name == kNormGroup ? 2 : 0;
+    names.push_back(is_update_group(op.name) ? std::string(name) + std::to_string(op.arguments[list].views.size())
                                              : std::string(name));
   }
   return names;
@@ -220,9 +246,9 @@ TEST_F(GroupUpdatesTest, LargeOnesStayAlone) {
 }
 
 TEST_F(GroupUpdatesTest, TheLimitsAreParameters) {
-  EXPECT_THAT(names_with_members(group_updates(trace_, grouping(), {.max_grouped_elements = kElements - 1})),
+  EXPECT_THAT(names_with_members(group_updates(trace_, grouping(), {}, {.max_grouped_elements = kElements - 1})),
               ::testing::Not(::testing::Contains(HasSubstr("group"))));
-  EXPECT_THAT(names_with_members(group_updates(trace_, grouping(), {.max_group_elements = 2 * kElements})),
+  EXPECT_THAT(names_with_members(group_updates(trace_, grouping(), {}, {.max_group_elements = 2 * kElements})),
               ::testing::IsSupersetOf({"update_group_2", "update_group_2"}));
 }
 
@@ -288,6 +314,79 @@ TEST_F(GroupUpdatesTest, UpdatesWithinBackwardStayAlone) {
   EXPECT_EQ(grouped_updates_of(group_updates(trace_, grouping())).groups, 0);
 }
 
+// Norms of the gradients, and their total, before the updates. All norms write to the same two buffers.
+class GroupNormsTest : public GroupUpdatesTest {
+ protected:
+  static constexpr BufferId kNorms = kFree + 1, kMark = kNorms + 1;
+
+  GroupNormsTest() {
+    for (const char* label : {"norms", "mark"}) trace_.buffers.push_back({16, Role::temporary, false, false, label});
+    insert(0, other({vector_view(kNorms, 1), vector_view(kMark, 1)}, vector_view(kFree, 1), "total"));
+    for (int p = kParameters; p-- > 0;) insert(0, norm(vector_view(gradient(p), kElements), kNorms, kMark));
+    for (const BufferId b : {kNorms, kMark}) insert(0, other({}, vector_view(b, 1), "zero"));
+  }
+  static constexpr int kFirst = 2;  // position of the first norm in segment update
+  Op& norm_at(int p) { return trace_.ops[static_cast<size_t>(kParameters + kFirst + p)]; }
+};
+
+TEST_F(GroupNormsTest, AreGroupedToo) {
+  EXPECT_THAT(grouped(), ElementsAre("zero", "zero", "gradient_norm_group_4", "total", "update_group_4"));
+  const GroupedUpdates count = grouped_updates_of(group_updates(trace_, grouping()));
+  EXPECT_EQ(count.norms, 4);
+  EXPECT_EQ(count.norm_groups, 1);
+  EXPECT_EQ(count.updates, 4);
+  EXPECT_EQ(count.groups, 1);
+  PlanOptions options;
+  options.fusion_rules = fusion_rules();
+  const Plan plan = make_plan(trace_, options);
+  EXPECT_THAT(plan.reasons.back().why,
+              HasSubstr("4 updates of small parameters and 4 norms of their gradients run as 2"));
+}
+
+// Norms that stay alone write to the same buffers, between the members of a group.
+TEST_F(GroupNormsTest, PassOtherNorms) {
+  norm_at(1).arguments[2].views[0].dtype = DType::bfloat16;
+  norm_at(3).arguments[2].views[0].dtype = DType::bfloat16;
+  EXPECT_THAT(grouped(),
+              ElementsAre("zero", "zero", "gradient_norm_group_2", "gradient_norm_group_2", "total", "update_group_4"));
+  norm_at(1).arguments[2].views[0].dtype = norm_at(3).arguments[2].views[0].dtype = DType::float32;
+  norm_at(1).random_id = 1;
+  EXPECT_THAT(grouped(),
+              ElementsAre("zero", "zero", "gradient_norm_", "gradient_norm_group_3", "total", "update_group_4"));
+}
+
+TEST_F(GroupNormsTest, DoNotPassOtherUsesOfTheirResults) {
+  const Trace plain = trace_;
+  insert(kFirst + 2, other({vector_view(kNorms, 1)}, vector_view(kFree, 1)));
+  EXPECT_THAT(grouped(), ElementsAre("zero", "zero", "gradient_norm_group_2", "other", "gradient_norm_group_2", "total",
+                                     "update_group_4"));
+  trace_ = plain;
+  insert(kFirst + 2, other({}, vector_view(kMark, 1)));
+  EXPECT_THAT(grouped(), ElementsAre("zero", "zero", "gradient_norm_group_2", "other", "gradient_norm_group_2", "total",
+                                     "update_group_4"));
+  trace_ = plain;
+  insert(kFirst + 2, other({}, vector_view(gradient(1), kElements)));
+  EXPECT_THAT(grouped(), ElementsAre("zero", "zero", "gradient_norm_group_2", "other", "gradient_norm_group_2", "total",
+                                     "update_group_4"));
+}
+
+// All gradients are live at the norms: a group has scratch only below the peak of another op.
+TEST_F(GroupNormsTest, ScratchOfAGroupIsWithinThePeak) {
+  const auto with_scratch = [&](int64_t bytes) {
+    return group_updates(trace_, grouping(),
+                         [bytes](const Op& op) -> std::optional<int64_t> { return op.name == kNormGroup ? bytes : 0; });
+  };
+  const auto norms_of = [](const Trace& trace) { return grouped_updates_of(trace).norms; };
+  EXPECT_EQ(norms_of(with_scratch(64)), 0);
+  trace_.ops[kParameters - 1].workspace_bytes = 256;  // at the last gradient
+  EXPECT_EQ(norms_of(with_scratch(64)), 4);
+  const Trace after = with_scratch(64);
+  const auto made = std::ranges::find(after.ops, kNormGroup, &Op::name);
+  ASSERT_NE(made, after.ops.end());
+  EXPECT_EQ(made->workspace_bytes, 64);
+  EXPECT_EQ(norms_of(with_scratch(1024)), 0);
+}
+
 // A waiting gradient stays live: not if that would exceed the bytes live at the peak.
 TEST_F(GroupUpdatesTest, NoMoreBytesThanWereAtThePeak) {
   const auto live = [](const Trace& trace) {
@@ -320,6 +419,14 @@ void run_update(const Op& op, World& world) {
     }
     return;
   }
+  if (single_name(op.name) == kNorm) {
+    // In any order the same.
+    for (size_t i = 0; i < op.arguments[2].views.size(); ++i) {
+      at(0) = std::max(at(0), 2 * at(2, i));
+      at(1) = std::max(at(1), at(2, i));
+    }
+    return;
+  }
   double sum = 1;
   for (size_t i = 0; i + 1 < op.arguments.size(); ++i) sum += at(i) / 4;
   at(op.arguments.size() - 1) = sum;
@@ -327,7 +434,7 @@ void run_update(const Op& op, World& world) {
 
 // Any schedule of updates and other ops gives the same results, with no more bytes live.
 TEST(GroupUpdatesRandom, DoesTheSame) {
-  int64_t grouped = 0;
+  int64_t grouped = 0, norms = 0;
   for (uint32_t seed = 0; seed < 500; ++seed) {
     std::mt19937 random(seed);
     const auto draw = [&](int below) { return static_cast<int>(random() % static_cast<uint32_t>(below)); };
@@ -343,6 +450,12 @@ TEST(GroupUpdatesRandom, DoesTheSame) {
     for (int p = 0; p < parameters; ++p) trace.ops.push_back(other({}, one(3 * p + 2)));
     const int first = parameters;
     for (int p = 0; p < parameters; ++p) {
+      if (draw(3) > 0) {
+        View of = one(3 * p + 2);
+        if (draw(4) == 0) of.dtype = DType::bfloat16;
+        trace.ops.push_back(norm(std::move(of), buffers - 2, buffers - 1));
+        if (draw(4) == 0) trace.ops.push_back(other({any(), any()}, any()));
+      }
       const char* name = draw(4) == 0 ? "plain_" : "update_";
       trace.ops.push_back(update(one(3 * p), one(3 * p + 1), one(3 * p + 2), 3 * parameters + draw(2), name));
       if (draw(3) == 0) trace.ops.push_back(other({any(), any()}, any()));
@@ -351,6 +464,7 @@ TEST(GroupUpdatesRandom, DoesTheSame) {
     trace.segments = {{SegmentKind::micro, 0, first}, {SegmentKind::update, first, end}};
     const Trace after = group_updates(trace, grouping());
     grouped += grouped_updates_of(after).updates;
+    norms += grouped_updates_of(after).norms;
     EXPECT_EQ(after.segments[0].end, first);
     EXPECT_EQ(after.segments[1].end, static_cast<int32_t>(after.ops.size()));
     const auto live = [](const Trace& of) { return std::ranges::max(transient_bytes_by_op(of, lifetimes_of(of))); };
@@ -366,6 +480,7 @@ TEST(GroupUpdatesRandom, DoesTheSame) {
     }
   }
   EXPECT_GT(grouped, 1000);
+  EXPECT_GT(norms, 300);
 }
 
 }  // namespace
