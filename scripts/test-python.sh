@@ -10,7 +10,7 @@ export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1 XDG_CACHE_HOME=$build/
 scripts/check-python.sh
 (cd python && "$python/mypy" plimsoll)
 cd python/tests
-for part in training process blocks values attention cross_entropy loss_rows layout norms random state errors citizen notebook operators architectures; do
+for part in training process blocks values attention cross_entropy loss_rows layout norms random state errors citizen notebook operators architectures dry_cuda; do
   echo "==> python: $part"
   "$python/python" -m unittest "test_$part"
 done
