@@ -3,6 +3,7 @@
 
     bench/cuda_launches.py                          Qwen2.5's 0.5 B, 1.5 B and 7 B shapes on an H100
     bench/cuda_launches.py --gpu a100-sxm-80gb --json counts.json
+    bench/cuda_launches.py --executed               also runs each on the dry H100 of tests/cuda_dry, and counts what is launched
 
 An op is one launch, except those of launches_of(). Bytes are the operands that each kernel reads and writes, so a matmul's repeated
 reads of a block are not in them; the loss head's are those of its chunks. --plimsoll compares another build.
@@ -10,9 +11,11 @@ reads of a block are not in them; the loss head's are those of its chunks. --pli
 import argparse
 import json
 import math
+import os
 import pathlib
 import re
 import subprocess
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHAPES = [("0.5b", "bf16-mixed", []), ("0.5b", "bf16-true", []), ("1.5b", "bf16-mixed", []), ("1.5b", "bf16-true", []),
@@ -82,6 +85,10 @@ def launches_of(op):
         tensors, read = tensors_of(op["operands"])
         grouped = tensors[1][1][1] != tensors[2][1][1]
         return 3 + (2 if grouped else 0)  # row sums, the kernel, the conversion of dq; sums of dk and dv over a group
+    if name.startswith("plimsoll::gradient_norm_group_"):
+        return 2 * -(-(len(tensors_of(op["operands"])[0]) - 2) // 64)  # besides gradients: the norms and the mark
+    if name.startswith("plimsoll::gradient_norm"):
+        return 2  # sums of blocks, and the norm
     if "rms_norm_backward" in name:
         return 2  # rows, and the sum of the weight's gradient
     if name.startswith("aten::embedding_dense_backward"):
@@ -126,10 +133,27 @@ def count(options, shape, precision, more):
     return row
 
 
+def executed(options, shape, precision, more):
+    """The launches of one step on the dry device: a run of six steps has two more than one of four."""
+    libraries = ROOT / "build/tests/cuda_dry"
+    counts = []
+    with tempfile.TemporaryDirectory() as folder:
+        log = pathlib.Path(folder) / "log.json"
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "LD_PRELOAD": str(libraries / "libcuda_dry.so"),
+                       "PLIMSOLL_DRY_LOG": str(log), "PLIMSOLL_RUNTIME_DIR": folder, "XDG_CACHE_HOME": folder}
+        for steps in (4, 6):
+            command = [options.plimsoll, "train", ROOT / f"bench/jobs/qwen2.5-{shape}.yaml", f"precision={precision}", *more,
+                       f"max_steps={steps}"]
+            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+            counts.append(json.loads(log.read_text())["launches"])
+    return {kernel: (count - counts[0].get(kernel, 0)) / 2 for kernel, count in counts[1].items()}
+
+
 def main():
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--gpu", default="h100-sxm")
     flags.add_argument("--plimsoll", default=str(ROOT / "build/plimsoll"))
+    flags.add_argument("--executed", action="store_true", help="count launches on the dry device")
     flags.add_argument("--json", type=pathlib.Path)
     options = flags.parse_args()
     rows = [count(options, *shape) for shape in SHAPES]
@@ -139,6 +163,13 @@ def main():
         print(f"| {row['shape']} | {row['precision']} | {row['micro_batches']} | {row['layer_launches']:.1f} | "
               f"{row['loss_head_launches']} | {row['launches']} | {row['loss_head_bytes'] / 2**30:.0f} GiB | "
               f"{row['bytes'] / 2**30:.0f} GiB |")
+    if options.executed:
+        print("\n| shape | precision | launches a step, executed | by kernel |\n|---|---|---|---|")
+        for row, shape in zip(rows, SHAPES):
+            row["executed"] = executed(options, *shape)
+            most = sorted(row["executed"].items(), key=lambda each: -each[1])[:8]
+            print(f"| {row['shape']} | {row['precision']} | {sum(row['executed'].values()):.0f} | "
+                  f"{', '.join(f'{kernel} {count:.0f}' for kernel, count in most)} |")
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
