@@ -42,10 +42,10 @@ std::vector<KernelChoice> kernel_choices();
 /// PLIMSOLL_CPU_CAPABILITY or PLIMSOLL_16BIT_PRODUCTS.
 CpuInstructions cpu_instructions();
 
-/// A report on a device other than the CPU, with measured rates.
+/// A report on a device other than the CPU: measured rates, or why there are none.
 struct DeviceReport {
   std::string device;         ///< value of a job's `device`: cuda | rocm | mps
-  std::string name;           ///< name by its driver
+  std::string name;           ///< name by its driver; empty: this build cannot use the device, and `failure` says why
   CostModel cost;             ///< measured rates
   CostModel catalogue;        ///< rates of the catalogue, or typical ones, which the measured rates replace in plans
   bool measured_now = false;  ///< false: the rates are from the file
@@ -69,7 +69,7 @@ struct MachineReport {
   size_t ops_timed = 0;                            ///< distinct ops with a measured time
   std::filesystem::path folder;                    ///< folder of the measurements; empty: they cannot be stored
   bool nvidia_driver = false, amd_driver = false;  ///< true: a library of the driver can be loaded
-  std::vector<DeviceReport> devices;               ///< devices other than the CPU that this build can use
+  std::vector<DeviceReport> devices;               ///< devices other than the CPU
 };
 
 /// More shared processors (MachineReport::shared_processors) than this make rates too low to be stored.

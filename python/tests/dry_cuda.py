@@ -71,6 +71,7 @@ def outcome_of_sample(sample):
 def faults_of_operators(build):
     """Returns the operators that fail and the reasons, and how many work."""
     survey.__file__ = __file__  # its workers are processes of this script
+    survey.SECONDS = 600  # of an operator: none takes one, but the machine may be busy
     before = dict(os.environ)
     os.environ.update(environment(build))
     try:

@@ -68,7 +68,7 @@ std::string with_catalogue(const OpRate& measured, const OpRate& known) {
 
 std::string text_of(const DeviceReport& report, const Screen& screen) {
   Table table({{""}, {.fit = Fit::fold, .min_width = 20}}, fmt::format("Device {}", report.device));
-  table.add_row({"name", without_controls(report.name)});
+  table.add_row({"name", report.name.empty() ? "not usable" : without_controls(report.name)});
   if (!report.failure.empty()) table.add_row({"failure", without_controls(report.failure)});
   if (report.cost.source == "measured") {
     table.add_row({"rates", report.measured_now ? (report.stored ? "measured now" : "measured now; not stored")

@@ -91,24 +91,30 @@ bool is_in_weights(const JobInput& input, const std::filesystem::path& file) {
          are_one_file(input.file, std::filesystem::absolute(file, error).parent_path());
 }
 
+// Returns the extension of the files that an option writes; "": it writes none or several.
+std::string_view extension_of(std::string_view option) {
+  if (option == "--json" || option == "--profile") return ".json";
+  if (option == "--html") return ".html";
+  return option == "--out" ? ".safetensors" : "";
+}
+
 // `plan job.yaml --json memory_budget=12GiB` would write a file of this name, and the override would have no effect.
-void reject_override(const OutputFile& output) {
+// `what`: "file" or "folder".
+void reject_override(const OutputFile& output, std::string_view what) {
   const std::string word = output.file.string(), extension = output.file.extension().string();
   const size_t equals = word.find('=');
-  std::error_code error;
   if (!output.option.starts_with("--") || equals == std::string::npos || !names_a_key(word.substr(0, equals)) ||
-      extension == ".json" || extension == ".html" || extension == ".safetensors" ||
-      std::filesystem::exists(output.file, error))
+      (!extension.empty() && extension == extension_of(output.option)))
     return;
-  throw UserError(fmt::format("{} is an override of the job, not a file name; put a file name after {}, or write ./{}",
-                              in_quotes(word), output.option, one_line(word)));
+  throw UserError(fmt::format("{} is an override of the job, not a {} name; put a {} name after {}, or write ./{}",
+                              in_quotes(word), what, what, output.option, one_line(word)));
 }
 
 }  // namespace
 
 void require_outputs_apart(const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                            const Job& job) {
-  std::ranges::for_each(outputs, reject_override);
+  for (const OutputFile& output : outputs) reject_override(output, "file");
   std::vector<OutputFile> given;
   std::ranges::copy_if(outputs, std::back_inserter(given), [](const OutputFile& output) {
     std::error_code error;  // only regular files are overwritten, not a pipe or /dev/null
@@ -134,7 +140,7 @@ void require_folder_apart(const OutputFile& folder, bool (*is_written)(const std
                           const std::vector<OutputFile>& outputs, const std::filesystem::path& job_file,
                           const Job& job) {
   if (folder.file.empty()) return;
-  reject_override(folder);
+  reject_override(folder, "folder");
   std::error_code error;
   std::vector<std::filesystem::path> written;  // files of the option that exist already
   for (auto entry = std::filesystem::directory_iterator(folder.file, error);

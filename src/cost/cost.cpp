@@ -100,7 +100,8 @@ double tiled_seconds(const GpuShape& gpu, const OpRate& rate, const Matmul& matm
 
 // Operations of a float32 matmul that a CPU computes in the time in which it dequantizes a value: both depend on its
 // vectors and its clock. One thread of an AMD EPYC with AVX2 takes 0.16 ns to make a float32 of a value of NF4, and
-// 0.28 ns to make a bfloat16; of int8 0.13 and 0.30 ns; next to 66 GFLOP/s.
+// 0.28 ns to make a bfloat16; of int8 0.13 and 0.30 ns; next to 66 GFLOP/s, so 11 and 18, and 9 and 20. Whole steps
+// are nearest to what stands here (docs/predictions.md).
 constexpr double kFlopsForNf4 = 15, kFlopsForInt8 = 10;
 
 // Returns the seconds in which a CPU dequantizes an op's weight; 0 if it has none. Other kernels between matmuls are in
@@ -236,9 +237,14 @@ StepExchanges exchanges_of_step(const CostModel& model, const Trace& trace, int6
   return all;
 }
 
+namespace {
+// Speed with copies both ways, as a multiple of that one way, above which the difference is rounding.
+constexpr double kSameSpeed = 1 - 1e-9;
+}  // namespace
+
 void CopyLinks::start(BufferId target, bool into_device, bool on_host, double now, double seconds) {
   const int direction = into_device ? 1 : 0;
-  if (both_ways_ == 1) {
+  if (both_ways_ > kSameSpeed) {
     ends_[target] = free_[direction] = std::max(free_[direction], now) + seconds;
     return;
   }

@@ -32,8 +32,8 @@ class CopyLinks {
 
   /// Starts a copy that takes `seconds` alone, at second `now`, at least that of the start before.
   void start(BufferId target, bool into_device, bool on_host, double now, double seconds);
-  /// Returns the second at which the last copy into `target` ends if no other copy starts until then; 0 if there is
-  /// none.
+  /// Returns the second at which the copy into `target` ends if no other copy starts until then; 0 if there is none.
+  /// Precondition: each earlier copy into `target` was waited for.
   double end_of(BufferId target);
 
  private:

@@ -187,7 +187,9 @@ constexpr int64_t kMaxIndex = (int64_t{1} << 31) - (int64_t{1} << 20);
 /// Returns `count`, the end or the stride of a kernel's index. Throws InternalError if its magnitude is above
 /// kMaxIndex.
 inline int32_t index32(int64_t count) {
-  check(count <= kMaxIndex && count >= -kMaxIndex, "a CUDA kernel counts in 32 bits, not to " + std::to_string(count));
+  // Not check(), which takes a text that would be made for each argument of each launch.
+  if (count > kMaxIndex || count < -kMaxIndex)
+    throw InternalError("a CUDA kernel counts in 32 bits, not to " + std::to_string(count));
   return static_cast<int32_t>(count);
 }
 

@@ -105,8 +105,8 @@ Reason grouping_reason(const PlanOptions& options, const GroupedUpdates& grouped
     what = fmt::format("norms of {} small gradients", grouped.norms);
   else if (grouped.norms > 0)
     what += fmt::format(" and {} norms of their gradients", grouped.norms);
-  return {compile_decision(options), fmt::format("{} run as {} groups, which share threads and launches", what,
-                                                 grouped.groups + grouped.norm_groups)};
+  return {compile_decision(options), fmt::format("{} run as {} groups, which share launches and, in updates, threads",
+                                                 what, grouped.groups + grouped.norm_groups)};
 }
 
 namespace {

@@ -238,7 +238,7 @@ bool has_hook(const NodePointer& node) {
 Recorder* replacing_norms() {
   Recorder* const recorder = Recorder::active();
   const bool computes = recorder && (recorder->phase() == Phase::forward || recorder->phase() == Phase::evaluate);
-  return computes && recorder->composed_norms().replaces() && recorder->has_norm_kernels() ? recorder : nullptr;
+  return computes && recorder->composed_norms().replaces() && recorder->kernels().norms ? recorder : nullptr;
 }
 
 // Returns whether `weight` may be the weight of rows of x.

@@ -20,6 +20,15 @@ namespace plimsoll {
 
 struct OpSignature;
 
+/// The facts about the kernels of a step that its recorded ops depend on.
+struct StepKernels {
+  bool masked_attention = true;  ///< plimsoll::attention takes masks that are tensors, and dropout
+  bool norms = true;             ///< plimsoll::rms_norm has kernels
+  /// Layer and batch norms keep float32 statistics of 16-bit values, batch norms by given statistics return them too,
+  /// and log-sigmoid has no buffer. libtorch's kernels for the CPU do none of it.
+  bool wide_statistics = false;
+};
+
 /// A recorder of one step. At most one is active at a time in a process. It is not thread-local: the autograd engine
 /// runs a private device's backward on a thread of its own, while the thread that recorded the forward waits for it.
 class Recorder {
@@ -56,16 +65,9 @@ class Recorder {
   /// Sets the operators of libtorch that are recorded as operators of Plimsoll from now on; all at first.
   void set_replacements(const Replacements& replacements) { replacements_ = replacements; }
   const Replacements& replacements() const { return replacements_; }
-  /// States the device that the step will run on: cpu, cuda, rocm or mps; cpu at first.
-  void set_device(const std::string& device) { device_ = device; }
-  /// Returns whether plimsoll::attention has kernels for masks that are tensors and for dropout on the device.
-  bool has_masked_attention() const { return device_ == "cpu" || device_ == "cuda"; }
-
-  /// Returns whether libtorch's kernels for CUDA run the step, which ROCm's are too. Some have results of other sizes
-  /// or dtypes than those for the CPU.
-  bool has_cuda_results() const { return device_ == "cuda" || device_ == "rocm"; }
-  /// Returns whether plimsoll::rms_norm has kernels for the device.
-  bool has_norm_kernels() const { return device_ == "cpu" || device_ == "cuda"; }
+  /// States the kernels that will run the step; the CPU's at first.
+  void set_kernels(const StepKernels& kernels) { kernels_ = kernels; }
+  const StepKernels& kernels() const { return kernels_; }
 
   /// Returns the ops so far.
   const Trace& trace() const { return trace_; }
@@ -158,7 +160,7 @@ class Recorder {
   Trace trace_;
   Phase phase_ = Phase::initialize;
   Replacements replacements_;
-  std::string device_ = "cpu";
+  StepKernels kernels_;
   LossHeads loss_heads_;
   WrittenAttentions written_attentions_;
   bool contiguous_attention_ = false, refused_view_ = false;

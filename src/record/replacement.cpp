@@ -109,7 +109,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::o
     replaceable = !is_causal && is_replaceable_mask(*mask, q, matrix);
     if (replaceable) options.mask = with_heads(mask->expand(matrix));
   }
-  if (mask || dropout > 0) replaceable = replaceable && Recorder::active()->has_masked_attention();
+  if (mask || dropout > 0) replaceable = replaceable && Recorder::active()->kernels().masked_attention;
   if (!replaceable)
     return at::native::scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale, enable_gqa);
   if (dropout > 0) options.seed = drawn_seed(q);
@@ -199,7 +199,7 @@ Tensor written_attention(Recorder& recorder, const Tensor& probabilities, const 
   const bool masked = call->added || call->hidden, dropped = call->dropout > 0;
   for (const auto* mask : {&call->added, &call->hidden})
     if (*mask && !is_replaceable_mask(**mask, call->q, matrix)) return {};
-  if ((masked || dropped) && !recorder.has_masked_attention()) return {};
+  if ((masked || dropped) && !recorder.kernels().masked_attention) return {};
   if (call->sinks && (!is_plainly_differentiated({&*call->sinks}) || !has_range_of_sinks(*call))) return {};
   if (!attentions.replace(probabilities)) return {};
   ops::AttentionOptions options{.causal = false, .scale = call->scale, .softcap = call->cap, .dropout = call->dropout};

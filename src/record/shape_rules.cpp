@@ -35,19 +35,19 @@ at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::empty(sizes, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
 
-// Returns the dtype of a group norm's statistics: of the weight.
+// Returns the dtype of a norm's statistics and of its bias's gradient on the CPU: of the weight, if it has one.
 at::ScalarType statistics_type(const at::Tensor& input, const c10::IValue& weight) {
   return weight.isTensor() && weight.toTensor().defined() ? weight.toTensor().scalar_type() : input.scalar_type();
 }
 
-bool has_cuda_results() {
+bool has_wide_statistics() {
   const Recorder* const recorder = Recorder::active();
-  return recorder && recorder->has_cuda_results();
+  return recorder && recorder->kernels().wide_statistics;
 }
 
-// Returns the dtype of the statistics of a layer or batch norm; CUDA's are float32 for 16-bit values.
+// Returns the dtype of the statistics of a layer or batch norm.
 at::ScalarType wide_statistics_type(const at::Tensor& input, const c10::IValue& weight) {
-  if (has_cuda_results()) return input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  if (has_wide_statistics()) return input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   return statistics_type(input, weight);
 }
 
@@ -91,7 +91,7 @@ Outputs group_norm_backward(const Arguments& a) {  // grad, input, mean, rstd, w
 
 Outputs batch_norm(const Arguments& a) {  // input, weight, bias, running_mean, running_var, training, momentum, eps
   const at::Tensor input = a[0].toTensor();
-  const int64_t channels = a[5].toBool() || has_cuda_results() ? input.size(1) : 0;
+  const int64_t channels = a[5].toBool() || has_wide_statistics() ? input.size(1) : 0;
   const auto type = wide_statistics_type(input, a[1]);
   return {like_suggested(a[0]), empty({channels}, type), empty({channels}, type)};
 }
@@ -252,8 +252,8 @@ Outputs multilabel_margin_loss(const Arguments& a) {  // input, target, reductio
           empty(a[1].toTensor().sizes(), a[0].toTensor().scalar_type())};
 }
 
-Outputs log_sigmoid(const Arguments& a) {  // input; the second output is a buffer, which CUDA does not need
-  return {like(a[0]), has_cuda_results() ? empty({0}, a[0].toTensor().scalar_type()) : like(a[0])};
+Outputs log_sigmoid(const Arguments& a) {  // input; the second output is a buffer, which some kernels do not need
+  return {like(a[0]), has_wide_statistics() ? empty({0}, a[0].toTensor().scalar_type()) : like(a[0])};
 }
 
 // Returns the output of advanced indexing. Indices broadcast. Their dimensions replace the indexed ones if these are

@@ -334,7 +334,6 @@ std::vector<DeviceReport> inspect_devices(bool again, bool nvidia_driver) {
     Backend* const backend = find_backend(device);
     if (!backend) {
       if (device != "cuda" || !nvidia_driver) continue;
-      report.name = "not usable";
       try {
         backend_for(device);
       } catch (const UserError& error) {

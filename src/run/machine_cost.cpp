@@ -51,9 +51,9 @@ std::filesystem::path rates_file(int threads) {
   return file_of("rates", threads);
 }
 
-// Version of the way in which rates are measured; rates of another version are not read. 1: in huge pages. 2: masked
-// scores of attention do not count.
-constexpr int kRatesMethod = 2;
+// Version of the way in which rates are measured, and of the kernels that are; rates of another version are not read.
+// 1: in huge pages. 2: masked scores of attention do not count. 3: kernels with masks of bits (ops/lanes.h).
+constexpr int kRatesMethod = 3;
 
 // Returns "measured", and next to how much other work.
 std::string source_of(double shared_processors) {

@@ -68,6 +68,12 @@ struct KeptCalls {
   }
 };
 
+// Returns what is known of a device's kernels. ROCm has libtorch's kernels for CUDA, and none of ours.
+StepKernels kernels_of(const std::string& device) {
+  const bool ours = device == "cpu" || device == "cuda";
+  return {.masked_attention = ours, .norms = ours, .wide_statistics = device == "cuda" || device == "rocm"};
+}
+
 class StepRecorder {
  public:
   StepRecorder(const Step& step, const TrainingOptions& options, const Replacements& replacements,
@@ -77,7 +83,7 @@ class StepRecorder {
         optimizer_(options.optimizer, options.seed),
         update_step_(optimizer_, options.max_grad_norm, options.precision == Precision::fp16_mixed) {
     recorder_.set_replacements(replacements);
-    recorder_.set_device(options.device);
+    recorder_.set_kernels(kernels_of(options.device));
     recorder_.loss_heads().keep(kept.heads);
     recorder_.written_attentions().keep(kept.attentions);
     recorder_.set_contiguous_attention(kept.contiguous_attention);

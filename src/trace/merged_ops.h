@@ -44,7 +44,7 @@ inline std::string_view single_name(std::string_view name) {
 /// libtorch; the planner does not.
 struct UpdateGrouping {
   /// Returns the number of elements that the op updates, or whose norm it takes. nullopt: it is neither, its operator
-  /// has no group operator, or it is an update that uses scratch.
+  /// has no group operator, it is an update that uses scratch, or a norm of a gradient with gaps between its elements.
   std::function<std::optional<int64_t>(const Op&)> elements;
   /// Returns whether two ops may be in one group: updates of one operator with the same constants and scalars, or norms
   /// of gradients of one dtype that write to the same vector.

@@ -137,15 +137,21 @@ TEST_F(CommandLine, AnOptionNeedsItsValue) {
 
 TEST_F(CommandLine, AnOverrideIsNoOutput) {
   put_tiny_job();
-  EXPECT_TRUE(new_files([&] {
-                for (const std::string option : {"--json", "--html", "--dump-passes"})
-                  expect_refusal(run({"plan", "job.yaml", option, "memory_budget=1.5GiB"}), 2,
-                                 AllOf(HasSubstr("'memory_budget=1.5GiB' is an override"), HasSubstr(option)));
-                for (const std::string option : {"--json", "--profile"})
-                  expect_refusal(run({"train", "job.yaml", option, "model.num_layers=1"}), 2, HasSubstr(option));
-              }).empty());
+  EXPECT_TRUE(
+      new_files([&] {
+        for (const std::string option : {"--json", "--html", "--dump-passes"})
+          expect_refusal(run({"plan", "job.yaml", option, "memory_budget=1.5GiB"}), 2,
+                         AllOf(HasSubstr("'memory_budget=1.5GiB' is an override"), HasSubstr(option)));
+        for (const std::string option : {"--json", "--profile"})
+          expect_refusal(run({"train", "job.yaml", option, "model.num_layers=1"}), 2, HasSubstr(option));
+        expect_refusal(run({"plan", "job.yaml", "--json", "model.weights=model.safetensors"}), 2,
+                       HasSubstr("not a file name"));
+        expect_refusal(run({"plan", "job.yaml", "--html", "log.metrics_file=run.json"}), 2, HasSubstr("--html"));
+        expect_refusal(run({"plan", "job.yaml", "--dump-passes", "seed=1.json"}), 2, HasSubstr("not a folder name"));
+      }).empty());
   for (const std::string name : {"./memory_budget=auto", "seed=1.json", "tone=red"})
     EXPECT_EQ(run({"plan", "job.yaml", "--json", name}).exit_code, 0) << name;
+  expect_refusal(run({"plan", "job.yaml", "--json", "memory_budget=auto"}), 2, HasSubstr("--json"));  // it exists
 }
 
 // A script's variable for the value is empty.

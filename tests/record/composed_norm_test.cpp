@@ -185,14 +185,14 @@ TEST(ComposedNorm, WithAHookOnItsGradientIsRecordedAsItIs) {
 }
 
 TEST(ComposedNorm, IsKeptForDevicesWithoutKernels) {
-  const auto on = [](const std::string& device) {
-    return [device](auto& x, auto& w) {
-      Recorder::active()->set_device(device);
+  const auto with = [](bool kernels) {
+    return [kernels](auto& x, auto& w) {
+      Recorder::active()->set_kernels({.norms = kernels});
       return llama(x, w);
     };
   };
-  EXPECT_EQ(recorded(on("cuda")).norms, 1);
-  EXPECT_EQ(recorded(on("mps")).norms, 0);
+  EXPECT_EQ(recorded(with(true)).norms, 1);
+  EXPECT_EQ(recorded(with(false)).norms, 0);
   const auto kept = [](auto& x, auto& w) {
     Recorder::active()->composed_norms().keep_all();
     return llama(x, w);

@@ -27,8 +27,9 @@ inline std::vector<torch::Tensor> with_gradients(const torch::Tensor& output, st
   return all;
 }
 
-/// Return one entry for each operator family that models use, and those whose Meta kernels libtorch has in Python only.
+/// Returns one entry for each operator family that models use.
 std::vector<Family> families();
+/// Returns the families whose Meta kernels libtorch has in Python only.
 std::vector<Family> python_families();
 
 }  // namespace plimsoll::testing

@@ -74,25 +74,33 @@ Results attention_results(const Tensor& q, const Tensor& k, const Tensor& v, boo
   return {empty_heads(q), at::empty(numbers, q.options().dtype(accumulator(q.scalar_type())))};
 }
 
+static void require_outputs(const Tensor& grad_out, const Tensor& out, const Tensor& q) {
+  require(grad_out.sizes() == q.sizes() && out.sizes() == q.sizes(), "plimsoll::attention_backward",
+          "grad_out has shape ", grad_out.sizes(), ", out ", out.sizes(), " and q ", q.sizes(), "; they must be alike");
+}
+
 Gradients attention_gradients(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
                               double softcap, const Optional& mask, const Optional& seed, double dropout) {
   attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
-  require(grad_out.sizes() == q.sizes() && out.sizes() == q.sizes(), "plimsoll::attention_backward",
-          "grad_out has shape ", grad_out.sizes(), ", out ", out.sizes(), " and q ", q.sizes(), "; they must be alike");
+  require_outputs(grad_out, out, q);
   return {empty_heads(q), empty_heads(k), empty_heads(v)};
 }
 
-void require_gradients(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dq, const Tensor& dk,
-                       const Tensor& dv) {
-  const auto takes = [](const Tensor& gradient, const Tensor& of) {
-    return gradient.sizes() == of.sizes() && gradient.scalar_type() == of.scalar_type() &&
-           (gradient.numel() == 0 || gradient.stride(3) == 1);
-  };
-  require(takes(dq, q) && takes(dk, k) && takes(dv, v), "plimsoll::attention_backward", "dq, dk and dv are ",
-          c10::toString(dq.scalar_type()), " ", dq.sizes(), ", ", dk.sizes(), " and ", dv.sizes(), "; q, k and v are ",
-          c10::toString(q.scalar_type()), " ", q.sizes(), ", ", k.sizes(), " and ", v.sizes(),
-          "; they must be alike, and rows of the gradients contiguous");
+static void require_gradient(const char* name, const Tensor& gradient, const Tensor& of) {
+  require(gradient.sizes() == of.sizes() && gradient.scalar_type() == of.scalar_type() &&
+              (gradient.numel() == 0 || gradient.stride(3) == 1),
+          "plimsoll::attention_backward", name, " is ", c10::toString(gradient.scalar_type()), " ", gradient.sizes(),
+          " by ", gradient.strides(), "; it must be ", c10::toString(of.scalar_type()), " ", of.sizes(),
+          " with contiguous rows");
+}
+
+void require_gradients(const Tensor& grad_out, const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v,
+                       const Tensor& dq, const Tensor& dk, const Tensor& dv) {
+  require_outputs(grad_out, out, q);
+  require_gradient("dq", dq, q);
+  require_gradient("dk", dk, k);
+  require_gradient("dv", dv, v);
 }
 
 namespace {
@@ -130,14 +138,14 @@ void attention_grad_meta_into(const Tensor& grad_out, const Tensor& q, const Ten
                               double softcap, const Optional& mask, const Optional& seed, double dropout, Tensor& dq,
                               Tensor& dk, Tensor& dv) {
   attention_gradients(grad_out, q, k, v, out, logsumexp, causal, window, scale, softcap, mask, seed, dropout);
-  require_gradients(q, k, v, dq, dk, dv);
+  require_gradients(grad_out, out, q, k, v, dq, dk, dv);
 }
 
 void attention_grad_cpu_into(const Tensor& grad_out, const Tensor& q, const Tensor& k, const Tensor& v,
                              const Tensor& out, const Tensor& logsumexp, bool causal, int64_t window, Scale scale,
                              double softcap, const Optional& mask, const Optional& seed, double dropout, Tensor& dq,
                              Tensor& dk, Tensor& dv) {
-  require_gradients(q, k, v, dq, dk, dv);
+  require_gradients(grad_out, out, q, k, v, dq, dk, dv);
   attention_backward_cpu(call_of(q, k, v, causal, window, scale, softcap, mask, seed, dropout),
                          inner_contiguous(grad_out), inner_contiguous(out), logsumexp, dq, dk, dv);
 }
@@ -245,11 +253,9 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
       "int window, float? scale=None, float softcap=0.0, Tensor? mask=None, Tensor? seed=None, float dropout=0.0) -> "
       "(Tensor dq, Tensor dk, Tensor dv)");
   m.def(
-      "attention_backward.out(Tensor grad_out, Tensor q, Tensor k, Tensor v, Tensor out, Tensor logsumexp, bool "
-      "causal, "
-      "int window, float? scale, float softcap, Tensor? mask, Tensor? seed, float dropout, Tensor(a!) dq, Tensor(b!) "
-      "dk, "
-      "Tensor(c!) dv) -> ()");
+      "attention_backward.out(Tensor grad_out, Tensor q, Tensor k, Tensor v, Tensor out, Tensor logsumexp, "
+      "bool causal, int window, float? scale, float softcap, Tensor? mask, Tensor? seed, float dropout, "
+      "Tensor(a!) dq, Tensor(b!) dk, Tensor(c!) dv) -> ()");
 }
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {
   m.impl("attention", attention_results);

@@ -49,9 +49,10 @@ std::tuple<at::Tensor, at::Tensor> attention_results(const at::Tensor& q, const 
                                                      bool causal, int64_t window, std::optional<double> scale,
                                                      double softcap, const std::optional<at::Tensor>& mask,
                                                      const std::optional<at::Tensor>& seed, double dropout);
-/// Throws UserError unless the gradients have the shapes of q, k and v, and contiguous rows.
-void require_gradients(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& dq,
-                       const at::Tensor& dk, const at::Tensor& dv);
+/// Throws UserError unless grad_out and out have the shape of q, and the gradients the shapes and dtypes of q, k and v,
+/// and contiguous rows.
+void require_gradients(const at::Tensor& grad_out, const at::Tensor& out, const at::Tensor& q, const at::Tensor& k,
+                       const at::Tensor& v, const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv);
 /// Returns dq, dk and dv.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradients(
     const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,

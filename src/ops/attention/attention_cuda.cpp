@@ -101,8 +101,9 @@ std::tuple<Tensor, Tensor> attention_cuda(const Tensor& q, const Tensor& k, cons
 /// dq, dk and dv [B, H, T, D].
 using Gradients = std::array<Tensor, 3>;
 
-/// Returns the gradients by libtorch's flash kernels, for contiguous `grad_out` and `out`. With `into` they are written
-/// there: the operator has no `out`, but makes them by empty_like() of its operands.
+/// Returns the gradients by libtorch's flash kernels. With `into` they are written there, and `grad_out` and `out` must
+/// be contiguous: the operator has no `out`, but makes gradients by empty_like() of its operands, after copies of
+/// others.
 Gradients flash_gradients(const AttentionShape& shape, const Tensor& grad_out, const Tensor& q, const Tensor& k,
                           const Tensor& v, const Tensor& out, const Tensor& logsumexp, Scale scale,
                           const Gradients* into) {
@@ -143,7 +144,7 @@ void attention_backward_out_cuda(const Tensor& grad_out, const Tensor& q, const 
                                  double softcap, const std::optional<Tensor>& mask, const std::optional<Tensor>& seed,
                                  double dropout, Tensor& dq, Tensor& dk, Tensor& dv) {
   const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
-  require_gradients(q, k, v, dq, dk, dv);
+  require_gradients(grad_out, out, q, k, v, dq, dk, dv);
   const cuda::OnDevice on(q);
   if (!has_flash_kernels(q) || !flash_takes(shape, dtype_of(q))) {
     attention_blocks_backward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), grad_out, logsumexp, dq,

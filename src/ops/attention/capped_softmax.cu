@@ -11,6 +11,7 @@ template <typename S>
 ScoreShape<S> shape_of(const ScoreRows& args) {
   const ops::CappedSoftmax& softmax = args.softmax;
   index32(softmax.width + args.queries);
+  index32(args.mask.key_stride);
   // Rows see no fewer and no more columns from these limits on.
   const auto limited = [&](int64_t column) { return index32(std::clamp(column, -args.queries, softmax.width)); };
   return {index32(softmax.width), index32(args.queries),         limited(softmax.first_seen), limited(softmax.seen),
@@ -19,7 +20,6 @@ ScoreShape<S> shape_of(const ScoreRows& args) {
 
 /// Returns true if scores have a mask, or probabilities dropout.
 bool is_changed(const ScoreRows& args) {
-  index32(args.mask.key_stride);
   return args.mask.data != nullptr || args.dropout.rule.threshold > 0;
 }
 

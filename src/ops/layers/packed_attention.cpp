@@ -48,25 +48,25 @@ using PackedCallPtr = c10::intrusive_ptr<PackedCall>;
 
 struct PackedAttention : torch::autograd::Function<PackedAttention> {
   static Tensor forward(AutogradContext* context, const Tensor& qkv, const OptionalTensor& mask,
-                        const PackedCallPtr& settings) {
+                        const OptionalTensor& seed, const PackedCallPtr& settings) {
     static const auto handle = operator_handle<AttentionCall>("plimsoll::attention");
     at::AutoDispatchBelowADInplaceOrView below;  // autograd does not see that qkv changes
     const AttentionOptions& options = settings->attention;
     settings->rotate(qkv, false);
     const auto [q, k, v] = settings->parts_of(qkv);
     const auto [out, logsumexp] = handle.call(q, k, v, options.causal, options.window, options.scale, options.softcap,
-                                              mask, options.seed, options.dropout);
+                                              mask, seed, options.dropout);
     const Tensor result =
         out.transpose(1, 2).reshape({qkv.size(0), qkv.size(1), settings->heads.queries * settings->heads.width});
     // The result itself, not `out`: autograd sees if a caller changes it.
-    context->save_for_backward({qkv, result, logsumexp, mask.value_or(Tensor())});
+    context->save_for_backward({qkv, result, logsumexp, mask.value_or(Tensor()), seed.value_or(Tensor())});
     context->saved_data["settings"] = c10::IValue::make_capsule(settings);
     return result;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     static const auto handle = operator_handle<GradientsCall>("plimsoll::attention_backward", "out");
-    variable_list gradients(3);
+    variable_list gradients(4);
     if (!grads[0].defined()) return gradients;
     if (at::GradMode::is_enabled())
       throw UserError("attention of packed queries, keys and values has no second derivative");
@@ -79,9 +79,9 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
     const Tensor gradient = at::empty(qkv.sizes(), qkv.options());
     const auto [q, k, v] = settings->parts_of(qkv);
     auto [dq, dk, dv] = settings->parts_of(gradient);
+    const auto given = [](const Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor) : std::nullopt; };
     handle.call(grad_out.transpose(1, 2), q, k, v, out, saved[2], options.causal, options.window, options.scale,
-                options.softcap, saved[3].defined() ? OptionalTensor(saved[3]) : std::nullopt, options.seed,
-                options.dropout, dq, dk, dv);
+                options.softcap, given(saved[3]), given(saved[4]), options.dropout, dq, dk, dv);
     settings->rotate(gradient, true);
     gradients[0] = gradient;
     return gradients;
@@ -98,6 +98,7 @@ Tensor packed_attention(const Tensor& qkv, const PackedHeads& heads, const Atten
   const auto settings = c10::make_intrusive<PackedCall>();
   settings->heads = heads;
   settings->attention = options;
+  settings->attention.mask = settings->attention.seed = std::nullopt;  // variables, which autograd saves
   settings->frequencies = frequencies;
   Tensor packed = qkv;
   OptionalTensor mask = options.mask;
@@ -111,7 +112,7 @@ Tensor packed_attention(const Tensor& qkv, const PackedHeads& heads, const Atten
   if (mask) mask = mask->expand({packed.size(0), heads.queries, packed.size(1), packed.size(1)});
   require(!mask || !mask->requires_grad() || !at::GradMode::is_enabled(), "plimsoll::attention",
           "mask needs a gradient, which it does not get");
-  return PackedAttention::apply(packed, mask, settings);
+  return PackedAttention::apply(packed, mask, options.seed, settings);
 }
 
 }  // namespace plimsoll::ops

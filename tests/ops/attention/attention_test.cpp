@@ -298,8 +298,14 @@ TEST(Attention, WritesGradientsIntoGivenTensors) {
       call("plimsoll::attention_backward.out", backward);
       EXPECT_TRUE(at::equal(packed, at::cat({made[0].toTensor(), made[1].toTensor(), made[2].toTensor()}, 1)));
       expect_workspace("plimsoll::attention_backward.out", backward);
-      backward.back() = packed.narrow(1, 0, c.heads + 1);
-      EXPECT_THROW(call("plimsoll::attention_backward.out", backward), UserError);
+      for (const auto& [index, wrong] : {std::pair{size_t{0}, grad.narrow(2, 0, c.queries - 1)},
+                                         {size_t{4}, q.narrow(2, 0, c.queries - 1)},
+                                         {backward.size() - 1, packed.narrow(1, 0, c.heads + 1)},
+                                         {backward.size() - 2, v.to(at::kDouble)}}) {
+        std::vector<c10::IValue> refused = backward;
+        refused[index] = wrong;
+        EXPECT_THROW(call("plimsoll::attention_backward.out", refused), UserError) << index;
+      }
     }
 }
 

@@ -102,6 +102,13 @@ TEST(PackedAttention, AChangedResultIsSeen) {
   EXPECT_THROW(result.sum().backward(), c10::Error);
 }
 
+TEST(PackedAttention, AChangedSeedIsSeen) {
+  const Tensor leaf = torch::randn({1, 3, 32}).requires_grad_(true), seed = torch::full({1}, 7, at::kLong);
+  const Tensor result = packed_attention(leaf * 1, {2, 1, 8}, {.dropout = 0.2, .seed = seed});
+  seed.add_(1);
+  EXPECT_THROW(result.sum().backward(), c10::Error);
+}
+
 TEST(PackedAttention, RefusesOtherShapesAndASecondDerivative) {
   EXPECT_THAT(
       [] {
