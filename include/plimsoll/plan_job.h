@@ -74,7 +74,8 @@ std::vector<FrontierPoint> frontier_of(const Job& job, const PlanTarget& target,
 Job resolved_job(Job job, const PlannedJob& planned);
 
 /// Times the ops of the job's step on this machine for later plans, and stores the times in the user's cache folder.
-/// Runs each distinct op a few times, separately, for at most `seconds` in total. Ops timed since `since` (Unix time,
+/// Runs the step a few times on drawn numbers, in the memory of its plan, if that takes at most half of `seconds`, and
+/// each distinct op without a time separately, for at most `seconds` in total. Ops timed since `since` (Unix time,
 /// seconds) keep their time. If the job leaves the micro batch open, plans again with the new times until a micro batch
 /// is chosen a second time, no op is left to time, or `seconds` are spent. Returns how many ops were timed in all these
 /// rounds together.

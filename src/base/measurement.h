@@ -55,6 +55,8 @@ class MeasuringMachine {
   virtual void wait(double seconds);
   /// Runs the work and returns its seconds, at least 1e-9.
   virtual double time(const MeasuredWork& work, const std::function<void()>& run);
+  /// Returns the seconds of a work that has just been done, and took `seconds` on the clock of this process.
+  virtual double done(const MeasuredWork& work, double seconds) { return seconds; }
   /// Returns the work of other programs so far.
   virtual std::optional<OtherWork> other_work();
 };

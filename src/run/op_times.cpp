@@ -71,6 +71,11 @@ double try_op(const Trace& trace, const Op& op, std::span<const int64_t> distanc
   return best;
 }
 
+// Returns whether the op takes seconds of its own that a step counts.
+bool is_timed(const Op& op) {
+  return op.phase != Phase::initialize && op.call && op.link_bytes == 0;
+}
+
 }  // namespace
 
 OpTimer machine_op_timer() {
@@ -95,6 +100,32 @@ std::string timing_key(const Op& op) {
   return key;
 }
 
+bool OpTimes::is_known(const std::string& key, int64_t since) const {
+  const auto known = times_.find(key);
+  return known != times_.end() && known->second.state == Timing::State::agreed && known->second.when >= since;
+}
+
+bool OpTimes::lacks(const Trace& trace, int64_t since) const {
+  return std::ranges::any_of(trace.ops, [&](const Op& op) { return is_timed(op) && !is_known(timing_key(op), since); });
+}
+
+int OpTimes::record(const Trace& trace, const std::vector<OpInStep>& in_steps) {
+  struct Sum {
+    double seconds = 0, runs = 0;
+  };
+  std::map<std::string, Sum> sums;
+  for (size_t i = 0; i < in_steps.size(); ++i) {
+    const auto& [seconds, runs] = in_steps[i];
+    if (runs == 0 || !is_timed(trace.ops[i])) continue;
+    Sum& sum = sums[timing_key(trace.ops[i])];
+    const auto times = static_cast<double>(runs);
+    sum.seconds += times * seconds;
+    sum.runs += times;
+  }
+  for (const auto& [key, sum] : sums) times_[key] = {sum.seconds / sum.runs, unix_seconds_now(), Timing::State::agreed};
+  return static_cast<int>(sums.size());
+}
+
 int OpTimes::measure(const Plan& plan, const CostModel& estimate, double seconds, int64_t bytes, int64_t since) {
   MeasuringMachine& machine = measuring_machine();
   const double start = machine.now();
@@ -102,10 +133,9 @@ int OpTimes::measure(const Plan& plan, const CostModel& estimate, double seconds
   std::map<std::string, Candidate> unknown;
   for (size_t i = 0; i < trace.ops.size(); ++i) {
     const Op& op = trace.ops[i];
-    if (op.phase == Phase::initialize || !op.call || op.link_bytes > 0) continue;
+    if (!is_timed(op)) continue;
     std::string key = timing_key(op);
-    const auto known = times_.find(key);
-    if (known != times_.end() && known->second.state == Timing::State::agreed && known->second.when >= since) continue;
+    if (is_known(key, since)) continue;
     const double expected = seconds_of(estimate, op);
     if (expected * (kRunsOfTry + kRunsToSetUp) > seconds * kMaxShareOfOp || operand_bytes(trace, op) > bytes) continue;
     unknown.try_emplace(key, Candidate{key, &op, expected}).first->second.occurrences.push_back(i);

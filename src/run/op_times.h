@@ -10,12 +10,14 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "device/backend.h"
 #include "ops/cpu_capability.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/planner.h"
+#include "run/step_trial.h"
 
 namespace plimsoll {
 
@@ -45,6 +47,13 @@ class OpTimes {
   /// at a time, at most `bytes`. Returns the number of ops that it timed.
   int measure(const Plan& plan, const CostModel& estimate, double seconds, int64_t bytes, int64_t since = 0);
 
+  /// Records the seconds of each op in steps (run/step_trial.h), by index, as times of now: of equal ops the mean over
+  /// their runs in a step. Returns the number of distinct ops.
+  int record(const Trace& trace, const std::vector<OpInStep>& in_steps);
+
+  /// Returns whether measure() would time any op of `trace` if nothing limited it.
+  bool lacks(const Trace& trace, int64_t since = 0) const;
+
   /// Returns the seconds of one run; nullopt if the op is not known or its time was contradicted.
   std::optional<double> find(const Op& op) const;
   size_t size() const { return times_.size(); }
@@ -67,6 +76,8 @@ class OpTimes {
     enum class State : int8_t { agreed, single, stale } state = State::single;
   };
 
+  // Returns whether there is a time that needs no other try.
+  bool is_known(const std::string& key, int64_t since) const;
   // Returns the keys of the known ops of `trace` whose times were contradicted (`stale`), or were not.
   std::set<std::string> keys_of(const Trace& trace, bool stale) const;
 

@@ -194,8 +194,14 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
     times.load(file);
     // An op's time includes scratch: the planned trace has it, and recomputed ops are the same as recorded ones.
     const int64_t bytes = planned.settings.budget.device.value_or(current_host_memory().value_or(GiB) / 2);
-    // Ops that were timed for another micro batch keep their time.
-    const int timed = times.measure(planned.plan, typical_cost_model(threads), left, bytes, since);
+    int timed = 0;
+    if (times.lacks(planned.plan.trace, since)) {
+      const StepShape shape{planned.settings.first_accumulation(), planned.settings.last_micro_batch > 0};
+      timed = times.record(planned.plan.trace, try_step(planned.plan, shape, left / 2, bytes));
+    }
+    // What is left: ops of evaluations, and all ops if no step was tried. Those of another micro batch keep their time.
+    left = end - measuring_machine().now();
+    timed += times.measure(planned.plan, typical_cost_model(threads), left, bytes, since);
     count += timed;
     if (file.empty() || timed == 0) break;
     times.save(file);
