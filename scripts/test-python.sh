@@ -13,7 +13,7 @@ export PLIMSOLL_TEST_SEED=${PLIMSOLL_TEST_SEED:-$((16#${tree:0:6}))}
 scripts/check-python.sh
 (cd python && "$python/mypy" plimsoll)
 cd python/tests
-for part in training process blocks values attention cross_entropy loss_rows layout norms random state errors citizen notebook operators architectures dry_cuda; do
+for part in training process blocks values attention written_attention cross_entropy loss_rows layout norms random state errors citizen notebook operators architectures dry_cuda; do
   echo "==> python: $part"
   "$python/python" -m unittest "test_$part"
 done
