@@ -224,7 +224,8 @@ class Norms(unittest.TestCase):
         self.assertAlmostEqual(loss, true_loss, delta=2 * abs(own_loss - true_loss) + coarse)
         for name, gradient in true.items():
             off = (mine[name] - gradient).norm().item()
-            self.assertLessEqual(off, 2 * (own[name] - gradient).norm().item() + coarse * gradient.norm().item(), name)
+            # A bias before a norm has a gradient of rounding alone, and weights are rounded when they are read.
+            self.assertLessEqual(off, 2 * (own[name] - gradient).norm().item() + coarse * gradient.norm().item() + 1e-6, name)
 
     def test_gradients_are_as_exact_as_those_of_torchs_operators(self):
         for norm in REPLACED:
