@@ -26,6 +26,7 @@
 #include "plimsoll/trace.h"
 #include "run/executor/single_op.h"
 #include "run/operand_caches.h"
+#include "trace/trace_queries.h"
 
 namespace plimsoll {
 namespace {
@@ -43,9 +44,9 @@ constexpr double kSecondsBetweenRounds = 0.02;
 constexpr double kMaxShareOfOp = 0.25;
 // Runs that allocating and filling the operands takes the time of, by estimate.
 constexpr int kRunsToSetUp = 1;
-// Version of the timing method; times of another version are not read. 3: operands at their reuse distances, mean of
-// the two shortest tries.
-constexpr int kMethod = 3;
+// Version of the timing method and of the kernels; times of another version are not read. 3: operands at their reuse
+// distances, mean of the two shortest tries. 4: within whole steps where one is tried; kernels of ops/lanes.h.
+constexpr int kMethod = 4;
 
 // Names of Timing::State, in its order.
 constexpr std::array<std::string_view, 3> kStates{"agreed", "single", "contradicted"};
@@ -105,11 +106,15 @@ bool OpTimes::is_known(const std::string& key, int64_t since) const {
   return known != times_.end() && known->second.state == Timing::State::agreed && known->second.when >= since;
 }
 
-bool OpTimes::lacks(const Trace& trace, int64_t since) const {
-  return std::ranges::any_of(trace.ops, [&](const Op& op) { return is_timed(op) && !is_known(timing_key(op), since); });
+bool OpTimes::lacks(const Trace& trace, const StepShape& shape, int64_t since) const {
+  return std::ranges::any_of(trace.segments, [&](const Segment& segment) {
+    if (runs_in_step(trace, segment.kind, shape.micro_batches, shape.ragged) == 0) return false;
+    const std::span<const Op> ops(trace.ops.begin() + segment.begin, trace.ops.begin() + segment.end);
+    return std::ranges::any_of(ops, [&](const Op& op) { return is_timed(op) && !is_known(timing_key(op), since); });
+  });
 }
 
-int OpTimes::record(const Trace& trace, const std::vector<OpInStep>& in_steps) {
+int OpTimes::record(const Trace& trace, const std::vector<OpInStep>& in_steps, int64_t since) {
   struct Sum {
     double seconds = 0, runs = 0;
   };
@@ -117,7 +122,9 @@ int OpTimes::record(const Trace& trace, const std::vector<OpInStep>& in_steps) {
   for (size_t i = 0; i < in_steps.size(); ++i) {
     const auto& [seconds, runs] = in_steps[i];
     if (runs == 0 || !is_timed(trace.ops[i])) continue;
-    Sum& sum = sums[timing_key(trace.ops[i])];
+    const std::string key = timing_key(trace.ops[i]);
+    if (is_known(key, since)) continue;
+    Sum& sum = sums[key];
     const auto times = static_cast<double>(runs);
     sum.seconds += times * seconds;
     sum.runs += times;

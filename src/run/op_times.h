@@ -48,11 +48,11 @@ class OpTimes {
   int measure(const Plan& plan, const CostModel& estimate, double seconds, int64_t bytes, int64_t since = 0);
 
   /// Records the seconds of each op in steps (run/step_trial.h), by index, as times of now: of equal ops the mean over
-  /// their runs in a step. Returns the number of distinct ops.
-  int record(const Trace& trace, const std::vector<OpInStep>& in_steps);
+  /// their runs in a step. Ops whose times agreed since `since` keep them. Returns the number of distinct ops recorded.
+  int record(const Trace& trace, const std::vector<OpInStep>& in_steps, int64_t since = 0);
 
-  /// Returns whether measure() would time any op of `trace` if nothing limited it.
-  bool lacks(const Trace& trace, int64_t since = 0) const;
+  /// Returns whether a step of this shape runs an op that is not known, was contradicted, or was timed before `since`.
+  bool lacks(const Trace& trace, const StepShape& shape, int64_t since = 0) const;
 
   /// Returns the seconds of one run; nullopt if the op is not known or its time was contradicted.
   std::optional<double> find(const Op& op) const;

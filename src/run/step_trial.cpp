@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,9 +11,12 @@
 #include <string>
 
 #include "base/measurement.h"
+#include "base/process.h"
+#include "device/available_memory.h"
 #include "device/backend.h"
 #include "plimsoll/error.h"
 #include "plimsoll/machine.h"
+#include "plimsoll/training.h"
 #include "run/executor/executor.h"
 #include "trace/trace_queries.h"
 
@@ -91,11 +95,11 @@ class Trial {
   }
 
  private:
-  // Indices are 0, which every table has; masks hide nothing.
+  // Indices are 0, which every table has; masks hide nothing, and every sample counts.
   void fill_inputs() {
     for (const NamedView& input : plan_.trace.inputs) {
       at::Tensor tensor = executor_.tensor(input.view);
-      if (input.name == "loss_factor" || input.name == "loss_scale")
+      if (input.name == "loss_factor" || input.name == "loss_scale" || input.name == kSampleMask)
         tensor.fill_(1);
       else if (input.name == "learning_rate" || at::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))
         tensor.zero_();
@@ -112,17 +116,29 @@ class Trial {
   at::Generator generator_ = at::detail::createCPUGenerator(1);
 };
 
+// Returns whether the machine has the memory of both arenas. The system would end the program instead of refusing it.
+bool has_memory_for(const Plan& plan) {
+  release_free_memory();
+  const std::optional<int64_t> available = current_host_memory();
+  return !available || plan.peak_bytes + plan.host_bytes <= *available;
+}
+
 bool runs_alone(const Plan& plan) {
   return plan.disk_bytes == 0 && std::ranges::none_of(plan.trace.ops, [](const Op& op) { return op.link_bytes > 0; });
 }
 
 }  // namespace
 
-std::vector<OpInStep> try_step(const Plan& plan, const StepShape& shape, double seconds, int64_t bytes) {
+std::vector<OpInStep> try_step(const Plan& plan, const StepShape& shape, int threads, double seconds, int64_t bytes) {
   MeasuringMachine& machine = measuring_machine();
   const double end = machine.now() + seconds;
   const std::vector<Op>& ops = plan.trace.ops;
-  if (!runs_alone(plan) || plan.arena_bytes + plan.host_bytes > bytes) return {};
+  if (!runs_alone(plan) || plan.arena_bytes > bytes) return {};
+  // A segment runs once: of more than three micro batches all but three are repeated.
+  const double expected = plan.time.step(std::min<int64_t>(shape.micro_batches, 3), shape.ragged);
+  if (expected * (1 + kLeastSteps) > seconds) return {};
+  if (!has_memory_for(plan)) return {};
+  at::set_num_threads(threads);
   kernel_choices();  // a choice that the step made would be timed
   Timings timings(ops);
   try {
@@ -130,6 +146,7 @@ std::vector<OpInStep> try_step(const Plan& plan, const StepShape& shape, double 
     const double begin = machine.now();
     trial.step(shape);  // touches pages, and libraries prepare what they keep: does not count
     const double of_step = machine.now() - begin;
+    if (begin + of_step * (1 + kLeastSteps) > end) return {};
     trial.observe(&timings);
     while (timings.steps() < kMostSteps && machine.now() + of_step < end) {
       timings.begin_step();

@@ -195,10 +195,9 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
     // An op's time includes scratch: the planned trace has it, and recomputed ops are the same as recorded ones.
     const int64_t bytes = planned.settings.budget.device.value_or(current_host_memory().value_or(GiB) / 2);
     int timed = 0;
-    if (times.lacks(planned.plan.trace, since)) {
-      const StepShape shape{planned.settings.first_accumulation(), planned.settings.last_micro_batch > 0};
-      timed = times.record(planned.plan.trace, try_step(planned.plan, shape, left / 2, bytes));
-    }
+    const StepShape shape{planned.settings.first_accumulation(), planned.settings.last_micro_batch > 0};
+    if (times.lacks(planned.plan.trace, shape, since))
+      timed = times.record(planned.plan.trace, try_step(planned.plan, shape, threads, left / 2, bytes), since);
     // What is left: ops of evaluations, and all ops if no step was tried. Those of another micro batch keep their time.
     left = end - measuring_machine().now();
     timed += times.measure(planned.plan, typical_cost_model(threads), left, bytes, since);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "device/available_memory.h"
 #include "ops/libtorch_types.h"
 #include "plimsoll/training.h"
 #include "run/op_times.h"
@@ -41,7 +42,7 @@ Step linear_step(torch::Tensor (*factor)(const torch::Tensor&)) {
 
 TEST(StepTrial, EachOpOfAStepHasATime) {
   const Plan plan = make_plan(small_trace());
-  const std::vector<OpInStep> ops = try_step(plan, {.micro_batches = 3}, 10, kBytes);
+  const std::vector<OpInStep> ops = try_step(plan, {.micro_batches = 3}, 1, 10, kBytes);
   ASSERT_EQ(ops.size(), plan.trace.ops.size());
   for (const Segment& segment : plan.trace.segments)
     for (int32_t i = segment.begin; i < segment.end; ++i) {
@@ -70,7 +71,7 @@ TEST(StepTrial, TheShortestStepsCount) {
   for (int32_t i = micro.begin; i < micro.end; ++i) ++names[plan.trace.ops[i].name];
   machine.first = plan.trace.ops[micro.begin].name;
   ASSERT_EQ(names[machine.first], 1) << "it marks the beginning of a step";
-  const std::vector<OpInStep> ops = try_step(plan, {}, 10, kBytes);
+  const std::vector<OpInStep> ops = try_step(plan, {}, 1, 10, kBytes);
   ASSERT_FALSE(ops.empty());
   EXPECT_GT(machine.step, 4);
   for (int32_t i = micro.begin; i < micro.end; ++i)
@@ -79,23 +80,44 @@ TEST(StepTrial, TheShortestStepsCount) {
 
 TEST(StepTrial, WhatDoesNotFitIsNotTried) {
   const Plan plan = make_plan(small_trace());
-  EXPECT_TRUE(try_step(plan, {}, 10, plan.arena_bytes - 1).empty());
-  EXPECT_FALSE(try_step(plan, {}, 10, plan.arena_bytes).empty());
-  EXPECT_TRUE(try_step(plan, {}, 0, kBytes).empty());
+  EXPECT_TRUE(try_step(plan, {}, 1, 10, plan.arena_bytes - 1).empty());
+  EXPECT_FALSE(try_step(plan, {}, 1, 10, plan.arena_bytes).empty());
+  EXPECT_TRUE(try_step(plan, {}, 1, 0, kBytes).empty());
+  Plan slow = plan;
+  slow.time = {.micro = 3, .accumulate = 3};
+  EXPECT_TRUE(try_step(slow, {}, 1, 10, kBytes).empty()) << "12 s are predicted for four steps";
+  EXPECT_FALSE(try_step(slow, {}, 1, 13, kBytes).empty());
+  EXPECT_TRUE(try_step(slow, {.micro_batches = 9}, 1, 35, kBytes).empty());
+  EXPECT_FALSE(try_step(slow, {.micro_batches = 9}, 1, 37, kBytes).empty());
   Plan on_disk = plan;
   on_disk.disk_bytes = 1;
-  EXPECT_TRUE(try_step(on_disk, {}, 10, kBytes).empty());
+  EXPECT_TRUE(try_step(on_disk, {}, 1, 10, kBytes).empty());
+  {
+    const ScopedFakeHostMemory little([&] { return plan.peak_bytes - 1; });
+    EXPECT_TRUE(try_step(plan, {}, 1, 10, kBytes).empty());
+  }
   Plan with_others = plan;
   with_others.trace.ops.back().link_bytes = 1;
-  EXPECT_TRUE(try_step(with_others, {}, 10, kBytes).empty());
+  EXPECT_TRUE(try_step(with_others, {}, 1, 10, kBytes).empty());
 }
 
 // Updates do nothing then, and take no time.
 TEST(StepTrial, AStepThatSkipsItsUpdatesIsNotTimed) {
   const auto finite = [](const torch::Tensor& weight) { return weight; };
   const auto nan = [](const torch::Tensor& weight) { return (weight - 100).log(); };
-  EXPECT_FALSE(try_step(make_plan(record_step(linear_step(finite), {})), {}, 10, kBytes).empty());
-  EXPECT_TRUE(try_step(make_plan(record_step(linear_step(nan), {})), {}, 10, kBytes).empty());
+  EXPECT_FALSE(try_step(make_plan(record_step(linear_step(finite), {})), {}, 1, 10, kBytes).empty());
+  EXPECT_TRUE(try_step(make_plan(record_step(linear_step(nan), {})), {}, 1, 10, kBytes).empty());
+}
+
+// As the step of clips: a sample that does not count has no target.
+TEST(StepTrial, EverySampleCounts) {
+  Step step = linear_step([](const torch::Tensor& w) { return w; });
+  step.inputs.push_back({kSampleMask, {4}, torch::kFloat32});
+  const auto loss = step.loss;
+  step.loss = [loss](torch::nn::Module& module, const StepInputs& in) {
+    return loss(module, in) * (in[kSampleMask] - 0.999).log().sum();  // not a number for less than 1
+  };
+  EXPECT_FALSE(try_step(make_plan(record_step(step, {})), {}, 1, 10, kBytes).empty());
 }
 
 // Three layers alike have equal ops, of which a step runs some more often than others.
@@ -116,10 +138,11 @@ TEST(StepTrial, EqualOpsHaveTheMeanOfTheirRuns) {
     }
   EXPECT_GT(differ, 0);
   OpTimes times(1);
-  EXPECT_TRUE(times.lacks(plan.trace));
+  EXPECT_TRUE(times.lacks(plan.trace, {}));
   EXPECT_EQ(times.record(plan.trace, in_steps), static_cast<int>(runs.size()));
-  EXPECT_FALSE(times.lacks(plan.trace));
-  EXPECT_TRUE(times.lacks(plan.trace, unix_seconds_now() + 1000));
+  EXPECT_FALSE(times.lacks(plan.trace, {.micro_batches = 3}));
+  EXPECT_TRUE(times.lacks(plan.trace, {}, unix_seconds_now() + 1000));
+  EXPECT_EQ(times.record(plan.trace, in_steps), 0) << "all are known";
   EXPECT_EQ(times.measure(plan, generic_cost_model(), 10, kBytes), 0) << "they would be replaced by times of ops alone";
   for (const Op& op : ops)
     if (const auto found = seconds.find(timing_key(op)); op.phase != Phase::initialize && found != seconds.end())
