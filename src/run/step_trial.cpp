@@ -24,7 +24,9 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kLeastSteps = 3;
-constexpr size_t kMostSteps = 8;
+// Short steps run for a time in which the speed of a shared machine has its ups and downs.
+constexpr size_t kUsualSteps = 8, kMostSteps = 64;
+constexpr double kSecondsOfUsual = 2;
 
 // Segments in the order in which a step runs them.
 constexpr SegmentKind kOrder[] = {SegmentKind::norms, SegmentKind::micro,     SegmentKind::accumulate,
@@ -48,12 +50,17 @@ class Timings final : public OpObserver {
 
   size_t steps() const { return steps_.size(); }
 
-  // Returns the seconds of each op, by index: the mean of the two steps that were shortest as a whole. The shortest
-  // runs of each op would add up to less than any step takes. Precondition: steps() >= 2.
+  // Returns the seconds of each op, by index: the mean over steps without the quarter that was shortest as a whole and
+  // the one that was longest. The shortest runs of each op would add up to less than any step takes. Precondition:
+  // steps() >= 1.
   std::vector<double> seconds() {
     std::ranges::sort(steps_, {}, &Step::all);
-    std::vector<double> mean = steps_[0].of_op;
-    for (size_t i = 0; i < mean.size(); ++i) mean[i] = (mean[i] + steps_[1].of_op[i]) / 2;
+    const size_t quarter = steps_.size() / 4, count = steps_.size() - 2 * quarter;
+    std::vector<double> mean(ops_.size());
+    for (size_t i = 0; i < mean.size(); ++i) {
+      for (size_t step = quarter; step < quarter + count; ++step) mean[i] += steps_[step].of_op[i];
+      mean[i] /= static_cast<double>(count);
+    }
     return mean;
   }
 
@@ -148,7 +155,9 @@ std::vector<OpInStep> try_step(const Plan& plan, const StepShape& shape, int thr
     const double of_step = machine.now() - begin;
     if (begin + of_step * (1 + kLeastSteps) > end) return {};
     trial.observe(&timings);
-    while (timings.steps() < kMostSteps && machine.now() + of_step < end) {
+    const double usual_end = std::min(end, machine.now() + kSecondsOfUsual);
+    while (timings.steps() < kMostSteps &&
+           machine.now() + of_step < (timings.steps() < kUsualSteps ? end : usual_end)) {
       timings.begin_step();
       trial.step(shape);
       if (!trial.updated()) return {};

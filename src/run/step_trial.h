@@ -21,9 +21,9 @@ struct OpInStep {
 };
 
 /// Runs a step of `plan` on the CPU several times, on `threads` threads and in the memory that the plan states, and
-/// returns each op's seconds, by index, the mean of the two shortest steps. Floating-point inputs are drawn, integers
-/// are 0, and every sample counts. Each segment runs once a step. An op by itself reads operands from a cache of this
-/// core; in a step, they are where other ops, on other cores, left them.
+/// returns each op's seconds, by index, the mean of the middle half of the steps. Floating-point inputs are drawn,
+/// integers are 0, and every sample counts. Each segment runs once a step. An op by itself reads operands from a cache
+/// of this core; in a step, they are where other ops, on other cores, left them.
 ///
 /// Returns an empty list if the plan's arena is larger than `bytes`, if the machine does not have the plan's memory, or
 /// if the plan keeps values on disk or needs other ranks; if a kernel refuses the inputs, or they give gradients that
