@@ -198,7 +198,7 @@ int measure_machine(const Job& job, double seconds, int64_t since) {
     const StepShape shape{planned.settings.first_accumulation(), planned.settings.last_micro_batch > 0};
     if (times.lacks(planned.plan.trace, shape, since))
       timed = times.record(planned.plan.trace, try_step(planned.plan, shape, threads, left / 2, bytes), since);
-    // What is left: ops of evaluations, and all ops if no step was tried. Those of another micro batch keep their time.
+    // Ops of evaluations are left, and all ops if no step was tried. Those of another micro batch keep their time.
     left = end - measuring_machine().now();
     timed += times.measure(planned.plan, typical_cost_model(threads), left, bytes, since);
     count += timed;

@@ -148,7 +148,7 @@ int plimsoll_dry_stub(const char* name) {
   return 0;
 }
 
-// What compiled kernels register, and how they are launched.
+// Compiled kernels register themselves by these functions, and are launched by them.
 void** __cudaRegisterFatBinary(void*) {
   static void* handle[4] = {};
   return handle;

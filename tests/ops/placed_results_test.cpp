@@ -24,7 +24,7 @@ TEST(PlacedResults, EachPlaceIsTakenOnceAndInOrder) {
   EXPECT_TRUE(at::equal(packed, at::cat({like, at::zeros({4, 4})}, 1)));
 }
 
-// As in a kernel: results by empty_like() of operands that are views, and a sum into one of them.
+// A kernel makes results by empty_like() of operands that are views, and sums into one of them.
 TEST(PlacedResults, HoldInsideOfOperators) {
   const Tensor packed = at::zeros({3, 8}), x = at::randn({3, 8}).narrow(1, 2, 5);
   {

@@ -110,7 +110,7 @@ TEST(StepTrial, AStepThatSkipsItsUpdatesIsNotTimed) {
   EXPECT_TRUE(try_step(make_plan(record_step(linear_step(nan), {})), {}, 1, 10, kBytes).empty());
 }
 
-// As the step of clips: a sample that does not count has no target.
+// In the step of clips, a sample that does not count has no target. Here it has a loss that is no number.
 TEST(StepTrial, EverySampleCounts) {
   Step step = linear_step([](const torch::Tensor& w) { return w; });
   step.inputs.push_back({kSampleMask, {4}, torch::kFloat32});
