@@ -1,4 +1,4 @@
-"""Trains the models of architectures.py on a device whose kernels do nothing (tests/cuda_dry), by libtorch's CUDA code.
+"""Trains the models of architectures/ on a device whose kernels do nothing (tests/cuda_dry), by libtorch's CUDA code.
 
     PYTHONPATH=build/python .venv-python/bin/python python/tests/dry_cuda.py BUILD [NAME...]     a line for each model and precision
     PYTHONPATH=build/python .venv-python/bin/python python/tests/dry_cuda.py BUILD --operators   operators (survey.py) that fail

@@ -1,4 +1,4 @@
-"""Trains the models of architectures.py beside eager PyTorch: first loss, gradients, 20 steps of AdamW, bytes.
+"""Trains the models of architectures/ beside eager PyTorch: first loss, gradients, 20 steps of AdamW, bytes.
 
     PYTHONPATH=build/python .venv-python/bin/python python/tests/sweep.py [NAME...]   writes bench/results/architectures.{md,jsonl}
 
@@ -296,7 +296,7 @@ def page(rows):
     lines = [
         "# Architectures",
         "",
-        "Models of [architectures.py](../../python/tests/architectures.py), unchanged, in small sizes, beside eager PyTorch in",
+        "Models of [architectures](../../python/tests/architectures), unchanged, in small sizes, beside eager PyTorch in",
         f"float32 and float64 (torch {version}, {torch.get_num_threads()} cores).",
         "[sweep.py](../../python/tests/sweep.py) says how, and wrote this page; each row is a line of",
         "[architectures.jsonl](architectures.jsonl). Every model took the planned bytes, and had the same bits at 1.05 times its",
