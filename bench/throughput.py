@@ -8,7 +8,7 @@
 Each job of bench/jobs is trained by Plimsoll with all the memory there is and within each of --budgets, then by
 eager_decoder.py, eager and compiled, with Plimsoll's micro batch and, where that does not fit, smaller ones: rounds of one
 process each, one after the other, medians over rounds. Needs a Python with torch for the peers (--python). Writes
-bench/results/throughput-NAME.json and .md.
+bench/results/throughput-NAME.json and .md, again after each process.
 
 Arithmetic of a token is 6 for each parameter but the embedding's (an untied one's rows are only looked up) and 6 x layers x
 width of the heads x tokens for causal attention; recomputation counts for nothing (PaLM, Chowdhery et al. 2022, appendix B).
@@ -31,6 +31,7 @@ SHAPES = {
     "qwen2.5-3b": (151936, 2048, 36, 16, 2, 128, 11008, True, True),
     "qwen2.5-7b": (152064, 3584, 28, 28, 4, 128, 18944, False, True),
 }
+COLUMNS = ("plimsoll", "eager", "checkpointed", "compiled")
 SMALL = (512, 64, 2, 4, 2, 16, 160)  # in place of the first seven
 KEYS = ("model.vocab_size", "model.hidden_size", "model.num_layers", "model.num_heads", "model.num_kv_heads",
         "model.head_dim", "model.intermediate_size")
@@ -69,13 +70,15 @@ def run(command, good):
     return done.stdout, used
 
 
-def plimsoll(options, name, budget):
+def overrides_of(options, budget):
     overrides = [f"device={options.device}", f"max_steps={options.steps}", f"memory_budget={budget}",
-                 f"precision={options.precision}", f"data.sequence_length={options.length}"]
-    overrides += [f"batch_size={options.batch}"]
-    if options.small:
-        overrides += [f"{key}={value}" for key, value in zip(KEYS, SMALL)]
-    answer, used = run([options.plimsoll, "train", BENCH / "jobs" / f"{name}.yaml", *overrides, "--json", "-"], good=(0, 3))
+                 f"precision={options.precision}", f"data.sequence_length={options.length}", f"batch_size={options.batch}"]
+    return overrides + ([f"{key}={value}" for key, value in zip(KEYS, SMALL)] if options.small else [])
+
+
+def plimsoll(options, name, budget):
+    train = [options.plimsoll, "train", BENCH / "jobs" / f"{name}.yaml", *overrides_of(options, budget), "--json", "-"]
+    answer, used = run(train, good=(0, 3))
     report = json.loads(answer)
     if not report["fits"]:
         return {"fits": False, "minimum_budget_bytes": report["minimum_budget_bytes"]}
@@ -106,23 +109,30 @@ def flops_of_token(name, parameters, options):
     return 6 * (parameters - looked_up) + 6 * layers * heads * head_dim * options.length
 
 
-def parameters_of(options, name):
-    overrides = [f"{key}={value}" for key, value in zip(KEYS, SMALL)] if options.small else []
-    plan = [options.plimsoll, "plan", BENCH / "jobs" / f"{name}.yaml", *overrides, "--json", "-"]
-    return json.loads(run(plan, good=(0, 3))[0])["parameters"]
+def plan_of(options, name):
+    plan = [options.plimsoll, "plan", BENCH / "jobs" / f"{name}.yaml", *overrides_of(options, "auto"), "--json", "-"]
+    return json.loads(run(plan, good=(0, 3))[0])
 
 
-def columns_of(options, name):
-    """What is measured, each a function of no arguments; the peers take the micro batch that Plimsoll chose."""
-    first = plimsoll(options, name, "auto")
-    micro_batch = first.get("micro_batch_size", options.batch)
-    columns = {"Plimsoll": lambda: plimsoll(options, name, "auto")}
-    for budget in options.budgets:
-        columns[f"Plimsoll in {budget}"] = lambda budget=budget: plimsoll(options, name, budget)
+def columns_of(options, name, plan):
+    """What is measured, each a function of what was measured before. The peers take the micro batch of Plimsoll's first run, or
+    of its plan."""
+    columns = {}
+    if "plimsoll" in options.columns:
+        columns["Plimsoll"] = lambda runs: plimsoll(options, name, "auto")
+        for budget in options.budgets:
+            columns[f"Plimsoll in {budget}"] = lambda runs, budget=budget: plimsoll(options, name, budget)
+
+    def peer_of(*flags):
+        def measured(runs):
+            known = runs.get("Plimsoll") or [plan.get("choices", {})]
+            return peer(options, name, known[0].get("micro_batch_size") or options.batch, *flags)
+        return measured
+
+    peers = {"eager": ("PyTorch eager",), "checkpointed": ("PyTorch eager, checkpointed", "--checkpoint"),
+             "compiled": ("PyTorch compiled", "--compile")}
     if options.python:
-        columns["PyTorch eager"] = lambda: peer(options, name, micro_batch)
-        columns["PyTorch eager, checkpointed"] = lambda: peer(options, name, micro_batch, "--checkpoint")
-        columns["PyTorch compiled"] = lambda: peer(options, name, micro_batch, "--compile")
+        columns.update({title: peer_of(*flags) for key, (title, *flags) in peers.items() if key in options.columns})
     return columns
 
 
@@ -133,18 +143,11 @@ def tokens_of(options, column, report):
     return -(-options.batch // report["micro_batch_size"]) * report["micro_batch_size"] * options.length
 
 
-def measure(options, name):
-    flops = flops_of_token(name, parameters_of(options, name), options)
-    columns = columns_of(options, name)
-    runs = {column: [] for column in columns}
-    for number in range(options.rounds):
-        for column, measured in columns.items():
-            if runs[column] and not runs[column][-1]["fits"]:
-                continue
-            runs[column].append(measured())
-            print(f"{name}, round {number + 1} of {options.rounds}, {column}: {runs[column][-1]}", file=sys.stderr)
+def rows_of(options, name, flops, runs):
     rows = []
     for column, results in runs.items():
+        if not results:
+            continue
         row = {"model": name, "program": column, "fits": results[-1]["fits"]}
         if row["fits"]:
             seconds = [each["step_seconds"] for each in results]
@@ -155,6 +158,21 @@ def measure(options, name):
                            ("micro_batch_size", "peak_bytes", "planned_peak_bytes", "device_bytes", "reserved_bytes")}})
         rows.append(row)
     return rows
+
+
+def measure(options, name):
+    """Yields the rows of a job after each process."""
+    plan = plan_of(options, name)
+    flops = flops_of_token(name, plan["parameters"], options)
+    columns = columns_of(options, name, plan)
+    runs = {column: [] for column in columns}
+    for number in range(options.rounds):
+        for column, measured in columns.items():
+            if runs[column] and not runs[column][-1]["fits"]:
+                continue
+            runs[column].append(measured(runs))
+            print(f"{name}, round {number + 1} of {options.rounds}, {column}: {runs[column][-1]}", file=sys.stderr)
+            yield rows_of(options, name, flops, runs)
 
 
 def gib(value):
@@ -181,6 +199,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", nargs="+", default=["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-7b"], choices=SHAPES)
     parser.add_argument("--budgets", nargs="*", default=[])
+    parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=COLUMNS, help="what is measured; default: all")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", default="bf16-mixed", choices=["32-true", "bf16-mixed", "bf16-true"])
     parser.add_argument("--batch", type=int, default=64, help="samples a step")
@@ -195,14 +214,16 @@ def main():
     parser.add_argument("--small", action="store_true", help="shapes of a thousandth, for trying the programs")
     options = parser.parse_args()
     document = {key: getattr(options, key) for key in ("name", "precision", "batch", "length", "steps", "rounds", "peak_tflops")}
-    document["rows"] = []
     options.results.mkdir(parents=True, exist_ok=True)
+    finished = []
     for name in options.jobs:
-        document["rows"] += measure(options, name)
-        for ending, text in ((".json", json.dumps(document, indent=1) + "\n"), (".md", table_of(document))):
-            aside = options.results / f".throughput-{options.name}{ending}.tmp"
-            aside.write_text(text)
-            aside.replace(options.results / f"throughput-{options.name}{ending}")
+        for rows in measure(options, name):
+            document["rows"] = finished + rows
+            for ending, text in ((".json", json.dumps(document, indent=1) + "\n"), (".md", table_of(document))):
+                aside = options.results / f".throughput-{options.name}{ending}.tmp"
+                aside.write_text(text)
+                aside.replace(options.results / f"throughput-{options.name}{ending}")
+        finished = document["rows"]
     print(table_of(document))
 
 

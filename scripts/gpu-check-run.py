@@ -2,14 +2,16 @@
 """Checks Plimsoll on an NVIDIA GPU, from the folder that scripts/gpu-check.sh packs. It needs Python and the torch wheel.
 
     python3 run.py                      all checks, in the order that tells most in the first minutes, for 600 seconds
-    python3 run.py --seconds 1500       and for longer: larger shapes, all columns of the bench
+    python3 run.py --seconds 1500       and for longer: larger shapes
     python3 run.py --only training      the checks whose names begin with "training"
     python3 run.py --list               their names, in order, with their time limits
 
 Every check is a process of its own with a time limit, so a hang or a fault of the device ends that check alone. Results are in
---results: a log for each check, JSON files, and results.json with the outcome, seconds and reason of each check. Outcomes:
-passed, failed, timed out, skipped (the device, a program or time is missing). Exit code: 0 all that ran passed, 1 a check failed,
-77 none failed, but none passed on a GPU.
+--results: a log for each check, JSON files, and results.json with the outcome, seconds and reason of each check. All of them are
+in --archive, too, which is written again after each check. Outcomes: passed, failed, timed out, skipped (the device, a program or
+time is missing). Exit code: 0 all that ran passed, 1 a check failed, 77 none failed, but none passed on a GPU.
+
+Where a command may run for 600 seconds, 540 leave time for what it packs and unpacks.
 """
 import argparse
 import concurrent.futures
@@ -22,6 +24,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -34,6 +38,8 @@ HALF = HERE / "bench/jobs/qwen2.5-0.5b.yaml"
 # Files that exist where an NVIDIA device is: of the driver, and of WSL.
 DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/usr/lib/wsl/lib/libcuda.so.1")
 SIDE_BY_SIDE = 4  # processes of small tests that run at the same time
+SHARDS = 8  # processes of the tests of one suite that has a test for each operator
+LEAST = 5  # seconds in which a check may end
 PASSED, FAILED, TIMED_OUT, SKIPPED = "passed", "failed", "timed out", "skipped"
 
 
@@ -43,33 +49,52 @@ def torch_folder():
     return pathlib.Path(found.origin).parent if found and found.origin else None
 
 
-def environment(torch, results):
+def environment(torch, kept):
     """Libraries of this folder first, then those of torch and of the nvidia packages next to it."""
     folders = [BIN, torch / "lib", *sorted(torch.parent.glob("nvidia/*/lib"))]
     before = os.environ.get("LD_LIBRARY_PATH", "")
     return {**os.environ, "LD_LIBRARY_PATH": ":".join([*map(str, folders), *([before] if before else [])]),
-            "XDG_CACHE_HOME": str(results / "cache"), "PLIMSOLL_RUNTIME_DIR": str(results / "runs"), "PYTHONUNBUFFERED": "1"}
+            "XDG_CACHE_HOME": str(kept / "cache"), "PLIMSOLL_RUNTIME_DIR": str(kept / "runs"), "PYTHONUNBUFFERED": "1"}
+
+
+def kept_folder():
+    """Where caches stay between runs. They are no results."""
+    return pathlib.Path(tempfile.gettempdir()) / f"plimsoll-gpu-check-{os.getuid()}"
+
+
+def output_of(command, env=None, limit=60):
+    """What a command that describes the machine prints; what went wrong if it does not end well."""
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit)
+        return done.stdout + done.stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{command[0]}: {error}\n"
 
 
 class Check:
     """A command with a time limit in seconds. `read` gets exit code and log and returns (outcome, words); None: the exit code says
-    it. `waits`: a failure is repeated with a wait for each op."""
+    it. `waits`: a failure is repeated with a wait for each op. `env`: variables of this check alone. `log` is its file of output
+    once it runs."""
 
-    def __init__(self, name, command, limit, read=None, device=True, waits=False):
+    def __init__(self, name, command, limit, read=None, device=True, waits=False, env=None):
         self.name, self.command, self.limit, self.read, self.device = name, [str(each) for each in command], limit, read, device
-        self.waits = waits
+        self.waits, self.env, self.log = waits, env or {}, None
 
 
 def run_command(command, limit, log, env):
-    """The exit code, or None if the time limit ended the command and everything that it started."""
+    """The exit code, or None if the time limit ended the command and everything that it started. A process that hangs in the
+    driver does not end: it is left behind."""
     with open(log, "w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=HERE, start_new_session=True)
         try:
             return process.wait(limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return None
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            out.write("\nthe process hangs in the driver and cannot be ended\n")
+        return None
 
 
 def last_line(text):
@@ -125,28 +150,42 @@ def job(name, file, overrides, limit, results, has_gpu, *flags):
                  waits=True)
 
 
-def test_names(env):
-    """The tests of cuda_tests that may need the device, by suite and name."""
-    listed = subprocess.run([BIN / "cuda_tests", "--gtest_list_tests"], env=env, capture_output=True, text=True, timeout=60)
-    suite, names = "", []
-    for line in listed.stdout.splitlines():
+def test_names(text):
+    """The tests that may need the device, of a list by --gtest_list_tests: names of tests, and patterns of suites that have one
+    for each operator."""
+    suite, names, suites = "", [], []
+    for line in text.splitlines():
         word = line.split("#")[0].rstrip()
         if line.startswith("  "):
-            names.append(f"{suite}{word.strip()}")
+            if suite.startswith(("Cuda", "Nccl")):
+                names.append(f"{suite}{word.strip()}")
         elif word.endswith("."):
             suite = word
-    return [name for name in names if name.startswith(("Cuda", "Nccl"))]
+            if re.search(r"/(Cuda|Nccl)", suite):
+                suites.append(f"{suite}*")
+    return names, suites
+
+
+def read_list(code, text):
+    """The outcome of the list of tests, without which none would run and none would be missed."""
+    names, suites = test_names(text)
+    if code != 0 or not names:
+        return FAILED, last_line(text) or "cuda_tests lists no test of the device"
+    return PASSED, f"{len(names)} tests and {', '.join(suites) or 'no suite of operators'}"
 
 
 def checks(results, env, has_gpu):
-    """All checks in order: does it start, does it train, is it right, how fast is it, then everything else."""
-    tests = test_names(env)
+    """All checks in order: does it start, does it train, is it right, how fast is it, then everything else. Each is asked for
+    after the one before has run."""
     test = lambda name, limit: Check(f"{'training' if name.startswith('CudaTraining') else 'test'} {name}",  # noqa: E731
                                      [BIN / "cuda_tests", f"--gtest_filter={name}"], limit, read_tests)
     yield Check("starts: version", [BIN / "plimsoll", "--version"], 60, device=False)
     yield Check("starts: doctor", [BIN / "plimsoll", "doctor", "--json", results / "doctor.json"], 120,
                 read_doctor(results / "doctor.json", has_gpu), device=False)
     yield Check("starts: plan", [BIN / "plimsoll", "plan", HALF, "--gpu", "h100-sxm", "--json", results / "plan.json"], 60, device=False)
+    listing = Check("starts: tests", [BIN / "cuda_tests", "--gtest_list_tests"], 120, read_list, device=False)
+    yield listing
+    tests, suites = test_names(listing.log.read_text(errors="replace") if listing.log else output_of(listing.command, env, listing.limit))
     for compiled in ("false", "true", "auto"):
         yield job(f"small compile={compiled}", HALF, [*SMALL, f"compile={compiled}"], 90, results, has_gpu)
     for name in tests:
@@ -158,15 +197,26 @@ def checks(results, env, has_gpu):
     yield job("0.5b mixed", HALF, ["precision=bf16-mixed", "batch_size=64", "max_steps=6"], 150, results, has_gpu)
     bench = [sys.executable, HERE / "bench/throughput.py", "--precision", "bf16-true", "--rounds", "1", "--steps", "5", "--plimsoll",
              BIN / "plimsoll", "--python", sys.executable, "--results", results]
-    yield Check("speed 0.5b", [*bench, "--batch", "64", "--jobs", "qwen2.5-0.5b", "--name", "0.5b"], 300)
+    speed = lambda size, batch, limit, ending="", *flags: Check(  # noqa: E731
+        f"speed {size}{ending}", [*bench, "--batch", batch, "--jobs", f"qwen2.5-{size}", "--name", f"{size}{ending}", *flags], limit)
+    yield speed("0.5b", 64, 240, "", "--columns", "plimsoll", "eager", "checkpointed")
     for name in tests:
         if not name.startswith("CudaTraining"):
             yield test(name, 90)
+    for suite in suites:
+        for part in range(SHARDS):
+            yield Check(f"test {suite} part {part + 1} of {SHARDS}", [BIN / "cuda_tests", f"--gtest_filter={suite}"], 150, read_tests,
+                        env={"GTEST_TOTAL_SHARDS": str(SHARDS), "GTEST_SHARD_INDEX": str(part)})
+    yield speed("0.5b", 64, 240, "-compiled", "--columns", "compiled")
     if shutil.which("compute-sanitizer"):
         yield Check("sanitizer", ["compute-sanitizer", "--error-exitcode", "1", BIN / "cuda_tests",
                                   "--gtest_filter=CudaLayers.*:CudaAttention.*"], 180, read_tests)
-    yield Check("speed 1.5b", [*bench, "--batch", "64", "--jobs", "qwen2.5-1.5b", "--name", "1.5b"], 400)
-    yield Check("speed 7b", [*bench, "--batch", "32", "--jobs", "qwen2.5-7b", "--name", "7b"], 500)
+    yield speed("1.5b", 64, 400)
+    yield speed("7b", 32, 500)
+
+
+def words_of(log):
+    return last_line(log.read_text(errors="replace"))
 
 
 def done(check, results, env, seconds, has_gpu):
@@ -176,22 +226,18 @@ def done(check, results, env, seconds, has_gpu):
     limit = min(check.limit, seconds)
     if check.device and not has_gpu and not check.name.startswith(("test ", "training ", "small ")):
         outcome, words = SKIPPED, "no NVIDIA device"
-    elif limit < 5:
+    elif limit < LEAST:
         outcome, words = SKIPPED, "the time is up"
     else:
-        code = run_command(check.command, limit, log, env)
-        text = log.read_text(errors="replace")
+        code = run_command(check.command, limit, log, {**env, **check.env})
+        check.log, text = log, log.read_text(errors="replace")
         if code is None:
             outcome, words = TIMED_OUT, f"after {limit:.0f} s; the last line is: {last_line(text)}"
         elif check.read:
             try:
                 outcome, words = check.read(code, text)
-            except (OSError, ValueError, KeyError) as error:
+            except Exception as error:  # of a report in any state: the checks after this one are not its
                 outcome, words = FAILED, f"its report cannot be read: {error!r}"
-            if outcome == FAILED and check.waits:  # once more: the error of a kernel then names its op
-                again = log.with_suffix(".waiting.log")
-                run_command(check.command, limit, again, {**env, "PLIMSOLL_WAIT_FOR_EACH_OP": "1"})
-                words += f"; waiting for each op: {last_line(again.read_text(errors='replace'))}"
         elif code == 0:
             outcome, words = PASSED, ""
         else:
@@ -202,8 +248,21 @@ def done(check, results, env, seconds, has_gpu):
     return row
 
 
-def in_order(all_checks, run):
-    """Runs checks one after the other, but neighboring small tests side by side."""
+def repeated(check, row, results, env, seconds):
+    """Repeats a failed job with a wait for each op, by which the error of a kernel names its op. Returns whether it did."""
+    limit = min(check.limit, seconds)
+    if row["outcome"] != FAILED or not check.waits or limit < LEAST:
+        return False
+    log = (results / row["log"]).with_suffix(".waiting.log")
+    run_command(check.command, limit, log, {**env, **check.env, "PLIMSOLL_WAIT_FOR_EACH_OP": "1"})
+    row["words"] += f"; waiting for each op: {words_of(log)}"
+    print(f"{'':9}  {'':8}  {check.name}, waiting for each op: {words_of(log)}", flush=True)
+    return True
+
+
+def in_order(all_checks, run, repeat):
+    """Runs checks one after the other, but neighboring small tests side by side. Yields the rows whenever one is new, or has
+    more words."""
     rows, together = [], []
 
     def finish_together():
@@ -220,6 +279,8 @@ def in_order(all_checks, run):
         yield from finish_together()
         rows.append(run(check))
         yield rows
+        if repeat(check, rows[-1]):
+            yield rows
     yield from finish_together()
 
 
@@ -230,9 +291,8 @@ def system_lines(torch):
     found = re.search(r"__version__ = '([^']+)'", version.read_text()) if version.exists() else None
     facts["torch_version"] = found.group(1) if found else "unknown"
     if shutil.which("nvidia-smi"):
-        smi = subprocess.run(["nvidia-smi", "--query-gpu=name,memory.total,driver_version,clocks.max.sm", "--format=csv,noheader"],
-                             capture_output=True, text=True, timeout=60)
-        facts["gpu"] = smi.stdout.strip() or smi.stderr.strip()
+        facts["gpu"] = output_of(["nvidia-smi", "--query-gpu=name,memory.total,driver_version,clocks.max.sm",
+                                  "--format=csv,noheader"]).strip()
     return facts
 
 
@@ -241,15 +301,26 @@ def missing_libraries(env):
     missing = set()
     for file in sorted(BIN.iterdir()):
         if shutil.which("ldd"):
-            text = subprocess.run(["ldd", file], env=env, capture_output=True, text=True, timeout=60)
-            missing |= set(re.findall(r"^\s*(\S+) => not found|(version `\S+' not found)", text.stdout + text.stderr, re.M))
+            missing |= set(re.findall(r"^\s*(\S+) => not found|(version `\S+' not found)", output_of(["ldd", file], env), re.M))
     return sorted({one or two for one, two in missing})
+
+
+def write_results(results, archive, facts, rows):
+    """Writes results.json, and everything in one file. Called after every check: the machine may be taken back at any moment."""
+    (results / "results.json").write_text(json.dumps({**facts, "checks": rows}, indent=1) + "\n")
+    aside = archive.with_name(archive.name + ".tmp")
+    with tarfile.open(aside, "w:gz", compresslevel=1) as tar:
+        for file in sorted(results.iterdir()):
+            if file not in (aside, archive):
+                tar.add(file, f"results/{file.name}")
+    aside.replace(archive)
 
 
 def main():
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--seconds", type=float, default=600, help="time for all checks; later ones are skipped")
     flags.add_argument("--results", type=pathlib.Path, default=HERE / "results", help="folder of the results")
+    flags.add_argument("--archive", type=pathlib.Path, help="file with all results; default: FOLDER.tar.gz beside the results")
     flags.add_argument("--only", action="append", help="beginning of the names of checks to run; may be repeated")
     flags.add_argument("--device-file", type=pathlib.Path, help="file that exists if there is a device; default: any of "
                        + ", ".join(DEVICE_FILES))
@@ -261,26 +332,33 @@ def main():
         sys.exit(f"{sys.executable} has no torch: run this with the Python of the torch wheel")
     results = options.results.resolve()
     results.mkdir(parents=True, exist_ok=True)
-    env = environment(torch, results)
+    archive = (options.archive or results.with_name(results.name + ".tar.gz")).resolve()
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    env = environment(torch, kept_folder())
     has_gpu = any(pathlib.Path(each).exists() for each in ([options.device_file] if options.device_file else DEVICE_FILES))
-    chosen = [each for each in checks(results, env, has_gpu)
-              if not options.only or each.name.startswith(tuple(options.only))]
-    if not chosen:
-        print(f"no check is named {' or '.join(options.only)}; --list shows all", file=sys.stderr)
-        return 2
+    if has_gpu:
+        env["PLIMSOLL_EXPECT_GPU"] = "1"  # a GPU that cannot be used is a failure of the tests, also under another file's name
+    chosen = (each for each in checks(results, env, has_gpu)
+              if not options.only or each.name.startswith(tuple(options.only)))
+    rows = []
     if options.list:
         for each in chosen:
             print(f"{each.limit:5} s  {each.name}")
+            rows.append(each)
+    else:
+        facts = {**system_lines(torch), "has_gpu": has_gpu, "missing_libraries": missing_libraries(env)}
+        for key, value in facts.items():
+            print(f"{key}: {value}", flush=True)
+        for rows in in_order(chosen, lambda check: done(check, results, env, end - time.monotonic(), has_gpu),
+                             lambda check, row: repeated(check, row, results, env, end - time.monotonic())):
+            write_results(results, archive, facts, rows)
+    if not rows:
+        print(f"no check is named {' or '.join(options.only or [])}; --list shows all", file=sys.stderr)
+        return 2
+    if options.list:
         return 0
-    facts = {**system_lines(torch), "has_gpu": has_gpu, "missing_libraries": missing_libraries(env)}
-    for key, value in facts.items():
-        print(f"{key}: {value}", flush=True)
-    rows = []
-    for rows in in_order(chosen, lambda check: done(check, results, env, end - time.monotonic(), has_gpu)):
-        # Written after every check: the machine may be taken back at any moment.
-        (results / "results.json").write_text(json.dumps({**facts, "checks": rows}, indent=1) + "\n")
     counts = {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in (PASSED, FAILED, TIMED_OUT, SKIPPED)}
-    print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) + f"; results in {results}")
+    print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) + f"; results in {results} and {archive}")
     if counts[FAILED] or counts[TIMED_OUT]:
         return 1
     used = has_gpu and any(row["outcome"] == PASSED and not row["name"].startswith("starts") for row in rows)

@@ -6,13 +6,20 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TESTS = """#!/bin/sh
 case "$1" in
-  --gtest_list_tests) printf 'CudaTraining.\\n  Fits\\nCudaLayers.\\n  Rope\\n  Swiglu\\n  Norm\\nOther.\\n  Test\\n';;
+  --gtest_list_tests) [ -z "$NO_LIST" ] || { echo 'undefined symbol: x'; exit 127; }
+    printf 'CudaTraining.\\n  Fits\\nCudaLayers.\\n  Rope\\n  Swiglu\\n  Norm\\nOther.\\n  Test\\n'
+    printf 'Families/CudaShapes.\\n  Are/0  # GetParam() = 0\\n  Are/1  # GetParam() = 1\\n';;
+  *CudaShapes*) [ "$GTEST_TOTAL_SHARDS" = 8 ] || exit 1
+    [ "$GTEST_SHARD_INDEX" != 3 ] || { printf 'b_test.cpp:4: Failure\\nNamed: aten::cumsum\\n'; exit 1; }
+    echo '[  PASSED  ] 70 tests.';;
   *CudaTraining.Fits) echo "$FITS";  exit ${FITS_CODE:-0};;
   *Rope) printf 'a_test.cpp:3: Failure\\nExpected: 1\\nActual: 2\\n'; exit 1;;
   *Swiglu) sleep 300 & sleep 300;;
@@ -22,7 +29,8 @@ esac
 """
 PROGRAM = """#!/bin/sh
 [ "$1" != doctor ] || { echo "{\\"devices\\": [$DEVICES]}" > "$3"; exit 0; }
-[ "$1" != train ] || { echo "device cuda cannot be used${PLIMSOLL_WAIT_FOR_EACH_OP:+ with PLIMSOLL_WAIT_FOR_EACH_OP=1}"; exit 1; }
+[ "$1" != train ] || [ -z "$REPORT" ] || { for last; do :; done; echo "$REPORT" > "$last"; exit 0; }
+[ "$1" != train ] || { sleep ${TRAINS:-0}; echo "device cuda cannot be used${PLIMSOLL_WAIT_FOR_EACH_OP:+ with PLIMSOLL_WAIT_FOR_EACH_OP=1}"; exit 1; }
 """
 PASSES, SKIPS = "[  PASSED  ] 1 test.", "a_test.cpp:3: Skipped\nno driver\n[  SKIPPED ] 1 test, listed below:"
 
@@ -78,6 +86,44 @@ class GpuCheck(unittest.TestCase):
         code, rows, _ = self.run_it("--only", "small compile=true", device=True)
         self.assertEqual((code, rows["small compile=true"]), (
             1, ("failed", "device cuda cannot be used; waiting for each op: device cuda cannot be used with PLIMSOLL_WAIT_FOR_EACH_OP=1")))
+
+    def test_all_operators_are_tested_in_parts(self):
+        code, rows, _ = self.run_it("--only", "test Families", device=True)
+        self.assertEqual(len(rows), 8)
+        self.assertEqual(rows["test Families/CudaShapes.* part 1 of 8"], ("passed", ""))
+        self.assertEqual(rows["test Families/CudaShapes.* part 4 of 8"], ("failed", "exit code 1: b_test.cpp:4: Failure Named: aten::cumsum"))
+        self.assertEqual(code, 1)
+
+    def test_a_list_of_tests_that_cannot_be_read_fails(self):
+        code, rows, _ = self.run_it("--only", "starts: tests", "--only", "test", "--only", "training", device=True, NO_LIST="1")
+        self.assertEqual((code, rows), (1, {"starts: tests": ("failed", "undefined symbol: x")}))
+        code, rows, _ = self.run_it("--only", "starts: tests", device=True)
+        self.assertEqual(rows["starts: tests"], ("passed", "4 tests and Families/CudaShapes.*"))
+
+    def test_a_report_in_any_state_ends_one_check(self):
+        odd = json.dumps({"step_seconds": None, "units_per_second": None, "unit": "tokens", "losses": []})
+        code, rows, _ = self.run_it("--only", "small", device=True, REPORT=odd)
+        self.assertEqual(code, 1)
+        self.assertEqual(len(rows), 3)
+        for outcome, words in rows.values():
+            self.assertEqual(outcome, "failed")
+            self.assertIn("its report cannot be read: TypeError", words)
+
+    def test_a_repeated_check_keeps_to_the_time_of_all(self):
+        begin = time.monotonic()
+        code, rows, _ = self.run_it("--only", "small compile=true", "--seconds", "14", device=True, TRAINS="6")
+        self.assertLess(time.monotonic() - begin, 60)
+        self.assertEqual((code, rows["small compile=true"][0]), (1, "failed"))
+        code, rows, _ = self.run_it("--only", "small compile=true", "--seconds", "9", device=True, TRAINS="6")
+        self.assertEqual(rows["small compile=true"], ("failed", "device cuda cannot be used"))  # no time to repeat it
+
+    def test_one_file_has_all_results_and_no_cache(self):
+        self.run_it("--only", "training", "--only", "small compile=auto", "--archive", self.folder / "out/all.tar.gz", device=True, FITS=PASSES)
+        with tarfile.open(self.folder / "out/all.tar.gz") as tar:
+            self.assertEqual(sorted(tar.getnames()), [
+                "results/results.json", "results/small-compile=auto.log", "results/small-compile=auto.waiting.log",
+                "results/training-CudaTraining.Fits.log"])
+        self.assertEqual({each.suffix for each in (self.folder / "results").iterdir()}, {".json", ".log"})
 
     def test_doctor_must_find_the_device_and_train_on_it(self):
         def doctor(devices, device=True):
