@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #ifdef __GLIBC__  // which <fstream> has defined
@@ -13,6 +14,14 @@
 #endif
 
 namespace plimsoll {
+namespace {
+
+ScopedFakeResidentMemory::Answer& fake_of_resident_memory() {
+  static ScopedFakeResidentMemory::Answer answer;
+  return answer;
+}
+
+}  // namespace
 
 std::optional<int64_t> process_start_of(int64_t pid) {
   std::ifstream stream("/proc/" + std::to_string(pid) + "/stat");
@@ -31,6 +40,7 @@ std::optional<int64_t> process_start_of(int64_t pid) {
 }
 
 ResidentMemory resident_memory() {
+  if (const ScopedFakeResidentMemory::Answer& fake = fake_of_resident_memory()) return fake();
   std::ifstream stream("/proc/self/status");
   ResidentMemory memory;
   for (std::string line; std::getline(stream, line);) {
@@ -42,6 +52,13 @@ ResidentMemory resident_memory() {
     if (key == "VmHWM:") memory.peak = kib * 1024;
   }
   return memory;
+}
+
+ScopedFakeResidentMemory::ScopedFakeResidentMemory(Answer answer)
+    : previous_(std::exchange(fake_of_resident_memory(), std::move(answer))) {}
+
+ScopedFakeResidentMemory::~ScopedFakeResidentMemory() {
+  fake_of_resident_memory() = std::move(previous_);
 }
 
 std::optional<double> processor_quota(const std::filesystem::path& root) {

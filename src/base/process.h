@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 namespace plimsoll {
@@ -22,6 +23,21 @@ struct ResidentMemory {
 
 /// Returns the resident memory (/proc/self/status, see proc(5)); 0 where the system does not say.
 ResidentMemory resident_memory();
+
+/// A fake of resident_memory() for its lifetime: it returns what `answer` returns, for tests of budgets. What a process
+/// of tests has resident changes by itself: allocators and the system take pages back when they choose. Not
+/// thread-safe.
+class ScopedFakeResidentMemory {
+ public:
+  using Answer = std::function<ResidentMemory()>;
+  explicit ScopedFakeResidentMemory(Answer answer);
+  ~ScopedFakeResidentMemory();
+  ScopedFakeResidentMemory(const ScopedFakeResidentMemory&) = delete;
+  ScopedFakeResidentMemory& operator=(const ScopedFakeResidentMemory&) = delete;
+
+ private:
+  Answer previous_;
+};
 
 /// Returns the processor cores that the limits of the process's control groups (containers, batch systems) amount to:
 /// seconds of processors for each second. Returns nullopt if there is no limit. `root` holds /proc and /sys; it is for

@@ -42,6 +42,35 @@ TEST(Process, FreedMemoryIsNoLongerResident) {
   EXPECT_EQ(last[0], 0);
 }
 
+TEST(Process, ResidentMemoryCountsWhatIsWritten) {
+  constexpr int64_t kBytes = int64_t{32} << 20;
+  std::vector<std::vector<char>> written;
+  int64_t more = 0;
+  // What else is resident may be taken back meanwhile.
+  for (int attempt = 0; attempt < 8 && more < kBytes / 16 * 15; ++attempt) {
+    const ResidentMemory before = resident_memory();
+    written.emplace_back(static_cast<size_t>(kBytes), 'x');
+    const ResidentMemory after = resident_memory();
+    more = after.now - before.now;
+    ASSERT_GT(before.now, 0);
+    ASSERT_GE(after.peak, after.now);
+  }
+  EXPECT_GE(more, kBytes / 16 * 15);
+}
+
+TEST(Process, AFakeOfResidentMemoryEndsWithItsScope) {
+  {
+    const ScopedFakeResidentMemory outer([] { return ResidentMemory{.now = 1, .peak = 2}; });
+    {
+      const ScopedFakeResidentMemory inner([] { return ResidentMemory{.now = 3, .peak = 4}; });
+      EXPECT_EQ(resident_memory().now, 3);
+    }
+    EXPECT_EQ(resident_memory().now, 1);
+    EXPECT_EQ(resident_memory().peak, 2);
+  }
+  EXPECT_GT(resident_memory().now, 4);
+}
+
 /// A folder with the files of control groups, as /proc and /sys have them.
 class ControlGroups : public ::testing::Test {
  protected:

@@ -1,5 +1,5 @@
-// Tests plans of a training whose whole process has a budget. The planning is a function of the test, which takes as
-// much of the process's memory as the test says.
+// Tests plans of a training whose whole process has a budget. The planning and what the process has resident are the
+// test's.
 #include "run/search/process_budget.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <vector>
 
 #include "base/measurement.h"
 #include "base/process.h"
@@ -21,13 +20,19 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMinimum = 40 * MiB;
 
-// Memory that planning keeps: written, so that it is resident.
-class Held {
- public:
-  void grow(int64_t bytes) { parts_.emplace_back(static_cast<size_t>(bytes), 'x'); }
+// The process of a test: what it has resident is what the test says.
+class ProcessBudget : public ::testing::Test {
+ protected:
+  int64_t resident() const { return memory_.now; }
+  void grow(int64_t bytes) {
+    memory_.now += bytes;
+    memory_.peak = std::max(memory_.peak, memory_.now);
+  }
+  void release(int64_t bytes) { memory_.now -= bytes; }
 
  private:
-  std::vector<std::vector<char>> parts_;
+  ResidentMemory memory_{.now = 300 * MiB, .peak = 310 * MiB};
+  const ScopedFakeResidentMemory fake_{[this] { return memory_; }};
 };
 
 // Returns a plan that takes the whole budget, at most `most`, and fits from kMinimum on.
@@ -46,28 +51,14 @@ PlanTarget target_with(std::optional<int64_t> process, std::optional<int64_t> de
   return target;
 }
 
-int64_t resident() {
-  release_free_memory();
-  return resident_memory().now;
-}
-
-TEST(ProcessBudget, ResidentMemoryCountsWhatIsWritten) {
-  const ResidentMemory before = resident_memory();
-  Held held;
-  held.grow(32 * MiB);
-  const ResidentMemory after = resident_memory();
-  EXPECT_GE(after.now, before.now + 30 * MiB);
-  EXPECT_GE(after.peak, after.now);
-}
-
-TEST(ProcessBudget, WithoutOneTheTargetIsPlannedAsItIs) {
+TEST_F(ProcessBudget, WithoutOneTheTargetIsPlannedAsItIs) {
   const PlannedTraining planned =
       plan_within_process(target_with({}, 100 * MiB), [](const PlanTarget& target) { return plan_in(target); });
   EXPECT_EQ(planned.plan.arena_bytes, 100 * MiB);
   EXPECT_EQ(planned.process.budget, 0);
 }
 
-TEST(ProcessBudget, TheArenaGetsWhatTheProcessLeaves) {
+TEST_F(ProcessBudget, TheArenaGetsWhatTheProcessLeaves) {
   const int64_t limit = resident() + 200 * MiB;
   PlanTarget target = target_with(limit);
   target.later_bytes = 30 * MiB;
@@ -79,57 +70,66 @@ TEST(ProcessBudget, TheArenaGetsWhatTheProcessLeaves) {
     return planned;
   });
   EXPECT_TRUE(planned.plan.fits);
-  EXPECT_LE(planned.process.total(), limit);
-  EXPECT_GE(planned.process.total(), limit - 8 * MiB);
+  EXPECT_EQ(planned.process.total(), limit);
   EXPECT_EQ(planned.process.later, 46 * MiB);
   EXPECT_EQ(planned.process.minimum, planned.process.total() - planned.plan.arena_bytes + kMinimum);
   EXPECT_THAT(reason, HasSubstr("process_budget is"));
 }
 
-TEST(ProcessBudget, WhatPlanningKeepsIsTakenFromTheArena) {
+TEST_F(ProcessBudget, WhatPlanningKeepsIsTakenFromTheArena) {
   const int64_t limit = resident() + 200 * MiB;
-  Held held;
   int plans = 0;
   const PlannedTraining planned = plan_within_process(target_with(limit), [&](const PlanTarget& bounded) {
-    if (++plans == 1) held.grow(60 * MiB);
+    if (++plans == 1) grow(60 * MiB);
     return plan_in(bounded);
   });
   EXPECT_EQ(plans, 2);
   EXPECT_TRUE(planned.plan.fits);
-  EXPECT_LE(planned.process.total(), limit);
-  EXPECT_NEAR(static_cast<double>(planned.plan.arena_bytes), 134.0 * MiB, 8.0 * MiB);
+  EXPECT_EQ(planned.process.total(), limit);
+  EXPECT_EQ(planned.plan.arena_bytes, 134 * MiB);
 }
 
-TEST(ProcessBudget, ProcessesThatAreTooLargeDoNotFitAndHaveAMinimum) {
-  const int64_t limit = resident() + 10 * MiB;
-  const PlannedTraining planned =
-      plan_within_process(target_with(limit), [](const PlanTarget& target) { return plan_in(target); });
-  EXPECT_FALSE(planned.plan.fits);
-  // Or what planning has had resident: of this process, all tests before.
-  const int64_t least = std::max(limit + 36 * MiB, resident_memory().peak) + 8 * MiB;
-  EXPECT_NEAR(static_cast<double>(planned.process.minimum), static_cast<double>(least), 8.0 * MiB);
-  const PlannedTraining again = plan_within_process(target_with(planned.process.minimum + 8 * MiB),
-                                                    [](const PlanTarget& target) { return plan_in(target); });
-  EXPECT_TRUE(again.plan.fits);
-}
-
-TEST(ProcessBudget, APlanningThatKeepsGrowingDoesNotFit) {
-  const int64_t limit = resident() + 120 * MiB;
-  Held held;
+TEST_F(ProcessBudget, WhatPlanningReleasesIsLeftToALaterPlan) {
+  const int64_t limit = resident() + 200 * MiB;
   const PlannedTraining planned = plan_within_process(target_with(limit), [&](const PlanTarget& bounded) {
-    held.grow(20 * MiB);
+    release(20 * MiB);
+    return plan_in(bounded);
+  });
+  EXPECT_TRUE(planned.plan.fits);
+  EXPECT_EQ(planned.plan.arena_bytes, 194 * MiB);
+  EXPECT_EQ(planned.process.total(), limit - 20 * MiB);
+  EXPECT_EQ(planned.settings.budget.device, 194 * MiB);
+}
+
+TEST_F(ProcessBudget, ProcessesThatAreTooLargeDoNotFitAndHaveAMinimum) {
+  const int64_t limit = resident() + 10 * MiB;
+  const auto plan = [](const PlanTarget& target) { return plan_in(target); };
+  const PlannedTraining planned = plan_within_process(target_with(limit), plan);
+  EXPECT_FALSE(planned.plan.fits);
+  EXPECT_EQ(planned.process.minimum, resident() + (6 + 40 + 8) * MiB);
+  EXPECT_TRUE(plan_within_process(target_with(planned.process.minimum), plan).plan.fits);
+  // What planning has had resident is needed again.
+  grow(100 * MiB);
+  release(100 * MiB);
+  EXPECT_EQ(plan_within_process(target_with(limit), plan).process.minimum, resident() + (100 + 8) * MiB);
+}
+
+TEST_F(ProcessBudget, APlanningThatKeepsGrowingDoesNotFit) {
+  const int64_t limit = resident() + 120 * MiB;
+  const PlannedTraining planned = plan_within_process(target_with(limit), [&](const PlanTarget& bounded) {
+    grow(20 * MiB);
     return plan_in(bounded);
   });
   EXPECT_FALSE(planned.plan.fits);
 }
 
-TEST(ProcessBudget, ASmallerStatedBudgetStays) {
+TEST_F(ProcessBudget, ASmallerStatedBudgetStays) {
   const PlannedTraining planned = plan_within_process(target_with(resident() + 400 * MiB, 50 * MiB),
                                                       [](const PlanTarget& target) { return plan_in(target); });
   EXPECT_EQ(planned.plan.arena_bytes, 50 * MiB);
 }
 
-TEST(ProcessBudget, HostMemoryAndMeasurementsAreWithinIt) {
+TEST_F(ProcessBudget, HostMemoryAndMeasurementsAreWithinIt) {
   PlanTarget target = target_with(resident() + 100 * MiB);
   target.budget.host = GiB;
   target.measuring = std::make_shared<MeasureAllowance>();
@@ -156,7 +156,7 @@ TEST(ProcessBudget, HostMemoryAndMeasurementsAreWithinIt) {
   });
 }
 
-TEST(ProcessBudget, AStatedBudgetThatIsTooSmallIsNotTheProcesss) {
+TEST_F(ProcessBudget, AStatedBudgetThatIsTooSmallIsNotTheProcesss) {
   const PlannedTraining planned = plan_within_process(target_with(resident() + 400 * MiB, MiB),
                                                       [](const PlanTarget& target) { return plan_in(target); });
   EXPECT_FALSE(planned.plan.fits);
@@ -167,16 +167,15 @@ TEST(ProcessBudget, AStatedBudgetThatIsTooSmallIsNotTheProcesss) {
   EXPECT_TRUE(bound.process.binds);
 }
 
-TEST(ProcessBudget, AutoIsWhatTheProcessHasAndWhatIsFree) {
+TEST_F(ProcessBudget, AutoIsWhatTheProcessHasAndWhatIsFree) {
   const ScopedFakeHostMemory memory([] { return std::optional(100 * MiB); });
   Budget budget{.process = 0};
-  EXPECT_NEAR(static_cast<double>(process_limit_of(budget)), static_cast<double>(resident_memory().now + 90 * MiB),
-              4.0 * MiB);
+  EXPECT_EQ(process_limit_of(budget), resident() + 90 * MiB);
   budget.process = 5 * MiB;
   EXPECT_EQ(process_limit_of(budget), 5 * MiB);
 }
 
-TEST(ProcessBudget, AnotherMachinesProcessIsNotPlanned) {
+TEST_F(ProcessBudget, AnotherMachinesProcessIsNotPlanned) {
   PlanTarget target = target_with(1);
   target.is_local = false;
   const PlannedTraining planned =
