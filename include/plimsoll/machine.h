@@ -44,9 +44,11 @@ CpuInstructions cpu_instructions();
 
 /// A report on a device other than the CPU: measured rates, or why there are none.
 struct DeviceReport {
-  std::string device;         ///< value of a job's `device`: cuda | rocm | mps
-  std::string name;           ///< name by its driver; empty: this build cannot use the device, and `failure` says why
-  CostModel cost;             ///< measured rates
+  std::string device;  ///< value of a job's `device`: cuda | rocm | mps
+  std::string name;    ///< name by its driver; empty: this build cannot use the device, and `failure` says why
+  CostModel cost;      ///< measured rates
+  /// Kernels that the device refused, each with the reason: their rates in `cost` are those of `catalogue`.
+  std::vector<std::string> refused;
   CostModel catalogue;        ///< rates of the catalogue, or typical ones, which the measured rates replace in plans
   bool measured_now = false;  ///< false: the rates are from the file
   bool stored = false;        ///< the rates are in a file

@@ -83,6 +83,7 @@ std::string text_of(const DeviceReport& report, const Screen& screen) {
                      with_catalogue(report.cost.rate(kind, dtype), report.catalogue.rate(kind, dtype))});
     table.add_row({"overhead per op", short_seconds(report.cost.overhead_seconds)});
     table.add_row({"copies from host memory", short_count(report.cost.host_link) + "B/s"});
+    for (const std::string& each : report.refused) table.add_row({"not measured", without_controls(each)});
   }
   const DeviceWork& work = report.work;
   if (work.captures)
@@ -113,6 +114,7 @@ Json json_of(const DeviceReport& report) {
           {"measured_now", report.measured_now},
           {"stored", report.stored},
           {"failure", report.failure},
+          {"refused", report.refused},
           {"overhead_seconds", report.cost.overhead_seconds},
           {"copy_bytes_per_second", report.cost.host_link},
           {"rates", rates_of(report.cost)},

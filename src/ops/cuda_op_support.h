@@ -16,16 +16,34 @@ typedef struct CUstream_st* cudaStream_t;
 
 namespace plimsoll::cuda {
 
-/// A scope in which a tensor's device is the current one.
+/// Throws UserError unless the operand is on `device`, or is missing. A kernel would read an address of the host.
+inline void require_on(const char* op, c10::Device device, const at::Tensor& operand) {
+  ops::require(!operand.defined() || operand.device() == device, op, "an operand is on ", operand.device(),
+               ", another one on ", device, "; all must be on one device");
+}
+inline void require_on(const char* op, c10::Device device, const std::optional<at::Tensor>& operand) {
+  if (operand) require_on(op, device, *operand);
+}
+inline void require_on(const char* op, c10::Device device, at::TensorList operands) {
+  for (const at::Tensor& each : operands) require_on(op, device, each);
+}
+
+/// A scope in which the device of an operator's operands is the current one. Throws UserError if they are on several.
 class OnDevice {
  public:
 #ifdef PLIMSOLL_CUDA_ON_CPU
-  explicit OnDevice(const at::Tensor&) {}
+  template <typename... Others>
+  OnDevice(const char* op, const at::Tensor& tensor, const Others&... others) {
+    (require_on(op, tensor.device(), others), ...);
+  }
   cudaStream_t stream() const {
     return nullptr;
   }
 #else
-  explicit OnDevice(const at::Tensor& tensor) : guard_(tensor.device()) {}
+  template <typename... Others>
+  OnDevice(const char* op, const at::Tensor& tensor, const Others&... others) : guard_(tensor.device()) {
+    (require_on(op, tensor.device(), others), ...);
+  }
   cudaStream_t stream() const {
     return c10::cuda::getCurrentCUDAStream(guard_.current_device().index()).stream();
   }

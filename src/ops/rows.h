@@ -96,7 +96,7 @@ inline int64_t cuda_norm_block_rows(int64_t rows) {
   return std::max<int64_t>(16, div_up(rows, 256));
 }
 
-/// Elements of a gradient whose squares one block sums: kNormBlock of gradient_norm.h. Slices of gradients begin at
+/// Elements of a gradient whose squares one warp sums: kNormBlock of gradient_norm.h. Slices of gradients begin at
 /// multiples of it.
 constexpr int64_t kCudaNormBlock = 1024;
 

@@ -43,7 +43,7 @@ void set_host_link(CostModel& model, double measured) {
 }
 
 // Version of the way in which rates are measured; rates of another version are not read.
-constexpr int kDeviceRatesMethod = 1;
+constexpr int kDeviceRatesMethod = 2;  // 2: matmuls of random numbers
 constexpr int kTimedRuns = 5;
 constexpr int64_t kMinSide = 256, kMaxSide = 8192;  // sides of measured matmuls
 constexpr std::array<DType, 3> kMeasuredTypes = {DType::float32, DType::bfloat16, DType::float16};
@@ -56,7 +56,7 @@ class DeviceMeasurement {
         seconds_(seconds),
         bytes_(std::max<int64_t>(1 << 20, backend.available_bytes().value_or(int64_t{8} << 30) / 8)) {}
 
-  CostModel run() {
+  DeviceRates run() {
     const at::NoGradGuard no_grad;
     measure_launches();  // predictions of the other kernels have it
     for (const DType dtype : kMeasuredTypes) {
@@ -65,12 +65,17 @@ class DeviceMeasurement {
     }
     measure_link();
     model_.source = "measured";
-    return std::move(model_);
+    return {std::move(model_), std::move(refused_)};
   }
 
  private:
   at::TensorOptions options(DType dtype) const {
     return at::TensorOptions().dtype(scalar_type_of(dtype)).device(backend_.device());
+  }
+
+  // Returns numbers in [-1, 1).
+  at::Tensor random(at::IntArrayRef sizes, DType dtype) const {
+    return at::empty(sizes, options(dtype)).uniform_(-1, 1);
   }
 
   // Returns the seconds of the shortest of a few runs, after one that does not count.
@@ -88,7 +93,7 @@ class DeviceMeasurement {
   }
 
   // Sets the rate of an op's kind so that its predicted seconds are those of `run`: a prediction also has the tiles of
-  // matmuls and the bytes between them. A device may lack a kernel, or the memory for it: the rate then stays.
+  // matmuls and the bytes between them.
   void set_flops(OpKind kind, DType dtype, const char* name, Op op, const std::function<void()>& run) {
     constexpr int kIterations = 8;
     op.flops = flops_of(op);
@@ -105,17 +110,31 @@ class DeviceMeasurement {
       model_.rate(kind, dtype).bytes = bytes / seconds;
   }
   bool try_to_time(double& seconds, const MeasuredWork& work, const std::function<void()>& run) {
-    return attempt([&] { seconds = best_seconds(work, run); });
+    return attempt(work.name, [&] { seconds = best_seconds(work, run); });
   }
-  // Returns whether a measurement ended without an error. A device may lack a dtype, or the memory for operands.
-  static bool attempt(const std::function<void()>& measurement) {
+  // Returns whether a measurement ended without an error. A device may lack a kernel or a dtype, or the memory for
+  // operands: the rate then stays. After a fault no kernel runs, and the next ones would be said to be lacking, too.
+  bool attempt(const std::string& what, const std::function<void()>& measurement) {
     try {
       measurement();
       return true;
-    } catch (const c10::Error&) {
-    } catch (const UserError&) {
+    } catch (const c10::Error& error) {
+      refuse(what, error.what_without_backtrace());
+    } catch (const UserError& error) {
+      if (faulted_) throw;
+      refuse(what, error.what());
     }
     return false;
+  }
+  void refuse(const std::string& what, std::string reason) {
+    reason = reason.substr(0, reason.find('\n'));
+    try {
+      backend_.synchronize_device();
+    } catch (const std::exception&) {
+      faulted_ = true;
+      throw UserError(fmt::format("measuring {}: {}", what, reason), UserError::Kind::failure);
+    }
+    refused_.push_back(fmt::format("{}: {}", what, reason));
   }
   static Op op_of(const char* name, std::initializer_list<at::Tensor> operands) {
     Op op;
@@ -146,7 +165,7 @@ class DeviceMeasurement {
 
   void measure(DType dtype) {
     const double element = static_cast<double>(element_bytes(dtype));
-    attempt([&] {
+    attempt(named("pointwise ops", dtype), [&] {
       const int64_t count = count_of(dtype, 3);
       const at::Tensor a = at::ones({count}, options(dtype)), b = at::ones({count}, options(dtype));
       at::Tensor out = at::empty_like(a);
@@ -159,7 +178,7 @@ class DeviceMeasurement {
     });
     for (const OpKind kind : {OpKind::product, OpKind::convolution, OpKind::attention, OpKind::loss_head})
       model_.rate(kind, dtype).bytes = model_.rate(OpKind::streaming, dtype).bytes;
-    attempt([&] {
+    attempt(named("update", dtype), [&] {
       const int64_t count = count_of(dtype, 4);
       std::vector<at::Tensor> t;
       for (int i = 0; i < 4; ++i) t.push_back(at::zeros({count}, options(dtype)));
@@ -172,21 +191,21 @@ class DeviceMeasurement {
       });
     });
     const int64_t side = side_of(dtype);
-    attempt([&] {
-      const at::Tensor a = at::ones({side, side}, options(dtype)), b = at::ones({side, side}, options(dtype));
+    attempt(named("matmul", dtype), [&] {
+      const at::Tensor a = random({side, side}, dtype), b = random({side, side}, dtype);
       at::Tensor out = at::empty_like(a);
       set_flops(OpKind::product, dtype, "matmul", op_of("aten::mm.out", {a, b, out}), [&] { at::mm_out(out, a, b); });
     });
-    attempt([&] {
+    attempt(named("attention", dtype), [&] {
       // Not causal: each score that is counted is computed.
-      const at::Tensor q = at::ones({4, 16, std::max<int64_t>(128, side / 4), 64}, options(dtype));
+      const at::Tensor q = random({4, 16, std::max<int64_t>(128, side / 4), 64}, dtype);
       set_flops(OpKind::attention, dtype, "attention", op_of("plimsoll::attention", {q, q, q}),
                 [&] { ops::attention(q, q, q, /*causal=*/false, 0); });
     });
-    attempt([&] {
+    attempt(named("loss head", dtype), [&] {
       const int64_t width = std::max<int64_t>(64, side / 4);
-      const at::Tensor x = at::ones({side, width}, options(dtype)).requires_grad_(true);
-      const at::Tensor weight = at::ones({4 * side, width}, options(dtype)).requires_grad_(true);
+      const at::Tensor x = random({side, width}, dtype).requires_grad_(true);
+      const at::Tensor weight = random({4 * side, width}, dtype).requires_grad_(true);
       const at::Tensor targets = at::zeros({side}, options(dtype).dtype(at::kLong));
       const at::AutoGradMode with_gradients(true);
       constexpr const char* kHead = "plimsoll::linear_cross_entropy";
@@ -202,7 +221,7 @@ class DeviceMeasurement {
 
   void measure_launches() {
     constexpr int kCalls = 2000;
-    attempt([&] {
+    attempt("calls", [&] {
       at::Tensor small = at::zeros({8}, options(DType::float32));
       const double seconds = best_seconds({"calls"}, [&] {
         for (int i = 0; i < kCalls; ++i) small.add_(1);
@@ -228,6 +247,8 @@ class DeviceMeasurement {
 
   Backend& backend_;
   CostModel model_;
+  std::vector<std::string> refused_;
+  bool faulted_ = false;
   const double seconds_;
   const int64_t bytes_;  // memory that the measurement may take
   std::unique_ptr<Arena> device_, host_;
@@ -235,7 +256,7 @@ class DeviceMeasurement {
 
 }  // namespace
 
-CostModel measure_device_rates(Backend& backend, CostModel known, double kernel_seconds) {
+DeviceRates measure_device_rates(Backend& backend, CostModel known, double kernel_seconds) {
   return DeviceMeasurement(backend, std::move(known), kernel_seconds).run();
 }
 
@@ -247,16 +268,21 @@ std::filesystem::path device_rates_file(const std::string& device_name) {
   return folder / fmt::format("device-rates-{}.json", name);
 }
 
-bool store_device_rates(const std::string& device_name, const CostModel& model) {
+bool store_device_rates(const std::string& device_name, const DeviceRates& measured) {
+  const CostModel& model = measured.model;
   const std::filesystem::path file = device_rates_file(device_name);
   if (file.empty()) return false;
   nlohmann::json rates;
   for (int kind = 0; kind < kOpKinds; ++kind)
     for (int type = 0; type < kSpeedTypes; ++type)
       rates[kind][type] = {model.rates[kind][type].flops, model.rates[kind][type].bytes};
-  const nlohmann::json json = {{"device", device_name},        {"machine", machine_name()},
-                               {"method", kDeviceRatesMethod}, {"overhead_seconds", model.overhead_seconds},
-                               {"host_link", model.host_link}, {"rates", rates}};
+  const nlohmann::json json = {{"device", device_name},
+                               {"machine", machine_name()},
+                               {"method", kDeviceRatesMethod},
+                               {"overhead_seconds", model.overhead_seconds},
+                               {"host_link", model.host_link},
+                               {"refused", measured.refused},
+                               {"rates", rates}};
   std::error_code ignored;
   std::filesystem::create_directories(file.parent_path(), ignored);
   try {
@@ -267,7 +293,7 @@ bool store_device_rates(const std::string& device_name, const CostModel& model) 
   }
 }
 
-std::optional<CostModel> stored_device_rates(const std::string& device_name, CostModel known) {
+std::optional<DeviceRates> stored_device_rates(const std::string& device_name, CostModel known) {
   std::ifstream stream(device_rates_file(device_name));
   const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.value("device", nlohmann::json()) != device_name ||
@@ -285,7 +311,8 @@ std::optional<CostModel> stored_device_rates(const std::string& device_name, Cos
         known.rates[kind][type] = {rate.at(0).get<double>(), rate.at(1).get<double>()};
         good = good && known.rates[kind][type].flops >= 0 && known.rates[kind][type].bytes >= 0;
       }
-    return good ? std::optional(std::move(known)) : std::nullopt;
+    if (!good) return {};
+    return DeviceRates{std::move(known), json.at("refused").get<std::vector<std::string>>()};
   } catch (const nlohmann::json::exception&) {
     return {};
   }
@@ -346,7 +373,7 @@ std::vector<DeviceReport> inspect_devices(bool again, bool nvidia_driver) {
     const DeviceSpec* const spec = find_device(report.name);
     report.catalogue = spec ? cost_model_of(*spec) : generic_cost_model();
     try {
-      std::optional<CostModel> rates;
+      std::optional<DeviceRates> rates;
       if (!again) rates = stored_device_rates(report.name, report.catalogue);
       report.stored = rates.has_value();
       if (!rates) {
@@ -354,7 +381,8 @@ std::vector<DeviceReport> inspect_devices(bool again, bool nvidia_driver) {
         report.measured_now = true;
         report.stored = store_device_rates(report.name, *rates);
       }
-      report.cost = std::move(*rates);
+      report.cost = std::move(rates->model);
+      report.refused = std::move(rates->refused);
       report.work = try_device(device);
     } catch (const std::exception& error) {
       report.failure = error.what();

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "device/backend.h"
 #include "plimsoll/cost_model.h"
@@ -14,20 +15,28 @@ namespace plimsoll {
 /// Seconds that one run of a measured kernel takes at the rates that were known before, so that launches do not count.
 constexpr double kDeviceKernelSeconds = 4e-3;
 
+/// Measured rates of a device. `model` is what was known, with the measured rates in it and the source "measured". The
+/// kernels that the device refused keep the rates that were known; `refused` has them, with the reasons.
+struct DeviceRates {
+  CostModel model;
+  std::vector<std::string> refused;
+};
+
 /// Measures the device with kernels of libtorch and of Plimsoll, each for `kernel_seconds` at the rates of `known`:
 /// matmuls, attention, loss head, pointwise ops, norms, random numbers, updates, the time of a launch, and copies from
-/// host memory. Takes a few seconds, and at most an eighth of the free memory. Returns `known` with the measured rates;
-/// rates whose kernels the device lacks stay. Its source is "measured".
-CostModel measure_device_rates(Backend& backend, CostModel known, double kernel_seconds = kDeviceKernelSeconds);
+/// host memory. Takes a few seconds, and at most an eighth of the free memory. Operands of matmuls are random: on zeros
+/// or ones a device takes less power, and is faster than it ever is in training. Throws UserError (failure) that names
+/// the kernel if one leaves the device with a fault.
+DeviceRates measure_device_rates(Backend& backend, CostModel known, double kernel_seconds = kDeviceKernelSeconds);
 
 /// Returns the file of the rates of a device; empty if there is no folder for measurements.
 std::filesystem::path device_rates_file(const std::string& device_name);
 
 /// Returns `known` with the stored rates of a device; nullopt if none were measured on this machine with this
 /// libtorch.
-std::optional<CostModel> stored_device_rates(const std::string& device_name, CostModel known);
+std::optional<DeviceRates> stored_device_rates(const std::string& device_name, CostModel known);
 /// Returns whether the rates could be stored.
-bool store_device_rates(const std::string& device_name, const CostModel& model);
+bool store_device_rates(const std::string& device_name, const DeviceRates& rates);
 
 /// Trains two linear layers on the device for a few steps, and returns how it ran their ops. Throws UserError if the
 /// device fails.

@@ -11,10 +11,7 @@ namespace plimsoll {
 namespace {
 
 TEST(Nccl, AWorldOfOneExchangesOnTheDevice) {
-  if (const std::string why = why_no_gpu(); !why.empty()) {
-    if (has_gpu()) FAIL() << "the GPU cannot be used: " << why;
-    GTEST_SKIP() << why;
-  }
+  PLIMSOLL_NEEDS_GPU();
   const TempFolder folder;
   Rendezvous rendezvous;
   rendezvous.file = folder / "store";

@@ -37,7 +37,7 @@ Step step_of(const Family& family) {
 class CudaShapes : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(CudaShapes, AreThoseOfThePlan) {
-  if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << why;
+  PLIMSOLL_NEEDS_GPU();
   const size_t count = families().size();
   const Family family = GetParam() < count ? families()[GetParam()] : python_families()[GetParam() - count];
   SCOPED_TRACE(family.name);

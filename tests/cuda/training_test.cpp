@@ -31,12 +31,7 @@ Step decoder(int64_t width = 128) {
 
 class CudaTraining : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (const std::string why = why_no_gpu(); !why.empty()) {
-      if (has_gpu()) FAIL() << "the GPU cannot be used: " << why;
-      GTEST_SKIP() << why;
-    }
-  }
+  void SetUp() override { PLIMSOLL_NEEDS_GPU(); }
   static RunResult run(const std::string& device, TrainingOptions options, int micro = 1, int steps = 6) {
     options.device = device;
     options.accumulate = micro > 1;

@@ -88,6 +88,21 @@ TEST_F(CudaDevice, AnArenaThatCannotGrowIsAsItWas) {
   EXPECT_EQ(fake::mapped_bytes(), 0);
 }
 
+// Less memory would not help after a fault, and must not be advised.
+TEST_F(CudaDevice, AnArenaThatCannotBeMadeForAnotherReasonIsNoLackOfMemory) {
+  CudaArena arena(0, stream_, kMiB);
+  fake::refuse_access(CUDA_ERROR_ILLEGAL_ADDRESS);
+  try {
+    arena.grow(9 * kMiB);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(dynamic_cast<const MemoryUnavailable*>(&error), nullptr);
+    EXPECT_EQ(error.kind(), UserError::Kind::failure);
+    EXPECT_NE(std::string(error.what()).find("CUDA error 700"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(arena.bytes(), kMiB);
+}
+
 TEST_F(CudaDevice, WhatTheDeviceDoesNotHaveIsAnErrorOfItsOwn) {
   EXPECT_THROW(CudaArena(0, stream_, 65 * kMiB), MemoryUnavailable);
   EXPECT_EQ(fake::mapped_bytes(), 0);

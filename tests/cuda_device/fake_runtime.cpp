@@ -45,7 +45,8 @@ struct World {
   int64_t pageable_copies = 0;
   CUmemGenericAllocationHandle next_handle = 1;
   int device = 0;  // the caller's
-  bool refuse_lock = false, refuse_access = false;
+  bool refuse_lock = false;
+  CUresult refuse_access = CUDA_SUCCESS;  // result of the next call
 };
 World& world() {
   static World world;
@@ -107,7 +108,8 @@ cudaError_t put(cudaStream_t stream, std::function<void()> work, CUevent_st* eve
 void reset(uint64_t seed, int64_t memory) {
   world().random.seed(seed);
   world().memory = memory;
-  world().refuse_lock = world().refuse_access = false;
+  world().refuse_lock = false;
+  world().refuse_access = CUDA_SUCCESS;
   world().pageable_copies = 0;
 }
 void launch(cudaStream_t stream, std::function<void()> kernel) {
@@ -133,8 +135,8 @@ int64_t pageable_copies() {
 void refuse_to_lock() {
   world().refuse_lock = true;
 }
-void refuse_access() {
-  world().refuse_access = true;
+void refuse_access(CUresult with) {
+  world().refuse_access = with;
 }
 
 namespace {
@@ -180,7 +182,8 @@ CUresult unmap(CUdeviceptr address, size_t size) {
   return CUDA_SUCCESS;
 }
 CUresult set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc*, size_t) {
-  if (std::exchange(world().refuse_access, false)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult refused = std::exchange(world().refuse_access, CUDA_SUCCESS); refused != CUDA_SUCCESS)
+    return refused;
   return mprotect(reinterpret_cast<void*>(address), size, PROT_READ | PROT_WRITE) == 0 ? CUDA_SUCCESS
                                                                                        : CUDA_ERROR_UNKNOWN;
 }

@@ -2,6 +2,7 @@
 // done later, in a random order within the rules of streams and events. A missing wait shows as wrong bytes.
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -29,6 +30,6 @@ int64_t pageable_copies();
 /// Makes the next call of cudaHostRegister fail.
 void refuse_to_lock();
 /// Makes the next mapping succeed, and access to it fail.
-void refuse_access();
+void refuse_access(CUresult with = CUDA_ERROR_OUT_OF_MEMORY);
 
 }  // namespace plimsoll::testing::fake_cuda

@@ -1,6 +1,7 @@
 // Tests measured rates of a device, on the CPU in the place of a GPU, and plans that use them.
 #include "run/device_rates.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -9,19 +10,27 @@
 #include "device/backend.h"
 #include "plimsoll/cost_model.h"
 #include "plimsoll/devices.h"
+#include "plimsoll/error.h"
 #include "plimsoll/plan_training.h"
 #include "run/fake_device.h"
+#include "run/watched_backend.h"
 #include "stated_machine.h"
 
 namespace plimsoll {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr double kShort = 1e-9;  // seconds of a kernel: the smallest sizes
 
 TEST(DeviceRates, ReplaceThoseThatWereKnown) {
   CostModel known = generic_cost_model();
   known.device = "a GPU";
-  const CostModel measured = measure_device_rates(cpu_backend(), known, kShort);
+  const CostModel measured = measure_device_rates(cpu_backend(), known, kShort).model;
   EXPECT_EQ(measured.source, "measured");
   EXPECT_EQ(measured.device, "a GPU");
   for (const OpKind kind : {OpKind::product, OpKind::attention, OpKind::loss_head}) {
@@ -46,11 +55,27 @@ TEST(DeviceRates, OfADeviceWithoutFloat64) {
   testing::add_fake_device();
   const testing::FakeDeviceWithoutFloat64 without;
   const CostModel known = generic_cost_model();
-  const CostModel measured = measure_device_rates(backend_for("made_up"), known, kShort);
+  const auto [measured, refused] = measure_device_rates(backend_for("made_up"), known, kShort);
+  ASSERT_FALSE(refused.empty());
+  for (const std::string& each : refused)
+    EXPECT_THAT(each, AllOf(StartsWith("update "), HasSubstr(": "), Not(HasSubstr("\n"))));
   EXPECT_EQ(measured.rate(OpKind::update, DType::float32).bytes, known.rate(OpKind::update, DType::float32).bytes);
   EXPECT_NE(measured.rate(OpKind::streaming, DType::float32).bytes,
             known.rate(OpKind::streaming, DType::float32).bytes);
   EXPECT_NE(measured.rate(OpKind::product, DType::float32).flops, known.rate(OpKind::product, DType::float32).flops);
+}
+
+// After a fault of a kernel no other one runs: they are not lacking, and nothing was measured.
+TEST(DeviceRates, AFaultNamesTheKernelThatWasMeasured) {
+  testing::WatchedBackend watched(cpu_backend());
+  watched.faults_after = 40;
+  try {
+    measure_device_rates(watched, generic_cost_model(), kShort);
+    FAIL() << "the device has a fault";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.kind(), UserError::Kind::failure);
+    EXPECT_THAT(error.what(), AllOf(StartsWith("measuring "), HasSubstr("float32: a kernel failed")));
+  }
 }
 
 TEST(DeviceRates, AreKeptByTheNameOfTheDevice) {
@@ -58,12 +83,13 @@ TEST(DeviceRates, AreKeptByTheNameOfTheDevice) {
   model.rate(OpKind::product, DType::bfloat16).flops = 123e12;
   model.overhead_seconds = 7e-6;
   EXPECT_FALSE(stored_device_rates("NVIDIA Made Up 9", generic_cost_model()));
-  ASSERT_TRUE(store_device_rates("NVIDIA Made Up 9", model));
+  ASSERT_TRUE(store_device_rates("NVIDIA Made Up 9", {model, {"matmul float16: no kernel"}}));
   const auto stored = stored_device_rates("NVIDIA Made Up 9", generic_cost_model());
   ASSERT_TRUE(stored);
-  EXPECT_EQ(stored->source, "measured");
-  EXPECT_EQ(stored->rate(OpKind::product, DType::bfloat16).flops, 123e12);
-  EXPECT_EQ(stored->overhead_seconds, 7e-6);
+  EXPECT_EQ(stored->model.source, "measured");
+  EXPECT_EQ(stored->model.rate(OpKind::product, DType::bfloat16).flops, 123e12);
+  EXPECT_EQ(stored->model.overhead_seconds, 7e-6);
+  EXPECT_THAT(stored->refused, ElementsAre("matmul float16: no kernel"));
   EXPECT_FALSE(stored_device_rates("NVIDIA Made Up 8", generic_cost_model()));
   // Another device whose name gives the same file name.
   EXPECT_FALSE(stored_device_rates("NVIDIA Made-Up 9", generic_cost_model()));
@@ -75,11 +101,11 @@ TEST(DeviceRates, AMeasuredHostLinkScalesThatOfBothDirections) {
   known.host_link = 32e9;
   known.host_link_duplex = 16e9;
   model.host_link = 8e9;
-  ASSERT_TRUE(store_device_rates("NVIDIA Made Up 9", model));
+  ASSERT_TRUE(store_device_rates("NVIDIA Made Up 9", {model, {}}));
   const auto stored = stored_device_rates("NVIDIA Made Up 9", known);
   ASSERT_TRUE(stored);
-  EXPECT_EQ(stored->host_link, 8e9);
-  EXPECT_EQ(stored->host_link_duplex, 4e9);
+  EXPECT_EQ(stored->model.host_link, 8e9);
+  EXPECT_EQ(stored->model.host_link_duplex, 4e9);
 }
 
 // Each machine stores its own measurements, and all ranks must predict the same times.
@@ -103,7 +129,7 @@ TEST(DeviceRates, SeveralRanksHaveThoseOfTheCatalogue) {
 
 TEST(DeviceRates, ADamagedFileIsNotRead) {
   const std::filesystem::path file = device_rates_file("NVIDIA Made Up 9");
-  ASSERT_TRUE(store_device_rates("NVIDIA Made Up 9", generic_cost_model()));
+  ASSERT_TRUE(store_device_rates("NVIDIA Made Up 9", {generic_cost_model(), {}}));
   std::ifstream in(file);
   std::string text((std::istreambuf_iterator<char>(in)), {});
   const auto with = [&](const std::string& from, const std::string& to) {
@@ -113,7 +139,7 @@ TEST(DeviceRates, ADamagedFileIsNotRead) {
     return stored_device_rates("NVIDIA Made Up 9", generic_cost_model()).has_value();
   };
   EXPECT_TRUE(with("\"method\"", "\"method\""));
-  EXPECT_FALSE(with("\"method\": 1", "\"method\": 0"));
+  EXPECT_FALSE(with("\"method\": 2", "\"method\": 1"));
   EXPECT_FALSE(with("\"rates\": [", "\"rates\": [[],"));
   EXPECT_FALSE(with("\"overhead_seconds\": ", "\"overhead_seconds\": -"));
   EXPECT_FALSE(with("{", "["));

@@ -21,6 +21,7 @@ class WatchedBackend final : public Backend {
   bool copies_fail = false;
   long fail_waits_after = -1;   ///< waits until one reports a kernel's error; negative: none does
   bool libtorch_waits = false;  ///< the error of a wait is libtorch's
+  long faults_after = -1;       ///< waits until a fault, which each later wait reports, too; negative: there is none
 
   void begin_op(AllocationFrame& frame) override {
     if (refuse_after >= 0 && refuse_after-- == 0) {
@@ -36,6 +37,7 @@ class WatchedBackend final : public Backend {
   }
   void synchronize_device() override {
     ++device_waits;
+    require_no_fault();
     watched_.synchronize_device();
   }
 
@@ -73,6 +75,7 @@ class WatchedBackend final : public Backend {
   void relocate(std::vector<Relocation> relocations) override { watched_.relocate(std::move(relocations)); }
   int64_t relocation_scratch_bytes(int64_t bytes) const override { return watched_.relocation_scratch_bytes(bytes); }
   void synchronize() override {
+    require_no_fault();
     const bool fails = fail_waits_after >= 0 && fail_waits_after-- == 0;
     TORCH_CHECK(!fails || !libtorch_waits, "HIP error: an illegal memory access");
     if (fails) throw UserError("a kernel failed: an illegal memory access", UserError::Kind::failure);
@@ -80,6 +83,11 @@ class WatchedBackend final : public Backend {
   }
 
  private:
+  void require_no_fault() {
+    if (faults_after > 0) --faults_after;
+    if (faults_after == 0) throw UserError("a kernel failed: an illegal address", UserError::Kind::failure);
+  }
+
   class WatchedCopies final : public CopyEngine {
    public:
     WatchedCopies(std::unique_ptr<CopyEngine> watched, const bool& fail) : watched_(std::move(watched)), fail_(fail) {}

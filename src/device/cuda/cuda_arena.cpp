@@ -27,6 +27,13 @@ int64_t rounded(int64_t bytes, int64_t piece) {
   return (bytes + piece - 1) / piece * piece;
 }
 
+// Throws for an error that has another cause than a lack of memory, such as a kernel's fault before: less memory would
+// not help.
+[[noreturn]] void refuse_arena(int64_t bytes, CUresult result) {
+  throw UserError(fmt::format("the device cannot make an arena of {}: CUDA error {}", format_bytes(bytes), int{result}),
+                  UserError::Kind::failure);
+}
+
 }  // namespace
 
 CudaArena::CudaArena(int device, cudaStream_t stream, int64_t bytes, int64_t max_bytes)
@@ -46,9 +53,11 @@ CudaArena::CudaArena(int device, cudaStream_t stream, int64_t bytes, int64_t max
   require(cudaMemGetInfo(&free, &total), "asking the device for its memory");
   reserved_ = rounded(std::max({bytes, max_bytes, static_cast<int64_t>(total)}), piece_);
   CUdeviceptr address = 0;
-  if (driver().address_reserve(&address, static_cast<size_t>(reserved_), 0, 0, 0) != CUDA_SUCCESS)
+  const CUresult result = driver().address_reserve(&address, static_cast<size_t>(reserved_), 0, 0, 0);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY)
     throw MemoryUnavailable(fmt::format("the device has no address space for an arena of {}", format_bytes(bytes)),
                             bytes, MemoryUnavailable::Owner::device);
+  if (result != CUDA_SUCCESS) refuse_arena(bytes, result);
   data_ = reinterpret_cast<std::byte*>(address);
   try {
     grow(bytes);
@@ -82,9 +91,9 @@ void CudaArena::release() noexcept {
 void CudaArena::grow(int64_t bytes) {
   if (bytes <= bytes_) return;
   const auto refuse = [&](CUresult result) {
-    throw MemoryUnavailable(
-        fmt::format("the device has no memory for an arena of {} (CUDA error {})", format_bytes(bytes), int{result}),
-        bytes, MemoryUnavailable::Owner::device);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) refuse_arena(bytes, result);
+    throw MemoryUnavailable(fmt::format("the device has no memory for an arena of {}", format_bytes(bytes)), bytes,
+                            MemoryUnavailable::Owner::device);
   };
   if (const int64_t wanted = rounded(bytes, piece_); wanted > mapped_) {
     if (wanted > reserved_) refuse(CUDA_ERROR_OUT_OF_MEMORY);

@@ -26,7 +26,7 @@ constexpr int64_t kBlocksAProcessor = 8;  // blocks that fit on a multiprocessor
                                           // later elements
 
 struct Kernel {
-  cudaKernel_t wide = nullptr;  // null if operands are not dense
+  cudaKernel_t wide = nullptr;  // null if operands are neither dense nor in rows
   cudaKernel_t single = nullptr;
   int64_t width = 1;
   int64_t max_blocks = 0;
@@ -48,7 +48,8 @@ Key key_of(const FusedProgram& program, const FusedLayout& layout, int device) {
   for (size_t i = 0; i < layout.inputs.size(); ++i)
     key.push_back(2 * static_cast<int64_t>(layout.inputs[i]) + (layout.scalar[i] ? 1 : 0));
   for (const DType dtype : layout.outputs) key.push_back(static_cast<int64_t>(dtype));
-  key.push_back(layout.dimensions);
+  key.push_back(2 * layout.dimensions + (layout.in_rows ? 1 : 0));
+  for (const bool each : layout.row_scalar) key.push_back(each ? 1 : 0);
   key.push_back(device);
   return key;
 }
@@ -76,7 +77,7 @@ Kernel compiled(const FusedProgram& program, const FusedLayout& layout, int devi
           "loading a fused kernel");
   Kernel kernel;
   require(cudaLibraryGetKernel(&kernel.single, library, "plimsoll_fused"), "finding a fused kernel");
-  if (layout.dimensions == 1)
+  if (ops::has_wide_kernel(layout))
     require(cudaLibraryGetKernel(&kernel.wide, library, "plimsoll_fused_wide"), "finding a fused kernel");
   kernel.width = ops::fused_vector_width(layout);
   kernel.max_blocks = kBlocksAProcessor * attribute(cudaDevAttrMultiProcessorCount, device);
@@ -103,6 +104,15 @@ FusedLayout layout_of(const ops::FusedCall& call, const FusedProgram& program) {
         std::all_of(strides.begin(), strides.begin() + call.dimensions, [](int64_t stride) { return stride == 0; }));
   }
   for (size_t o = 0; o < program.outputs.size(); ++o) layout.outputs.push_back(call.outputs[o].dtype);
+  if (layout.dimensions > 1) {
+    const auto last_strides = [&](const auto& tensors, size_t count) {
+      std::vector<int64_t> strides;
+      for (size_t i = 0; i < count; ++i) strides.push_back(tensors[i].strides[call.dimensions - 1]);
+      return strides;
+    };
+    ops::set_rows(layout, last_strides(call.inputs, layout.inputs.size()),
+                  last_strides(call.outputs, layout.outputs.size()));
+  }
   return layout;
 }
 
@@ -110,7 +120,7 @@ void fused_cuda(at::TensorList inputs, at::TensorList outputs, at::IntArrayRef c
   const ops::FusedSchedule& schedule = ops::fused_schedule(code, constants);
   const FusedProgram& program = schedule.program;
   ops::FusedCall call = ops::fused_call(schedule, inputs, outputs);
-  const OnDevice on(outputs[0]);
+  const OnDevice on(ops::kFused, outputs[0], inputs, outputs);
   const FusedLayout layout = layout_of(call, program);
   const Kernel& kernel = kernel_of(program, layout, outputs[0].get_device());
 
@@ -118,13 +128,16 @@ void fused_cuda(at::TensorList inputs, at::TensorList outputs, at::IntArrayRef c
   std::copy_n(call.sizes.begin(), call.dimensions, strides.sizes);
   long long elements = outputs[0].numel();
   std::vector<void*> arguments;
-  bool aligned = true;
+  bool aligned = !layout.in_rows || call.sizes[call.dimensions - 1] % kernel.width == 0;
   const auto add = [&](ops::FusedTensor& tensor, bool scalar) {
     std::copy(tensor.strides.begin(), tensor.strides.end(), strides.strides[arguments.size()]);
     aligned = aligned && (scalar || reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0);
+    if (layout.in_rows && !scalar)  // whole packs from row to row
+      for (int d = 0; d + 1 < call.dimensions; ++d) aligned = aligned && tensor.strides[d] % kernel.width == 0;
     arguments.push_back(&tensor.data);
   };
-  for (int32_t i = 0; i < program.inputs; ++i) add(call.inputs[i], layout.scalar[i]);
+  for (int32_t i = 0; i < program.inputs; ++i)
+    add(call.inputs[i], layout.scalar[i] || (layout.in_rows && layout.row_scalar[i]));
   for (size_t o = 0; o < program.outputs.size(); ++o) add(call.outputs[o], false);
   arguments.push_back(&elements);
   if (layout.dimensions > 1) arguments.push_back(&strides);

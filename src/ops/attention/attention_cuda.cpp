@@ -82,7 +82,7 @@ std::tuple<Tensor, Tensor> attention_cuda(const Tensor& q, const Tensor& k, cons
                                           const std::optional<Tensor>& mask, const std::optional<Tensor>& seed,
                                           double dropout) {
   const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
-  const cuda::OnDevice on(q);
+  const cuda::OnDevice on("plimsoll::attention", q, k, v);
   if (!has_flash_kernels(q) || !flash_takes(shape, dtype_of(q))) {
     auto [out, logsumexp] = attention_results(q, k, v, causal, window, scale, softcap, mask, seed, dropout);
     attention_blocks_forward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), out, logsumexp,
@@ -126,7 +126,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward_cuda(const Tensor& grad_ou
                                                            const std::optional<Tensor>& mask,
                                                            const std::optional<Tensor>& seed, double dropout) {
   const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
-  const cuda::OnDevice on(q);
+  const cuda::OnDevice on("plimsoll::attention_backward", q, k, v, grad_out, out, logsumexp);
   if (has_flash_kernels(q) && flash_takes(shape, dtype_of(q))) {
     auto [dq, dk, dv] =
         flash_gradients(shape, tokens_first(grad_out), q, k, v, tokens_first(out), logsumexp, scale, nullptr);
@@ -145,7 +145,7 @@ void attention_backward_out_cuda(const Tensor& grad_out, const Tensor& q, const 
                                  double dropout, Tensor& dq, Tensor& dk, Tensor& dv) {
   const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
   require_gradients(grad_out, out, q, k, v, dq, dk, dv);
-  const cuda::OnDevice on(q);
+  const cuda::OnDevice on("plimsoll::attention_backward", q, k, v, grad_out, out, logsumexp);
   if (!has_flash_kernels(q) || !flash_takes(shape, dtype_of(q))) {
     attention_blocks_backward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), grad_out, logsumexp, dq,
                               dk, dv, on.stream());

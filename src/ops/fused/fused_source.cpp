@@ -25,6 +25,17 @@ PLIMSOLL_DEVICE float from_f16(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f
 PLIMSOLL_DEVICE u16 to_f16(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
 #endif
 
+// Returns rest % size, and divides `rest` by `size`. Devices divide 64-bit numbers in about a hundred instructions.
+PLIMSOLL_DEVICE i64 split(i64& rest, i64 size) {
+  if (((rest | size) >> 32) == 0) {
+    const u32 whole = (u32)rest / (u32)size, part = (u32)rest - whole * (u32)size;
+    rest = whole;
+    return part;
+  }
+  const i64 part = rest % size;
+  rest /= size;
+  return part;
+}
 PLIMSOLL_DEVICE float from_bf16(u16 x) { return float_of((u32)x << 16); }
 PLIMSOLL_DEVICE u16 to_bf16(float x) {
   const u32 b = bits_of(x);
@@ -166,7 +177,7 @@ class Writer {
 
   std::string text() const {
     std::string text = kPrelude;
-    if (layout_.dimensions == 1) text += wide();
+    if (has_wide_kernel(layout_)) text += wide();
     return text + single();
   }
 
@@ -211,6 +222,19 @@ class Writer {
     return fmt::format("{}({})", type_of(layout_.outputs[output]).store, value_name(program_.outputs[output]));
   }
 
+  // Returns the steps that add the strides of the first `dimensions` indices to the operands' offsets o0...: `rest` is
+  // the number of the element among these dimensions.
+  std::string offsets(int dimensions) const {
+    std::string text;
+    for (int d = dimensions; d-- > 0;) {
+      text += d == 0 ? std::string("    const i64 i0 = rest;\n")
+                     : fmt::format("    const i64 i{0} = split(rest, at.sizes[{0}]);\n", d);
+      for (size_t operand = 0; operand < operands(); ++operand)
+        text += fmt::format("    o{0} += i{1} * at.strides[{0}][{1}];\n", operand, d);
+    }
+    return text;
+  }
+
   // Returns the kernel with one element a thread at a time; adjacent threads have adjacent elements.
   std::string single() const {
     std::string text = fmt::format("\nextern \"C\" __global__ void plimsoll_fused({}{}) {{\n", parameters(),
@@ -220,12 +244,7 @@ class Writer {
     text += "  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += threads) {\n";
     if (layout_.dimensions > 1) {
       for (size_t operand = 0; operand < operands(); ++operand) text += fmt::format("    i64 o{} = 0;\n", operand);
-      text += "    i64 rest = i;\n";
-      for (int d = layout_.dimensions; d-- > 0;) {
-        text += fmt::format("    const i64 i{0} = rest % at.sizes[{0}];\n    rest /= at.sizes[{0}];\n", d);
-        for (size_t operand = 0; operand < operands(); ++operand)
-          text += fmt::format("    o{0} += i{1} * at.strides[{0}][{1}];\n", operand, d);
-      }
+      text += "    i64 rest = i;\n" + offsets(layout_.dimensions);
     }
     const auto index = [&](size_t operand, bool scalar) {
       return scalar ? std::string("0") : layout_.dimensions > 1 ? fmt::format("o{}", operand) : std::string("i");
@@ -239,40 +258,68 @@ class Writer {
     return text + "  }\n}\n";
   }
 
-  // Returns the kernel with a pack of contiguous elements a thread, read and written 16 bytes at a time. The remaining
-  // elements are processed one by one.
+  bool row_scalar(size_t input) const { return layout_.in_rows && layout_.row_scalar[input]; }
+  bool packed(size_t input) const { return !layout_.scalar[input] && !row_scalar(input); }
+
+  // Returns the kernel with a pack of contiguous elements a thread, read and written 16 bytes at a time. Behind the
+  // packs of one run, the remaining elements are processed one by one; rows have none.
   std::string wide() const {
     const int64_t width = fused_vector_width(layout_);
-    std::string text = fmt::format("\nextern \"C\" __global__ void plimsoll_fused_wide({}) {{\n", parameters());
+    std::string text = fmt::format("\nextern \"C\" __global__ void plimsoll_fused_wide({}{}) {{\n", parameters(),
+                                   layout_.in_rows ? ", const FusedStrides at" : "");
     text += constants();
     for (size_t i = 0; i < layout_.inputs.size(); ++i)
       if (layout_.scalar[i]) text += fmt::format("  const float v{} = {};\n", i, loaded(i, fmt::format("x{}[0]", i)));
     text += fmt::format("  const i64 threads = (i64)gridDim.x * blockDim.x, packs = elements / {};\n", width);
     text += "  const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x;\n";
     text += "  for (i64 p = first; p < packs; p += threads) {\n";
-    for (size_t i = 0; i < layout_.inputs.size(); ++i)
-      if (!layout_.scalar[i])
-        text += fmt::format("    {0} a{1}[{2}];\n    read_pack<{3}>(a{1}, x{1} + p * {2});\n",
-                            type_of(layout_.inputs[i]).name, i, width, width * element_bytes(layout_.inputs[i]));
+    if (layout_.in_rows) text += row_offsets(width);
+    const auto place = [&](size_t operand) {
+      return layout_.in_rows ? fmt::format("o{}", operand) : fmt::format("p * {}", width);
+    };
+    for (size_t i = 0; i < layout_.inputs.size(); ++i) {
+      if (packed(i))
+        text +=
+            fmt::format("    {0} a{1}[{2}];\n    read_pack<{3}>(a{1}, x{1} + {4});\n", type_of(layout_.inputs[i]).name,
+                        i, width, width * element_bytes(layout_.inputs[i]), place(i));
+      else if (!layout_.scalar[i])
+        text += fmt::format("    const float v{} = {};\n", i, loaded(i, fmt::format("x{0}[o{0}]", i)));
+    }
     for (size_t o = 0; o < layout_.outputs.size(); ++o)
       text += fmt::format("    {} b{}[{}];\n", type_of(layout_.outputs[o]).name, o, width);
     text += fmt::format("#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n", width);
     for (size_t i = 0; i < layout_.inputs.size(); ++i)
-      if (!layout_.scalar[i])
-        text += fmt::format("      const float v{} = {};\n", i, loaded(i, fmt::format("a{}[e]", i)));
+      if (packed(i)) text += fmt::format("      const float v{} = {};\n", i, loaded(i, fmt::format("a{}[e]", i)));
     text += steps("      ");
     for (size_t o = 0; o < layout_.outputs.size(); ++o) text += fmt::format("      b{}[e] = {};\n", o, stored(o));
     text += "    }\n";
     for (size_t o = 0; o < layout_.outputs.size(); ++o)
-      text += fmt::format("    write_pack<{}>(y{} + p * {}, b{});\n", width * element_bytes(layout_.outputs[o]), o,
-                          width, o);
-    text += fmt::format("  }}\n  for (i64 i = packs * {} + first; i < elements; i += threads) {{\n", width);
+      text += fmt::format("    write_pack<{}>(y{} + {}, b{});\n", width * element_bytes(layout_.outputs[o]), o,
+                          place(layout_.inputs.size() + o), o);
+    text += "  }\n";
+    if (!layout_.in_rows) text += behind_packs(width);
+    return std::string(kPacks) + text + "}\n";
+  }
+
+  // Returns the steps that compute the operands' offsets of pack p.
+  std::string row_offsets(int64_t width) const {
+    const int last = layout_.dimensions - 1;
+    std::string text = fmt::format("    i64 rest = p;\n    const i64 column = split(rest, at.sizes[{}] / {}) * {};\n",
+                                   last, width, width);
+    for (size_t operand = 0; operand < operands(); ++operand)
+      text += fmt::format("    i64 o{} = {};\n", operand,
+                          operand >= layout_.inputs.size() || packed(operand) ? "column" : "0");
+    return text + offsets(last);
+  }
+
+  // Returns the loop over the elements behind the last pack.
+  std::string behind_packs(int64_t width) const {
+    std::string text = fmt::format("  for (i64 i = packs * {} + first; i < elements; i += threads) {{\n", width);
     for (size_t i = 0; i < layout_.inputs.size(); ++i)
-      if (!layout_.scalar[i])
-        text += fmt::format("    const float v{} = {};\n", i, loaded(i, fmt::format("x{}[i]", i)));
+      if (packed(i)) text += fmt::format("    const float v{} = {};\n", i, loaded(i, fmt::format("x{}[i]", i)));
     text += steps("    ");
     for (size_t o = 0; o < layout_.outputs.size(); ++o) text += fmt::format("    y{}[i] = {};\n", o, stored(o));
-    return std::string(kPacks) + text + "  }\n}\n";
+    return text + "  }\n";
   }
 
   // The widest accesses are 16 bytes; a pack of a wide type needs several.
@@ -315,13 +362,31 @@ FusedLayout fused_layout(const std::vector<View>& inputs, const std::vector<View
     layout.scalar.push_back(std::ranges::all_of(input.strides, [](int64_t stride) { return stride == 0; }));
   }
   for (const View& output : outputs) layout.outputs.push_back(output.dtype);
+  if (layout.dimensions > 1) {
+    const auto last_strides = [](const std::vector<View>& views) {
+      std::vector<int64_t> strides;
+      for (const View& view : views) strides.push_back(view.strides.back());
+      return strides;
+    };
+    set_rows(layout, last_strides(inputs), last_strides(outputs));
+  }
   return layout;
+}
+
+void set_rows(FusedLayout& layout, const std::vector<int64_t>& input_strides,
+              const std::vector<int64_t>& output_strides) {
+  layout.in_rows = std::ranges::all_of(input_strides, [](int64_t stride) { return stride == 0 || stride == 1; }) &&
+                   std::ranges::all_of(output_strides, [](int64_t stride) { return stride == 1; });
+  layout.row_scalar.clear();
+  if (layout.in_rows)
+    for (const int64_t stride : input_strides) layout.row_scalar.push_back(stride == 0);
 }
 
 int64_t fused_vector_width(const FusedLayout& layout) {
   int64_t narrowest = 8;
   for (size_t i = 0; i < layout.inputs.size(); ++i)
-    if (!layout.scalar[i]) narrowest = std::min(narrowest, element_bytes(layout.inputs[i]));
+    if (!layout.scalar[i] && !(layout.in_rows && layout.row_scalar[i]))
+      narrowest = std::min(narrowest, element_bytes(layout.inputs[i]));
   for (const DType dtype : layout.outputs) narrowest = std::min(narrowest, element_bytes(dtype));
   // With one byte an element, a pack would need 16 elements of every other operand, in registers. Eight elements are
   // wide enough.
@@ -330,6 +395,7 @@ int64_t fused_vector_width(const FusedLayout& layout) {
 
 std::string fused_source(const FusedProgram& program, const FusedLayout& layout) {
   check(layout.inputs.size() == static_cast<size_t>(program.inputs) && layout.scalar.size() == layout.inputs.size() &&
+            (!layout.in_rows || layout.row_scalar.size() == layout.inputs.size()) &&
             layout.outputs.size() == program.outputs.size(),
         "a fused op's layout is for another program");
   return Writer(program, layout).text();

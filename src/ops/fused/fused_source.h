@@ -17,6 +17,9 @@ struct FusedLayout {
   std::vector<DType> outputs;
   std::vector<bool> scalar;  ///< true for an input whose one element is used for all
   int dimensions = 1;        ///< 1: each output, and each input that is not scalar, is one contiguous run
+  /// With more dimensions: along the last one outputs are contiguous, and inputs are contiguous or one element.
+  bool in_rows = false;
+  std::vector<bool> row_scalar = {};  ///< in rows: true for an input of one element along the last dimension
   bool operator==(const FusedLayout&) const = default;
 };
 
@@ -24,12 +27,22 @@ struct FusedLayout {
 /// an input.
 FusedLayout fused_layout(const std::vector<View>& inputs, const std::vector<View>& outputs);
 
+/// Sets what the strides of inputs and outputs along the last of several dimensions say about rows.
+void set_rows(FusedLayout& layout, const std::vector<int64_t>& input_strides,
+              const std::vector<int64_t>& output_strides);
+
+/// Returns true if the layout has a kernel `plimsoll_fused_wide`.
+inline bool has_wide_kernel(const FusedLayout& layout) {
+  return layout.dimensions == 1 || layout.in_rows;
+}
+
 /// Returns the number of elements that one thread computes with loads and stores of at most 16 bytes: 16 bytes of the
 /// narrowest operand.
 int64_t fused_vector_width(const FusedLayout& layout);
 
-/// Returns the source of two kernels. `plimsoll_fused_wide` is for dense layouts only: fused_vector_width() elements a
-/// thread; all addresses that are not scalars are multiples of 16 bytes. `plimsoll_fused` is for any layout, one
+/// Returns the source of two kernels. `plimsoll_fused_wide` is for dense layouts and for rows only: a pack of
+/// fused_vector_width() elements a thread. All addresses that are not scalars are multiples of 16 bytes; rows, and the
+/// strides from row to row of what is contiguous along them, are whole packs. `plimsoll_fused` is for any layout, one
 /// element a thread at a time. Their arguments are
 ///
 ///     const void* const inputs..., void* const outputs..., long long elements,

@@ -15,7 +15,7 @@ using at::Tensor;
 std::tuple<Tensor, Tensor> add_rms_norm_cuda(Tensor& sum, const Tensor& a, const Tensor& b, const Tensor& weight,
                                              double eps, std::optional<at::ScalarType> out_dtype) {
   auto [y, rstd] = add_rms_norm_results(sum, a, b, weight, eps, out_dtype);
-  const cuda::OnDevice on(sum);
+  const cuda::OnDevice on("plimsoll::add_rms_norm", sum, a, b, weight);
   const Tensor from_a = as_rows(a), from_b = as_rows(b), scale = weight.contiguous();
   const int64_t width = sum.size(-1);
   cuda::launch_add_rms_norm({.a = const_rows(from_a), .b = const_rows(from_b), .sum = rows(sum), .width = width},
@@ -31,7 +31,7 @@ std::tuple<Tensor, Tensor> add_rms_norm_cuda(Tensor& sum, const Tensor& a, const
 
 Tensor rms_norm_backward_into(Tensor& sum, const Rows& copy, const Tensor& dweight, const Tensor& grad,
                               const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& rstd) {
-  const cuda::OnDevice on(x);
+  const cuda::OnDevice on("plimsoll::rms_norm_backward_add", x, sum, grad, grad_y, weight, rstd);
   const Tensor before = as_rows(grad), grads = as_rows(grad_y), from = as_rows(x), scale = weight.contiguous();
   const int64_t width = x.size(-1), count = row_count(x);
   const Tensor partials = at::empty({div_up(count, cuda_norm_block_rows(count)), width}, rstd.options());
@@ -66,7 +66,7 @@ TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
 
 Tensor rope_cuda(const Tensor& x, int64_t position, double theta, bool inverse, at::ArrayRef<double> scaling) {
   Tensor result = rope_result(x, position, theta, inverse, scaling);
-  const cuda::OnDevice on(x);
+  const cuda::OnDevice on("plimsoll::rope", x);
   const Tensor from = x.stride(3) == 1 ? x : x.contiguous();
   const std::vector<double> frequencies = rope_frequencies(x.size(3), theta, scaling);
   cuda::launch_rope(rope_arguments(from, result, frequencies.data(), position, inverse), on.stream());
@@ -75,7 +75,7 @@ Tensor rope_cuda(const Tensor& x, int64_t position, double theta, bool inverse, 
 
 void rope_in_place_cuda(Tensor& x, int64_t position, double theta, bool inverse, at::ArrayRef<double> scaling) {
   require_rope_in_place(x, theta, scaling);
-  const cuda::OnDevice on(x);
+  const cuda::OnDevice on("plimsoll::rope_", x);
   const std::vector<double> frequencies = rope_frequencies(x.size(3), theta, scaling);
   cuda::launch_rope(rope_arguments(x, x, frequencies.data(), position, inverse), on.stream());
 }
@@ -83,7 +83,7 @@ void rope_in_place_cuda(Tensor& x, int64_t position, double theta, bool inverse,
 template <cuda::Gate gate>
 Tensor gated_cuda(const Tensor& gate_up) {
   Tensor result = gated_result(gate == cuda::Gate::silu ? "plimsoll::swiglu" : "plimsoll::geglu", gate_up);
-  const cuda::OnDevice on(gate_up);
+  const cuda::OnDevice on("plimsoll::swiglu", gate_up);
   const Tensor from = as_rows(gate_up);
   cuda::launch_gated(gate, const_rows(from), rows(result), row_count(result), result.size(-1), on.stream());
   return result;
@@ -93,7 +93,7 @@ template <cuda::Gate gate>
 Tensor gated_backward_cuda(const Tensor& grad, const Tensor& gate_up) {
   Tensor result = gated_gradient(gate == cuda::Gate::silu ? "plimsoll::swiglu_backward" : "plimsoll::geglu_backward",
                                  grad, gate_up);
-  const cuda::OnDevice on(gate_up);
+  const cuda::OnDevice on("plimsoll::swiglu_backward", gate_up, grad);
   const Tensor from = as_rows(gate_up), grad_rows = as_rows(grad);
   cuda::launch_gated_backward(gate, const_rows(grad_rows), const_rows(from), rows(result), row_count(grad),
                               grad.size(-1), on.stream());
@@ -112,7 +112,7 @@ TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
 std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& x, const Tensor& weight, double eps,
                                          std::optional<at::ScalarType> out_dtype) {
   auto [y, rstd] = rms_norm_results(x, weight, eps, out_dtype);
-  const cuda::OnDevice on(x);
+  const cuda::OnDevice on("plimsoll::rms_norm", x, weight);
   const Tensor from = as_rows(x), scale = weight.contiguous();
   cuda::launch_rms_norm({.x = const_rows(from),
                          .y = rows(y),
@@ -127,7 +127,7 @@ std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& x, const Tensor& weight, 
 std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
                                                   const Tensor& rstd) {
   auto [dx, dweight] = rms_norm_gradients(grad_y, x, weight, rstd);
-  const cuda::OnDevice on(x);
+  const cuda::OnDevice on("plimsoll::rms_norm_backward", x, grad_y, weight, rstd);
   const Tensor grad = as_rows(grad_y), from = as_rows(x), scale = weight.contiguous();
   const int64_t width = x.size(-1), count = row_count(x);
   const Tensor partials = at::empty({div_up(count, cuda_norm_block_rows(count)), width}, rstd.options());
@@ -157,7 +157,7 @@ using Second = std::optional<Tensor>;
 using namespace ops;
 
 std::tuple<Tensor, Tensor> quantize_weight_cuda(const Tensor& weight, bool four_bits) {
-  const OnDevice device(weight);
+  const OnDevice device("plimsoll::quantize_weight", weight);
   auto results = empty_quantized(weight, four_bits);
   const auto& [codes, scales] = results;
   const Tensor from = as_rows(weight);
@@ -167,7 +167,7 @@ std::tuple<Tensor, Tensor> quantize_weight_cuda(const Tensor& weight, bool four_
 }
 
 std::tuple<Tensor, Tensor> quantize_scales_cuda(const Tensor& scales) {
-  const OnDevice device(scales);
+  const OnDevice device("plimsoll::quantize_scales", scales);
   auto results = empty_scale_codes(scales);
   const auto& [codes, second] = results;
   launch_quantize_scales(scales.const_data_ptr<float>(), scales.numel(), codes.mutable_data_ptr<uint8_t>(),
@@ -177,7 +177,7 @@ std::tuple<Tensor, Tensor> quantize_scales_cuda(const Tensor& scales) {
 
 Tensor dequantize_weight_cuda(const Tensor& codes, const Tensor& scales, const Second& second, int64_t width,
                               at::ScalarType dtype) {
-  const OnDevice device(codes);
+  const OnDevice device("plimsoll::dequantize_weight", codes, scales, second);
   Tensor weight = empty_dequantized(codes, scales, second, width, dtype);
   launch_dequantize(quantized_view(codes, scales, second, width), rows(weight), 0, width, 0, codes.size(0),
                     device.stream());
@@ -187,7 +187,7 @@ Tensor dequantize_weight_cuda(const Tensor& codes, const Tensor& scales, const S
 // The weight is dequantized piece by piece in scratch and multiplied, as on the CPU.
 
 Tensor quantized_linear_cuda(const Tensor& x, const Tensor& codes, const Tensor& scales, const Second& second) {
-  const OnDevice device(x);
+  const OnDevice device("plimsoll::quantized_linear", x, codes, scales, second);
   const Tensor y = empty_quantized_linear(x, codes, scales, second);
   if (y.numel() == 0) return y;
   if (x.size(-1) == 0) return y.zero_();
@@ -207,7 +207,7 @@ Tensor quantized_linear_cuda(const Tensor& x, const Tensor& codes, const Tensor&
 
 Tensor quantized_linear_backward_cuda(const Tensor& grad, const Tensor& codes, const Tensor& scales,
                                       const Second& second, int64_t width) {
-  const OnDevice device(grad);
+  const OnDevice device("plimsoll::quantized_linear_backward", grad, codes, scales, second);
   const Tensor dx = empty_quantized_linear_gradient(grad, codes, scales, second, width);
   if (dx.numel() == 0) return dx;
   if (grad.size(-1) == 0) return dx.zero_();

@@ -164,9 +164,9 @@ __global__ void __launch_bounds__(1024)
 }
 
 /// Computes the rows [b * block_rows, (b + 1) * block_rows) in block b, and writes its sums of grad_y x rstd to row b
-/// of `partials`. The running sums are in shared memory, a row for each of its warps (by_warp) or for the block. If
-/// shared memory is too small (`in_shared` false, only without by_warp), they are in `partials` itself. Each thread has
-/// its own columns.
+/// of `partials`. The running sums are in shared memory, a row for each of its warps (by_warp) or for the block. There
+/// the j-th values of all packs are adjacent, so that threads of a warp use different banks. If shared memory is too
+/// small (`in_shared` false, only without by_warp), the sums are in `partials` itself. Each thread has its own columns.
 template <typename X, typename Y, int pack, bool by_warp, typename Target>
 __global__ void __launch_bounds__(1024)
     rms_norm_backward(const Y* grad_y, int64_t grad_stride, const X* x, int64_t x_stride, Target dx, const void* weight,
@@ -175,10 +175,12 @@ __global__ void __launch_bounds__(1024)
   using A = Accumulate<X>;
   PLIMSOLL_DYNAMIC_SHARED(A, shared);
   A* const partial = partials + int64_t{blockIdx.x} * width;
+  if constexpr (by_warp) in_shared = true;
   A* const sums = in_shared ? shared + threadIdx.y * width : partial;
+  const int32_t of_pack = in_shared ? 1 : pack, of_value = in_shared ? width / pack : 1;
   const int32_t first = static_cast<int32_t>(threadIdx.x) * pack, step = static_cast<int32_t>(blockDim.x) * pack;
   for (int32_t i = first; i < width; i += step)
-    for (int j = 0; j < pack; ++j) sums[i + j] = 0;
+    for (int j = 0; j < pack; ++j) sums[i / pack * of_pack + j * of_value] = 0;
   const int32_t begin = static_cast<int32_t>(blockIdx.x) * block_rows;
   const int32_t end = rows - begin < block_rows ? rows : begin + block_rows;
   for (int32_t row = begin + threadIdx.y; row < end; row += blockDim.y) {
@@ -194,7 +196,7 @@ __global__ void __launch_bounds__(1024)
       for (int j = 0; j < pack; ++j) {
         const A product = widen(grads[j]) * (widen(values[j]) * scale);
         dot += product * weights[j];
-        sums[i + j] += product;
+        sums[i / pack * of_pack + j * of_value] += product;
       }
     }
     const A mean = sum_of_row<by_warp>(dot) / static_cast<A>(width);
@@ -214,7 +216,7 @@ __global__ void __launch_bounds__(1024)
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
   for (int32_t i = thread; i < width; i += threads) {
     A total = 0;
-    for (unsigned warp = 0; warp < blockDim.y; ++warp) total += shared[warp * width + i];
+    for (unsigned warp = 0; warp < blockDim.y; ++warp) total += shared[warp * width + i / pack + i % pack * of_value];
     partial[i] = total;
   }
 }

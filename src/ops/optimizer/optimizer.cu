@@ -107,33 +107,32 @@ void launch_block_norm(const ops::Values& values, int64_t count, double* parts, 
 }
 
 void launch_block_sums(const void* data, DType dtype, int64_t count, double* partials, cudaStream_t stream) {
-  const int64_t blocks = ops::div_up(count, ops::kCudaNormBlock);
-  if (blocks == 0) return;
+  const int64_t pieces = ops::div_up(count, ops::kCudaNormBlock);
+  if (pieces == 0) return;
   with_type(dtype, [&]<typename T>() {
     constexpr int pack = 16 / sizeof(T);
     const auto kernel = packs(data, 0, sizeof(T), pack) ? &sum_squares<T, pack> : &sum_squares<T, 1>;
-    launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kSumThreads), 0, stream, static_cast<const T*>(data),
-           count, ops::kCudaNormBlock, partials);
+    launch(kernel, dim3(static_cast<unsigned>(ops::div_up(pieces, int64_t{kPiecesAtOnce}))), dim3(kSumThreads), 0,
+           stream, static_cast<const T*>(data), count, ops::kCudaNormBlock, pieces, partials);
   });
 }
 
 void launch_gradient_sums(SummedGradients& of, DType dtype, double* partials, cudaStream_t stream) {
-  int64_t blocks = 0;
-  for (int g = 0; g < of.gradients; ++g) blocks += ops::div_up(of.count[g], ops::kCudaNormBlock);
-  if (blocks == 0) return;
-  index32(blocks);
+  int64_t pieces = 0;
+  for (int g = 0; g < of.gradients; ++g) pieces += ops::div_up(of.count[g], ops::kCudaNormBlock);
+  if (pieces == 0) return;
   with_type(dtype, [&]<typename T>() {
     constexpr int pack = 16 / sizeof(T);
     for (int g = 0; g < of.gradients; ++g) of.packed[g] = packs(of.data[g], 0, sizeof(T), pack);
-    launch(&sum_squares_of_gradients<T, pack>, dim3(static_cast<unsigned>(blocks)), dim3(kSumThreads), 0, stream, of,
-           ops::kCudaNormBlock, partials);
+    launch(&sum_squares_of_gradients<T, pack>, dim3(static_cast<unsigned>(ops::div_up(pieces, int64_t{kPiecesAtOnce}))),
+           dim3(kSumThreads), 0, stream, of, ops::kCudaNormBlock, pieces, partials);
   });
 }
 
 void launch_gradient_norm(const void* data, DType dtype, int64_t count, double* partials, float* norm, float* skipped,
                           cudaStream_t stream) {
   launch_block_sums(data, dtype, count, partials, stream);
-  launch(&finish_norm, dim3(1), dim3(kSumThreads), 0, stream, static_cast<const double*>(partials),
+  launch(&finish_norm, dim3(1), dim3(kFinishThreads), 0, stream, static_cast<const double*>(partials),
          ops::div_up(count, ops::kCudaNormBlock), norm, skipped);
 }
 
@@ -141,8 +140,8 @@ void launch_norms_of_blocks(const double* sums, int64_t ranks, int64_t of_rank, 
                             int gradients, float* norms, int64_t stride, float* skipped, cudaStream_t stream) {
   if (gradients == 0) return;
   for (int g = 0; g < gradients; ++g) index32(ranks * of.blocks[g]);
-  launch(&finish_norms, dim3(static_cast<unsigned>(gradients)), dim3(kSumThreads), 0, stream, sums, ranks, of_rank, of,
-         norms, stride, skipped);
+  launch(&finish_norms, dim3(static_cast<unsigned>(gradients)), dim3(kFinishThreads), 0, stream, sums, ranks, of_rank,
+         of, norms, stride, skipped);
 }
 
 void launch_adafactor(const UpdateTarget& target, const ops::MatrixShape& shape, float* row_means, float* column_means,

@@ -19,13 +19,27 @@ namespace {
 using at::Tensor;
 using Optional = std::optional<Tensor>;
 
-void require_beside(const char* op, const char* name, const Tensor& scalar, const Tensor& parameter) {
-  ops::require(scalar.device() == parameter.device(), op, name, " is on ", scalar.device(), ", the parameter on ",
-               parameter.device(), "; it must be there too");
+void require_beside(const char* op, const char* name, const Tensor& tensor, const Tensor& parameter) {
+  ops::require(!tensor.defined() || tensor.device() == parameter.device(), op, name, " is on ", tensor.device(),
+               ", the parameter on ", parameter.device(), "; it must be there too");
+}
+
+/// Returns the values if kernels can read them: four codes of 8 bits at a time.
+ops::Values in_words(const char* op, const char* name, const ops::Values& values) {
+  ops::require(values.format != ops::Format::bits8 || reinterpret_cast<uintptr_t>(values.data) % 4 == 0, op, name,
+               " begins at an address that is no multiple of 4, as its 8-bit codes must");
+  return values;
 }
 
 StepPointers pointers(const ops::UpdateCall& call) {
   const ops::UpdateTensors& tensors = call.tensors;
+  require_beside(tensors.op, "the gradient", tensors.gradient, tensors.parameter);
+  require_beside(tensors.op, "the gradient's scales", tensors.gradient_scales, tensors.parameter);
+  require_beside(tensors.op, "the companion", tensors.companion, tensors.parameter);
+  for (const ops::StateTensor& state : tensors.state) {
+    require_beside(tensors.op, state.name, state.values, tensors.parameter);
+    require_beside(tensors.op, state.name, state.scales, tensors.parameter);
+  }
   require_beside(tensors.op, "step", call.step, tensors.parameter);
   require_beside(tensors.op, "learning_rate", call.learning_rate, tensors.parameter);
   require_beside(tensors.op, "grad_scale", tensors.grad_scale, tensors.parameter);
@@ -36,8 +50,9 @@ StepPointers pointers(const ops::UpdateCall& call) {
 
 UpdateTarget target_of(const ops::ElementUpdate& update, const ops::UpdateCall& call) {
   UpdateTarget target{.parameter = update.parameter,
-                      .gradient = update.gradient,
-                      .state = {update.state[0], update.state[1]},
+                      .gradient = in_words(call.tensors.op, "the gradient", update.gradient),
+                      .state = {in_words(call.tensors.op, "state", update.state[0]),
+                                in_words(call.tensors.op, "state", update.state[1])},
                       .count = update.count,
                       .seed = call.seed,
                       .states = static_cast<uint8_t>(update.states),
@@ -57,19 +72,22 @@ RuleNumbers numbers_of(const ops::UpdateCall& call) {
 template <const ops::UpdateOp& op, ElementRule rule>
 void update(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const ops::UpdateCall call = ops::pop_call(op, stack);
-  const OnDevice device(call.tensors.parameter);
+  const OnDevice device(op.name, call.tensors.parameter);
+  const StepPointers scalars = pointers(call);
   const ops::ElementUpdate bound = ops::bind_update(call.tensors, {});
-  launch_update(rule, target_of(bound, call), pointers(call), numbers_of(call), device.stream());
+  launch_update(rule, target_of(bound, call), scalars, numbers_of(call), device.stream());
 }
 
 template <const ops::UpdateOp& op, ElementRule rule>
 void update_group(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const std::vector<ops::UpdateCall> calls = ops::pop_group(op, stack);
   if (calls.empty()) return;
-  const OnDevice device(calls[0].tensors.parameter);
+  const OnDevice device(op.name, calls[0].tensors.parameter);
   std::vector<ops::ElementUpdate> bound;  // holds copies of gradients until the kernels are launched
   std::vector<UpdateTarget> targets;
   for (const ops::UpdateCall& call : calls) {
+    require_on(op.name, calls[0].tensors.parameter.device(), call.tensors.parameter);
+    pointers(call);
     bound.push_back(ops::bind_update(call.tensors, {}));
     targets.push_back(target_of(bound.back(), call));
   }
@@ -80,7 +98,8 @@ void update_group(const c10::OperatorHandle&, torch::jit::Stack* stack) {
 void adafactor(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const ops::UpdateCall call = ops::pop_call(ops::kAdafactor, stack);
   const Tensor& parameter = call.tensors.parameter;
-  const OnDevice device(parameter);
+  const OnDevice device(call.tensors.op, parameter);
+  const StepPointers scalars = pointers(call);
   const ops::ElementUpdate bound = ops::bind_update(call.tensors, {});
   if (bound.count == 0) return;
   const ops::MatrixShape shape = ops::matrix_shape(parameter.sizes(), parameter.strides());
@@ -88,15 +107,16 @@ void adafactor(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   UpdateTarget target = target_of(bound, call);
   target.stochastic_parameter = target.stochastic_parameter && bound.random;
   launch_adafactor(target, shape, call.tensors.state[0].values.mutable_data_ptr<float>(),
-                   call.tensors.state[1].values.mutable_data_ptr<float>(), pointers(call), numbers_of(call),
+                   call.tensors.state[1].values.mutable_data_ptr<float>(), scalars, numbers_of(call),
                    scratch.data_ptr(), device.stream());
 }
 
 ops::Values values_of(const char* op, const char* name, const Tensor& tensor, const Optional& scales,
                       const Tensor& like, bool squares = false) {
   const Tensor of_blocks = scales.value_or(Tensor());
-  return {tensor.data_ptr(), of_blocks.defined() ? static_cast<uint8_t*>(of_blocks.data_ptr()) : nullptr,
-          ops::format_of(op, name, tensor, of_blocks, like), squares};
+  return in_words(op, name,
+                  {tensor.data_ptr(), of_blocks.defined() ? static_cast<uint8_t*>(of_blocks.data_ptr()) : nullptr,
+                   ops::format_of(op, name, tensor, of_blocks, like), squares});
 }
 
 Tensor nesterov_momentum(const Tensor& gradient, const Optional& gradient_scales, const Tensor& momentum,
@@ -104,12 +124,9 @@ Tensor nesterov_momentum(const Tensor& gradient, const Optional& gradient_scales
                          const Tensor& skipped, double decay, at::ScalarType dtype, bool stochastic_state,
                          int64_t seed) {
   constexpr const char* op = "plimsoll::nesterov_momentum_";
-  const OnDevice device(gradient);
+  const OnDevice device(op, gradient, gradient_scales, momentum, momentum_scales, step, grad_scale, skipped);
   Tensor result =
       ops::empty_nesterov_momentum(gradient, gradient_scales, momentum, momentum_scales, grad_scale, skipped, dtype);
-  require_beside(op, "step", step, gradient);
-  require_beside(op, "grad_scale", grad_scale, gradient);
-  require_beside(op, "skipped", skipped, gradient);
   const Tensor from = gradient.is_contiguous() ? gradient : ops::contiguous_copy(gradient);
   launch_nesterov_momentum(
       values_of(op, "the gradient", from, gradient_scales, from),
@@ -123,7 +140,7 @@ Tensor nesterov_momentum(const Tensor& gradient, const Optional& gradient_scales
 void accumulate_by(const Tensor& accumulator, const Optional& scales, const Tensor& gradient, bool overwrite,
                    bool random, const ops::Draw& draw) {
   constexpr const char* op = "plimsoll::accumulate_";
-  const OnDevice device(accumulator);
+  const OnDevice device(op, accumulator, scales, gradient);
   const ops::Format format = ops::check_accumulator(accumulator, scales, gradient, random);
   if (format == ops::Format::float64) {
     if (overwrite)
@@ -167,7 +184,7 @@ void accumulate_random(const Tensor& accumulator, const Optional& scales, const 
 }
 
 Tensor block_norm(const Tensor& codes, const Tensor& scales) {
-  const OnDevice device(codes);
+  const OnDevice device("plimsoll::block_norm", codes, scales);
   Tensor norm = ops::empty_block_norm(codes, scales);
   const Tensor parts = at::empty({kNormParts}, codes.options().dtype(at::kDouble));
   launch_block_norm(values_of("plimsoll::block_norm", "the accumulator", codes, scales, codes), codes.numel(),
@@ -176,7 +193,7 @@ Tensor block_norm(const Tensor& codes, const Tensor& scales) {
 }
 
 Tensor unpacked(const Tensor& codes, const Tensor& scales, const Tensor& like, bool squares) {
-  const OnDevice device(codes);
+  const OnDevice device("plimsoll::unpacked", codes, scales);
   Tensor result = ops::empty_unpacked(codes, scales, like);
   launch_unpack(values_of("plimsoll::unpacked", "the tensor", codes, scales, like, squares), like.numel(),
                 result.mutable_data_ptr<float>(), device.stream());
@@ -215,7 +232,7 @@ static_assert(kCudaNormBlock == kNormBlock, "slices of gradients would begin ins
 
 void gradient_norm_cuda(Tensor& norms, Tensor& skipped, const Tensor& gradient, int64_t index) {
   check_gradient_norm(norms, skipped, gradient, index);
-  const cuda::OnDevice on(gradient);
+  const cuda::OnDevice on("plimsoll::gradient_norm_", gradient, norms, skipped);
   // The order of the elements in memory does not matter if there are no gaps.
   const Tensor dense = gradient.is_non_overlapping_and_dense() ? gradient : gradient.contiguous();
   const Tensor partials = at::empty({div_up(dense.numel(), kCudaNormBlock)}, gradient.options().dtype(at::kDouble));
@@ -227,7 +244,7 @@ void gradient_norm_cuda(Tensor& norms, Tensor& skipped, const Tensor& gradient, 
 void gradient_norm_group_cuda(Tensor& norms, Tensor& skipped, at::TensorList gradients, at::IntArrayRef index) {
   check_gradient_norm_group(norms, skipped, gradients, index);
   if (gradients.empty()) return;
-  const cuda::OnDevice on(gradients[0]);
+  const cuda::OnDevice on("plimsoll::gradient_norm_group_", gradients[0], gradients, norms, skipped);
   std::vector<Tensor> dense;  // copies stay until the kernels are launched
   int64_t most = 0;           // blocks of a launch
   for (size_t begin = 0; begin < gradients.size(); begin += cuda::kNormsOfLaunch) {
@@ -264,7 +281,7 @@ void gradient_norm_group_cuda(Tensor& norms, Tensor& skipped, at::TensorList gra
 
 void block_sums_cuda(Tensor& sums, const Tensor& gradient, int64_t first) {
   check_block_sums(sums, gradient, first);
-  const cuda::OnDevice on(gradient);
+  const cuda::OnDevice on("plimsoll::gradient_block_sums_", gradient, sums);
   cuda::launch_block_sums(gradient.const_data_ptr(), dtype_of(gradient), gradient.numel(),
                           sums.mutable_data_ptr<double>() + first, on.stream());
 }
@@ -272,7 +289,7 @@ void block_sums_cuda(Tensor& sums, const Tensor& gradient, int64_t first) {
 void norms_of_blocks_cuda(Tensor& norms, Tensor& skipped, const Tensor& sums, int64_t ranks, at::IntArrayRef index,
                           at::IntArrayRef first, at::IntArrayRef blocks) {
   check_norms_of_blocks(norms, skipped, sums, ranks, index, first, blocks);
-  const cuda::OnDevice on(sums);
+  const cuda::OnDevice on("plimsoll::norms_of_blocks_", sums, norms, skipped);
   for (size_t begin = 0; begin < index.size(); begin += cuda::kNormsOfLaunch) {
     const size_t count = std::min<size_t>(cuda::kNormsOfLaunch, index.size() - begin);
     cuda::BlocksOfGradients of{};

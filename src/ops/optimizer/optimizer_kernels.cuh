@@ -80,7 +80,10 @@ __device__ inline void update_by_block(const UpdateTarget& target, const StepPoi
     Number p[kEach], g[kEach], state[2][kEach] = {};
     load_weights(target.parameter, at, p);
     load_numbers(target.gradient, at, g);
-    for (int s = 0; s < target.states; ++s) load_numbers(target.state[s], at, state[s]);
+    // Unrolled: with a count that is known at run time only, the values would be in memory instead of registers.
+#pragma unroll
+    for (int s = 0; s < 2; ++s)
+      if (s < target.states) load_numbers(target.state[s], at, state[s]);
 #pragma unroll
     for (int v = 0; v < kEach; ++v) {
       Exact parameter(p[v]), first(state[0][v]), second(state[1][v]);
@@ -91,8 +94,9 @@ __device__ inline void update_by_block(const UpdateTarget& target, const StepPoi
       state[1][v] = there ? second.value : Number(0);
     }
     const Drawn8 drawn = target.random ? draw_eight(draw, at) : Drawn8{};
-    for (int s = 0; s < target.states; ++s)
-      store_numbers(target.state[s], at, state[s], target.stochastic_state, drawn);
+#pragma unroll
+    for (int s = 0; s < 2; ++s)
+      if (s < target.states) store_numbers(target.state[s], at, state[s], target.stochastic_state, drawn);
     store_weights(target.parameter, at, p, target.stochastic_parameter, drawn);
   });
 }
@@ -197,81 +201,114 @@ __global__ void root_of_sum(const double* parts, int32_t count, float* norm) {
   if (threadIdx.x == 0) *norm = static_cast<float>(sqrt(sum));
 }
 
-constexpr int kSumThreads = 256;
+// Squares are summed by pieces of a gradient, a warp each, so that no warp waits for another. A piece takes few float64
+// operations: devices other than those of data centers have one float64 unit for 64 of float32.
+constexpr int kSumThreads = 256, kPiecesAtOnce = kSumThreads / kWarp;
 
-/// Returns the sum of squares over the elements [begin, begin + piece) of `count`, in thread 0. Squares of one pack are
-/// added in float32 if they stay in its range, packs in float64. Elements behind the last one count as zeros. All
-/// threads of a block call.
+/// Returns the index of this warp's piece.
+__device__ inline int32_t piece_of_warp() {
+  return static_cast<int32_t>(blockIdx.x * kPiecesAtOnce + threadIdx.x / kWarp);
+}
+
+/// Returns the sum of squares over the elements [begin, begin + piece) of `count`, in all lanes. Squares of one pack
+/// are added in float32 if they stay in its range, packs in float64. Elements behind the last one count as zeros. All
+/// lanes of a warp call.
 template <typename T, int pack>
 __device__ double squares_of_piece(const T* data, int64_t count, int64_t begin, int32_t piece) {
   const T* const from = data + begin;
   const int32_t end = count - begin < piece ? static_cast<int32_t>(count - begin) : piece;
+  const auto first = static_cast<int32_t>(threadIdx.x % kWarp) * pack;
   double total = 0;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x) * pack; i < end; i += kSumThreads * pack) {
+#pragma unroll 4
+  for (int32_t i = first; i < end; i += kWarp * pack) {
     Accumulate<T> wide[pack];
     if (i + pack <= end) {
       const auto values = load_pack<pack>(from + i);
 #pragma unroll
       for (int j = 0; j < pack; ++j) wide[j] = widen(values[j]);
     } else {
+#pragma unroll
       for (int j = 0; j < pack; ++j) wide[j] = i + j < end ? widen(from[i + j]) : Accumulate<T>(0);
     }
     Accumulate<T> squares = 0;
 #pragma unroll
     for (int j = 0; j < pack; ++j) squares += wide[j] * wide[j];
     auto sum = static_cast<double>(squares);
-    // Squares in float32 overflow from elements of 2e19 on, and lose digits below 1e-15.
-    if (!(sum < 1e37) || sum < 1e-25) {
+    // Squares in float32 overflow from elements of 2e19 on, and lose digits below 1e-15. Zeros, of which gradients of
+    // embeddings mostly consist, need no digits.
+    if (!(squares < Accumulate<T>(1e37)) || squares < Accumulate<T>(1e-25)) {
       sum = 0;
-      for (int j = 0; j < pack; ++j) sum += static_cast<double>(wide[j]) * static_cast<double>(wide[j]);
+#pragma unroll
+      for (int j = 0; j < pack; ++j)
+        if (wide[j] != 0) sum += static_cast<double>(wide[j]) * static_cast<double>(wide[j]);
     }
     total += sum;
   }
-  return reduce_block<Sum>(total);
+  return reduce_warp<Sum>(total);
 }
 
-/// Computes partials[b] = the sum of squares over the elements [b * piece, (b + 1) * piece).
+/// Computes partials[b] = the sum of squares over the elements [b * piece, (b + 1) * piece), for b below `pieces`.
 template <typename T, int pack>
 __global__ void __launch_bounds__(kSumThreads)
-    sum_squares(const T* data, int64_t count, int32_t piece, double* partials) {
-  const double total = squares_of_piece<T, pack>(data, count, int64_t{blockIdx.x} * piece, piece);
-  if (threadIdx.x == 0) partials[blockIdx.x] = total;
+    sum_squares(const T* data, int64_t count, int32_t piece, int32_t pieces, double* partials) {
+  const int32_t at = piece_of_warp();
+  if (at >= pieces) return;  // a whole warp
+  const double total = squares_of_piece<T, pack>(data, count, int64_t{at} * piece, piece);
+  if (threadIdx.x % kWarp == 0) partials[at] = total;
 }
 
-/// Computes the sum of squares of each piece of several gradients. The pieces of gradient g begin at block of.first[g].
+/// Computes the sum of squares of each of the `pieces` of several gradients. Those of gradient g begin at of.first[g].
 template <typename T, int pack>
 __global__ void __launch_bounds__(kSumThreads)
-    sum_squares_of_gradients(SummedGradients of, int32_t piece, double* partials) {
-  int g = of.gradients - 1;
-  while (of.first[g] > blockIdx.x) --g;
-  const int64_t begin = int64_t{blockIdx.x - of.first[g]} * piece;
+    sum_squares_of_gradients(const __grid_constant__ SummedGradients of, int32_t piece, int32_t pieces,
+                             double* partials) {
+  const int32_t at = piece_of_warp();
+  if (at >= pieces) return;
+  // The loop finds the last gradient whose first piece is at most this one.
+  int g = 0, beyond = of.gradients;
+  while (g + 1 < beyond) {
+    const int middle = (g + beyond) / 2;
+    if (of.first[middle] <= static_cast<uint32_t>(at))
+      g = middle;
+    else
+      beyond = middle;
+  }
+  const int64_t begin = (int64_t{at} - of.first[g]) * piece;
   const T* const data = static_cast<const T*>(of.data[g]);
   const double total = of.packed[g] ? squares_of_piece<T, pack>(data, of.count[g], begin, piece)
                                     : squares_of_piece<T, 1>(data, of.count[g], begin, piece);
-  if (threadIdx.x == 0) partials[blockIdx.x] = total;
+  if (threadIdx.x % kWarp == 0) partials[at] = total;
 }
 
-/// Computes the norm from the sums of blocks `sum_of(i)`, i below `count`; thread 0 writes it. All threads of a block
+// One block adds the sums of all pieces of a gradient, of which a large embedding has a million.
+constexpr int kFinishThreads = 1024;
+
+/// Computes the norm from the sums of pieces `sum_of(i)`, i below `count`; thread 0 writes it. All threads of a block
 /// call.
 template <typename SumOf>
 __device__ void take_norm(const SumOf& sum_of, int32_t count, float* norm, float* skipped) {
-  double total = 0;
-  for (int32_t i = threadIdx.x; i < count; i += kSumThreads) total += sum_of(i);
-  total = reduce_block<Sum>(total);
+  constexpr int kAtOnce = 4;  // loads of a thread that do not wait for each other
+  double parts[kAtOnce] = {};
+  for (auto i = static_cast<int32_t>(threadIdx.x); i < count; i += kFinishThreads * kAtOnce) {
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+      if (i + k * kFinishThreads < count) parts[k] += sum_of(i + k * kFinishThreads);
+  }
+  const double total = reduce_block<Sum>((parts[0] + parts[1]) + (parts[2] + parts[3]));
   if (threadIdx.x != 0) return;
   const float result = static_cast<float>(sqrt(total));
   *norm = result;
   if (!(result <= 3.402823466e+38f)) *skipped = 1;  // infinite, or NaN
 }
 
-static __global__ void __launch_bounds__(kSumThreads)
+static __global__ void __launch_bounds__(kFinishThreads)
     finish_norm(const double* partials, int32_t count, float* norm, float* skipped) {
   take_norm([partials](int32_t i) { return partials[i]; }, count, norm, skipped);
 }
 
 /// Computes the norm of gradient g in block g. Its sums are those of rank 0, then of rank 1 and so on, in
 /// finish_norm()'s order for a whole gradient. The sums of the padding at the end are zeros.
-static __global__ void __launch_bounds__(kSumThreads)
+static __global__ void __launch_bounds__(kFinishThreads)
     finish_norms(const double* sums, int32_t ranks, int32_t of_rank, BlocksOfGradients of, float* norms, int64_t stride,
                  float* skipped) {
   const auto blocks = static_cast<int32_t>(of.blocks[blockIdx.x]);

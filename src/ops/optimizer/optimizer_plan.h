@@ -34,8 +34,8 @@ inline int64_t adafactor_parts(int64_t count) {
 
 namespace plimsoll::cuda {
 
-/// Number of partial sums of a norm, float64 each.
-constexpr int64_t kNormParts = 256;
+/// Number of partial sums of a norm, float64 each: eight blocks for each multiprocessor of the largest device.
+constexpr int64_t kNormParts = 2048;
 /// Maximum number of gradients whose norms one launch computes.
 constexpr int kNormsOfLaunch = 64;
 

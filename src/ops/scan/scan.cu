@@ -51,6 +51,12 @@ dim3 grid_of(int64_t inner, int64_t heads, const SsdPanel& panel) {
           static_cast<unsigned>(panel.tasks)};
 }
 
+/// Returns a grid with a block for each position of each group of each chunk of the panel.
+dim3 grid_of_positions(const SsdPanel& panel) {
+  return {static_cast<unsigned>(panel.shape.longest()), static_cast<unsigned>(panel.shape.groups),
+          static_cast<unsigned>(panel.tasks)};
+}
+
 template <typename T>
 Accumulate<T>* wide(void* data) {
   return static_cast<Accumulate<T>*>(data);
@@ -163,9 +169,9 @@ void launch_ssd_arriving_back(const SsdPanel& panel, const void* part, const voi
                               void* sum_gradients, cudaStream_t stream) {
   with_type(panel.dtype, [&]<typename T>() {
     using S = Accumulate<T>;
-    launch(ssd_states_back<T, false>, grid_of(panel.shape.longest() * kWarp, panel.shape.groups, panel), kThreads, 0,
-           stream, panel, wide<T>(part), static_cast<const T*>(c), static_cast<const S*>(nullptr), wide<T>(sums),
-           wide<T>(c_sums), static_cast<S*>(nullptr), wide<T>(sum_gradients), static_cast<S*>(nullptr));
+    launch(ssd_states_back<T, false>, grid_of_positions(panel), kStateWarps * kWarp, 0, stream, panel, wide<T>(part),
+           static_cast<const T*>(c), static_cast<const S*>(nullptr), wide<T>(sums), wide<T>(c_sums),
+           static_cast<S*>(nullptr), wide<T>(sum_gradients), static_cast<S*>(nullptr));
   });
 }
 
@@ -173,9 +179,9 @@ void launch_ssd_leaving_back(const SsdPanel& panel, const void* part, const void
                              const void* sums, void* b_sums, void* step_gradients, void* sum_gradients, void* given,
                              cudaStream_t stream) {
   with_type(panel.dtype, [&]<typename T>() {
-    launch(ssd_states_back<T, true>, grid_of(panel.shape.longest() * kWarp, panel.shape.groups, panel), kThreads, 0,
-           stream, panel, wide<T>(part), static_cast<const T*>(b), wide<T>(steps), wide<T>(sums), wide<T>(b_sums),
-           wide<T>(step_gradients), wide<T>(sum_gradients), wide<T>(given));
+    launch(ssd_states_back<T, true>, grid_of_positions(panel), kStateWarps * kWarp, 0, stream, panel, wide<T>(part),
+           static_cast<const T*>(b), wide<T>(steps), wide<T>(sums), wide<T>(b_sums), wide<T>(step_gradients),
+           wide<T>(sum_gradients), wide<T>(given));
   });
 }
 

@@ -27,7 +27,7 @@ CausalConv arguments(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 }
 
 Tensor causal_conv1d_cuda(const Tensor& x, const Tensor& weight, const Tensor& bias, bool reverse) {
-  const OnDevice device(x);
+  const OnDevice device("plimsoll::causal_conv1d", x, weight, bias);
   Tensor y = ops::empty_causal_conv1d(x, weight, bias, reverse);
   const Tensor from = ops::conv_inner_contiguous(x);
   launch_causal_conv(arguments(from, weight, bias, reverse), y.data_ptr(), device.stream());
@@ -36,7 +36,7 @@ Tensor causal_conv1d_cuda(const Tensor& x, const Tensor& weight, const Tensor& b
 
 std::tuple<Tensor, Tensor, Tensor> causal_conv1d_backward_cuda(const Tensor& grad_y, const Tensor& x,
                                                                const Tensor& weight, const Tensor& bias, bool reverse) {
-  const OnDevice device(x);
+  const OnDevice device("plimsoll::causal_conv1d_backward", x, grad_y, weight, bias);
   auto results = ops::empty_causal_conv1d_gradients(grad_y, x, weight, bias, reverse);
   const auto& [dx, dweight, dbias] = results;
   const Tensor from = ops::conv_inner_contiguous(x), grad = ops::conv_inner_contiguous(grad_y);
@@ -211,7 +211,7 @@ class BackwardScan : public Scan {
 
 ops::SsdResults ssd_scan_cuda(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
                               const Tensor& d, int64_t chunk, bool reverse) {
-  const OnDevice device(x);
+  const OnDevice device("plimsoll::ssd_scan", x, dt, a, b, c, d);
   auto [y, states] = ops::empty_ssd_scan(x, dt, a, b, c, d, chunk, reverse);
   const ops::PreparedSsd in(x, dt, a, b, c, d, chunk, reverse);
   Scan scan(in, /*backward=*/false, device.stream());
@@ -226,7 +226,7 @@ ops::SsdResults ssd_scan_cuda(const Tensor& x, const Tensor& dt, const Tensor& a
 ops::SsdGradientResults ssd_scan_backward_cuda(const Tensor& grad_y, const Tensor& x, const Tensor& dt, const Tensor& a,
                                                const Tensor& b, const Tensor& c, const Tensor& d, int64_t chunk,
                                                bool reverse) {
-  const OnDevice device(x);
+  const OnDevice device("plimsoll::ssd_scan_backward", x, grad_y, dt, a, b, c, d);
   auto results = ops::empty_ssd_scan_gradients(grad_y, x, dt, a, b, c, d, chunk, reverse);
   const auto& [dx, d_dt, da, db, dc, dd, both_states] = results;
   const ops::PreparedSsd in(x, dt, a, b, c, d, chunk, reverse);

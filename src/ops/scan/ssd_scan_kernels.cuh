@@ -231,8 +231,10 @@ __global__ void ssd_add_through(SsdSizes s, const Accumulate<T>* product, SsdRow
 
 /// Computes one pair of positions of a group in each thread, for all heads of the group. blockIdx.y is the group.
 template <typename T>
-__global__ void ssd_weigh_back(SsdSizes s, const Accumulate<T>* scores, const T* b, const Accumulate<T>* steps,
-                               const Accumulate<T>* sums, Accumulate<T>* products, T* score_gradients, T* left) {
+__global__ void ssd_weigh_back(SsdSizes s, const Accumulate<T>* __restrict__ scores, const T* __restrict__ b,
+                               const Accumulate<T>* __restrict__ steps, const Accumulate<T>* __restrict__ sums,
+                               Accumulate<T>* __restrict__ products, T* __restrict__ score_gradients,
+                               T* __restrict__ left) {
   using S = Accumulate<T>;
   const int length = s.longest, n = s.state, at = inner_index();
   const int depth = length + n;
@@ -241,6 +243,7 @@ __global__ void ssd_weigh_back(SsdSizes s, const Accumulate<T>* scores, const T*
   const int32_t group = tile_of_block(s.groups), shared = s.heads_of_group, first = group * shared;
   if (i >= length) {  // B, transposed
     const S value = widen(b[(group * length + j) * n + i - length]);
+#pragma unroll 4
     for (int32_t head = first; head < first + shared; ++head)
       left[head * depth * length + at] =
           narrow<T>(value * leaving_weight(steps + head * length, sums + head * length, length, j));
@@ -249,6 +252,7 @@ __global__ void ssd_weigh_back(SsdSizes s, const Accumulate<T>* scores, const T*
   const bool seen = j <= i;
   const S score = seen ? scores[group * length * length + at] : S(0);
   S gradient = 0;
+#pragma unroll 4  // the heads' loads do not wait for each other
   for (int32_t head = first; head < first + shared; ++head) {
     S weight = 0, undone = 0;
     if (seen) {
@@ -266,13 +270,15 @@ __global__ void ssd_weigh_back(SsdSizes s, const Accumulate<T>* scores, const T*
 
 /// Sums products with a block for each head of each chunk.
 template <typename S>
-__global__ void ssd_sum_products(SsdSizes s, const S* products, const S* steps, S* step_gradients, S* sum_gradients) {
+__global__ void ssd_sum_products(SsdSizes s, const S* __restrict__ products, const S* __restrict__ steps,
+                                 S* __restrict__ step_gradients, S* __restrict__ sum_gradients) {
   const int length = s.longest;
   const auto head = static_cast<int32_t>(blockIdx.x);
   products += head * length * length;
   steps += head * length;
   for (int j = threadIdx.x; j < length; j += blockDim.x) {
     S sum = 0;
+#pragma unroll 8  // few blocks: each thread has several loads in flight
     for (int i = j; i < length; ++i) sum += products[i * length + j];
     step_gradients[head * length + j] = sum;
     sum_gradients[head * length + j] = -steps[j] * sum;
@@ -281,43 +287,69 @@ __global__ void ssd_sum_products(SsdSizes s, const S* products, const S* steps, 
   const int lane = threadIdx.x % kWarp;
   for (int i = threadIdx.x / kWarp; i < length; i += blockDim.x / kWarp) {
     S sum = 0;
+#pragma unroll 8
     for (int j = lane; j <= i; j += kWarp) sum += products[i * length + j] * steps[j];
     sum = reduce_warp<Sum>(sum);
     if (lane == 0) sum_gradients[head * length + i] += sum;
   }
 }
 
-/// Processes one position (x) of each group (y) of each chunk (z) in a warp: its rows of `part`, head after head.
-/// `leaving`: `part` is x G^T, else dy H^T.
+constexpr int kStateWarps = 8, kStateColumns = 8;  // warps of a block, and columns that a lane sums at a time
+
+/// Processes one position (x) of each group (y) of each chunk (z) in a block: its rows of `part`, every eighth head in
+/// a warp. The order of sums depends on nothing but the number of heads. `leaving`: `part` is x G^T, else dy H^T.
 template <typename T, bool leaving>
-__global__ void ssd_states_back(SsdSizes s, const Accumulate<T>* part, const T* b_or_c, const Accumulate<T>* steps,
-                                const Accumulate<T>* sums, Accumulate<T>* group_sums, Accumulate<T>* step_gradients,
-                                Accumulate<T>* sum_gradients, Accumulate<T>* given) {
+__global__ void __launch_bounds__(kStateWarps* kWarp)
+    ssd_states_back(SsdSizes s, const Accumulate<T>* part, const T* b_or_c, const Accumulate<T>* steps,
+                    const Accumulate<T>* sums, Accumulate<T>* group_sums, Accumulate<T>* step_gradients,
+                    Accumulate<T>* sum_gradients, Accumulate<T>* given) {
   using S = Accumulate<T>;
-  const int length = s.longest, n = s.state, lane = threadIdx.x % kWarp;
-  const int i = inner_index() / kWarp;
-  if (i >= length) return;
+  constexpr int kAtOnce = kStateColumns * kWarp;
+  __shared__ S of_warp[kStateWarps][kAtOnce];
+  const int length = s.longest, n = s.state, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const auto i = static_cast<int32_t>(blockIdx.x);
   const int32_t group = tile_of_block(s.groups), shared = s.heads_of_group, first = group * shared;
   const T* own = b_or_c + (group * length + i) * n;
   S* to = group_sums + (group * length + i) * n;
-  for (int32_t head = first; head < first + shared; ++head) {
-    const S* sum = sums + head * length;
-    const S decay = exponential(leaving ? sum[length - 1] - sum[i] : sum[i]);
-    const S weight = leaving ? decay * steps[head * length + i] : decay;
-    const S* from = part + (head * length + i) * n;
-    S dot = 0;
-    for (int k = lane; k < n; k += kWarp) {
-      dot += widen(own[k]) * from[k];
-      to[k] = (head == first ? S(0) : to[k]) + weight * from[k];
+  for (int begin = 0; begin < n; begin += kAtOnce) {
+    S value_of[kStateColumns], total[kStateColumns] = {};
+#pragma unroll
+    for (int v = 0; v < kStateColumns; ++v) {
+      const int k = begin + v * kWarp + lane;
+      value_of[v] = k < n ? widen(own[k]) : S(0);
     }
-    dot = reduce_warp<Sum>(dot);
-    if (lane != 0) continue;
-    if (leaving) {
-      step_gradients[head * length + i] += decay * dot;
-      sum_gradients[head * length + i] -= weight * dot;
-      given[head * length + i] = weight * dot;
-    } else {
-      sum_gradients[head * length + i] += weight * dot;
+    for (int32_t head = first + warp; head < first + shared; head += kStateWarps) {
+      const S* sum = sums + head * length;
+      const S decay = exponential(leaving ? sum[length - 1] - sum[i] : sum[i]);
+      const S weight = leaving ? decay * steps[head * length + i] : decay;
+      const S* from = part + (head * length + i) * n;
+      S dot = 0;
+#pragma unroll
+      for (int v = 0; v < kStateColumns; ++v) {
+        const int k = begin + v * kWarp + lane;
+        const S value = k < n ? from[k] : S(0);
+        dot += value_of[v] * value;
+        total[v] += weight * value;
+      }
+      dot = reduce_warp<Sum>(dot);
+      if (lane != 0) continue;
+      const int32_t at = head * length + i;
+      if (leaving) {
+        step_gradients[at] += decay * dot;
+        sum_gradients[at] -= weight * dot;
+        given[at] = (begin == 0 ? S(0) : given[at]) + weight * dot;
+      } else {
+        sum_gradients[at] += weight * dot;
+      }
+    }
+    __syncthreads();  // the columns before may still be read
+#pragma unroll
+    for (int v = 0; v < kStateColumns; ++v) of_warp[warp][v * kWarp + lane] = total[v];
+    __syncthreads();
+    for (int k = threadIdx.x; k < kAtOnce && begin + k < n; k += blockDim.x) {
+      S sum = 0;
+      for (int w = 0; w < kStateWarps; ++w) sum += of_warp[w][k];
+      to[begin + k] = sum;
     }
   }
 }

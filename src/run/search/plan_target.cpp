@@ -56,8 +56,8 @@ PlanTarget target_here(const TrainingOptions& options, const Backend& backend) {
   target.is_local = true;
   target.measuring = std::make_shared<MeasureAllowance>();
   if (!known) target.cost = generic_cost_model();
-  if (std::optional<CostModel> rates = stored_device_rates(backend.name(), target.cost))
-    target.cost = std::move(*rates);
+  if (std::optional<DeviceRates> rates = stored_device_rates(backend.name(), target.cost))
+    target.cost = std::move(rates->model);
   else if (!known)
     target.notes.push_back(
         {"not counted", fmt::format("the speed and the context size of {} are not known", backend.name())});

@@ -67,11 +67,9 @@ class Compiled {
       add(layout.outputs, "");
       return list + "n";
     };
-    if (layout.dimensions == 1)
-      text << "      if (wide) plimsoll_fused_wide(" << arguments() << ");\n      else plimsoll_fused(" << arguments()
-           << ");\n";
-    else
-      text << "      plimsoll_fused(" << arguments() << ", *at);\n";
+    const std::string list = arguments() + (layout.dimensions > 1 ? ", *at" : "");
+    if (has_wide_kernel(layout)) text << "      if (wide) plimsoll_fused_wide(" << list << ");\n      else\n";
+    text << "      plimsoll_fused(" << list << ");\n";
     text << "    }\n}\n";
     text.close();
     const std::string library = folder_ / "kernel.so";
@@ -224,8 +222,40 @@ TEST_F(FusedSource, StridesAndBroadcasts) {
   const Tensor s = at::randn({6, 5, 1}).to(at::kBFloat16).expand({6, 5, 8});
   const std::vector<Tensor> made = {at::zeros({6, 5, 8}), at::zeros({6, 5, 8}, at::kBFloat16), at::zeros({6, 5, 8})};
   const std::vector<Tensor> expected = on_cpu(program, {a, b, s}, made);
-  Compiled(program, layout_of({a, b, s}, made)).run(false, {a, b, s}, made);
+  const FusedLayout layout = layout_of({a, b, s}, made);
+  EXPECT_TRUE(layout.in_rows);
+  EXPECT_EQ(layout.row_scalar, std::vector<bool>({false, false, true}));
+  Compiled(program, layout).run(false, {a, b, s}, made);  // packs need rows that begin at multiples of 16 bytes
   EXPECT_TRUE(at::equal(made[0], expected[0]) && at::equal(made[1], expected[1]));
+}
+
+// Rows of several packs, in up to four dimensions, beside numbers of rows, of all, and of outer dimensions.
+TEST_F(FusedSource, RowsOfPacks) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{3, 16}, {2, 3, 24}, {2, 3, 5, 8}}) {
+    const FusedProgram program = chain(DType::bfloat16);
+    std::vector<int64_t> row = sizes, outer(sizes.size(), 1);
+    row.back() = 1;
+    outer.front() = sizes.front();
+    outer.back() = sizes.back();
+    for (const Tensor& s : {at::randn(row), at::randn(outer), at::randn({1})}) {
+      const Tensor a = at::randn(sizes), b = at::randn({sizes.back()}).to(at::kBFloat16).expand(sizes);
+      const std::vector<Tensor> inputs = {a, b, s.to(at::kBFloat16).expand(sizes)};
+      const std::vector<Tensor> made = {at::zeros(sizes), at::zeros(sizes, at::kBFloat16), at::zeros(sizes)};
+      const std::vector<Tensor> expected = on_cpu(program, inputs, made);
+      const FusedLayout layout = layout_of(inputs, made);
+      ASSERT_TRUE(layout.in_rows);
+      ASSERT_EQ(fused_vector_width(layout), 8);
+      Compiled(program, layout).run(true, inputs, made);
+      EXPECT_TRUE(at::equal(made[0], expected[0]) && at::equal(made[1], expected[1])) << sizes;
+    }
+  }
+}
+
+TEST_F(FusedSource, ColumnsAreNoRows) {
+  const std::vector<Tensor> made = {at::zeros({8, 8})};
+  EXPECT_FALSE(layout_of({at::zeros({8, 8}).t()}, made).in_rows);
+  EXPECT_FALSE(has_wide_kernel(layout_of({at::zeros({8, 16}).slice(1, 0, 16, 2)}, made)));
+  EXPECT_FALSE(layout_of({at::zeros({8, 8})}, {at::zeros({8, 8}).t()}).in_rows);
 }
 
 TEST_F(FusedSource, BytesAndWholeNumbersAreCast) {
