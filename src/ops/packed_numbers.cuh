@@ -205,35 +205,35 @@ __device__ inline void load_floats(const ops::Values& values, const Place& at, f
   }
 }
 
-__device__ inline void store_bfloat16(void* data, const Place& at, const float (&from)[kEach], const Drawn8* drawn) {
+__device__ inline void store_bfloat16(void* data, const Place& at, const float (&from)[kEach], bool stochastic,
+                                      const Drawn8& drawn) {
   auto* to = static_cast<uint16_t*>(data);
 #pragma unroll
   for (int v = 0; v < kEach; ++v)
     if (at.has(v))
       to[at.element(v)] =
-          ops::nearest_bfloat16(drawn != nullptr ? ops::rounded_to_bfloat16<float>(from[v], (*drawn)[v]) : from[v]);
+          ops::nearest_bfloat16(stochastic ? ops::rounded_to_bfloat16<float>(from[v], drawn[v]) : from[v]);
 }
-__device__ inline void store_float16(void* data, const Place& at, const float (&from)[kEach], const Drawn8* drawn) {
+__device__ inline void store_float16(void* data, const Place& at, const float (&from)[kEach], bool stochastic,
+                                     const Drawn8& drawn) {
   auto* to = static_cast<float16*>(data);
 #pragma unroll
   for (int v = 0; v < kEach; ++v)
     if (at.has(v))
-      to[at.element(v)] =
-          narrow<float16>(drawn != nullptr ? ops::rounded_to_float16<float>(from[v], (*drawn)[v]) : from[v]);
+      to[at.element(v)] = narrow<float16>(stochastic ? ops::rounded_to_float16<float>(from[v], drawn[v]) : from[v]);
 }
 
 /// Stores a thread's values. Values of 8 and 4 bits are rounded by `drawn`, those of 16 bits if `stochastic` is true.
 /// All lanes must call; values from `count` on must be 0.
 __device__ inline void store_floats(const ops::Values& values, const Place& at, const float (&from)[kEach],
                                     bool stochastic, const Drawn8& drawn) {
-  const Drawn8* bits = stochastic ? &drawn : nullptr;
   switch (values.format) {
     case ops::Format::float32:
       return store_plain<float>(values.data, at, from);
     case ops::Format::bfloat16:
-      return store_bfloat16(values.data, at, from, bits);
+      return store_bfloat16(values.data, at, from, stochastic, drawn);
     case ops::Format::float16:
-      return store_float16(values.data, at, from, bits);
+      return store_float16(values.data, at, from, stochastic, drawn);
     case ops::Format::float64:
       return store_plain<double>(values.data, at, from);
     case ops::Format::bits8:

@@ -7,7 +7,7 @@
 namespace plimsoll::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kUpdateThreads;
 constexpr int64_t kMaxBlocks = 2048;  ///< enough for any current GPU; each block computes the step's numbers once
 
 /// Returns the number of blocks, each of which processes 2048 elements at a time.
@@ -20,7 +20,7 @@ void launch_rule(const UpdateTarget& target, const StepPointers& scalars, const 
                  cudaStream_t stream) {
   const auto kernel =
       target.parameter.format == ops::Format::float64 ? update_elements<double, Rule> : update_elements<float, Rule>;
-  launch(kernel, blocks_for(target.count), kThreads, 0, stream, target, scalars, numbers);
+  launch(kernel, blocks_for(target.count), kUpdateThreads, 0, stream, target, scalars, numbers);
 }
 
 template <template <typename> typename Rule>
@@ -28,7 +28,7 @@ void launch_rule(const UpdateTable& table, unsigned blocks, const StepPointers& 
                  cudaStream_t stream) {
   const auto kernel = table.targets[0].parameter.format == ops::Format::float64 ? update_targets<double, Rule>
                                                                                 : update_targets<float, Rule>;
-  launch(kernel, blocks, kThreads, 0, stream, table, scalars, numbers);
+  launch(kernel, blocks, kUpdateThreads, 0, stream, table, scalars, numbers);
 }
 
 void launch_table(ElementRule rule, const UpdateTable& table, unsigned blocks, const StepPointers& scalars,

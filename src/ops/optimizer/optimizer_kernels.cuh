@@ -101,15 +101,20 @@ __device__ inline void update_by_block(const UpdateTarget& target, const StepPoi
   });
 }
 
+// At most 128 registers a thread, so that two blocks share a multiprocessor and one loads while the other computes.
+constexpr int kUpdateThreads = 256, kUpdateBlocks = 2;
+
 template <typename Number, template <typename> typename Rule>
-__global__ void update_elements(UpdateTarget target, StepPointers scalars, RuleNumbers numbers) {
+__global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks)
+    update_elements(UpdateTarget target, StepPointers scalars, RuleNumbers numbers) {
   update_by_block<Number, Rule>(target, scalars, numbers, blockIdx.x, gridDim.x);
 }
 
 /// Updates one of the targets in each block. The table stays in the launch's constant memory: all threads of a block
 /// read the same entry.
 template <typename Number, template <typename> typename Rule>
-__global__ void update_targets(const __grid_constant__ UpdateTable table, StepPointers scalars, RuleNumbers numbers) {
+__global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks)
+    update_targets(const __grid_constant__ UpdateTable table, StepPointers scalars, RuleNumbers numbers) {
   // The loop finds the last target whose first block is at most this block.
   int at = 0, beyond = table.count;
   while (at + 1 < beyond) {
