@@ -18,8 +18,9 @@ namespace plimsoll::cuda {
 
 /// Throws UserError unless the operand is on `device`, or is missing. A kernel would read an address of the host.
 inline void require_on(const char* op, c10::Device device, const at::Tensor& operand) {
-  ops::require(!operand.defined() || operand.device() == device, op, "an operand is on ", operand.device(),
-               ", another one on ", device, "; all must be on one device");
+  if (!operand.defined()) return;
+  ops::require(operand.device() == device, op, "an operand is on ", operand.device(), ", another one on ", device,
+               "; all must be on one device");
 }
 inline void require_on(const char* op, c10::Device device, const std::optional<at::Tensor>& operand) {
   if (operand) require_on(op, device, *operand);

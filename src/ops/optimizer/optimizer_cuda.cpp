@@ -20,8 +20,9 @@ using at::Tensor;
 using Optional = std::optional<Tensor>;
 
 void require_beside(const char* op, const char* name, const Tensor& tensor, const Tensor& parameter) {
-  ops::require(!tensor.defined() || tensor.device() == parameter.device(), op, name, " is on ", tensor.device(),
-               ", the parameter on ", parameter.device(), "; it must be there too");
+  if (!tensor.defined()) return;  // and has no device
+  ops::require(tensor.device() == parameter.device(), op, name, " is on ", tensor.device(), ", the parameter on ",
+               parameter.device(), "; it must be there too");
 }
 
 /// Returns the values if kernels can read them: four codes of 8 bits at a time.
