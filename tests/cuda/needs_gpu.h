@@ -34,7 +34,7 @@ inline bool has_gpu() {
 }  // namespace plimsoll
 
 /// Ends a test, or its set-up, where device cuda cannot be used.
-#define PLIMSOLL_NEEDS_GPU()                                                 \
+#define PLIMSOLL_NEEDS_GPU()                                                \
   if (const std::string why = ::plimsoll::why_no_gpu(); !why.empty()) {     \
     if (::plimsoll::has_gpu()) FAIL() << "the GPU cannot be used: " << why; \
     GTEST_SKIP() << why;                                                    \

@@ -128,13 +128,12 @@ TEST(Failures, AnErrorThatLibtorchReportsLateNamesItsOp) {
                     HasSubstr("an earlier operator may be the cause")));
 }
 
-// Ops are tried before the first step. A fault stays, so all ops after the one at fault fail, too.
+// Ops are tried before the first step, while it is planned. A fault stays, so all ops after the one at fault fail, too.
 TEST(Failures, AFaultWhileOpsAreTriedNamesTheOp) {
   static testing::WatchedBackend watched(cpu_backend());
   add_backend("faulty", watched);
-  Training training(tiny_decoder(), {.device = "faulty"});
   watched.faults_after = 5;
-  EXPECT_THAT(refusal_of([&] { training.start(); }),
+  EXPECT_THAT(refusal_of([&] { Training(tiny_decoder(), {.device = "faulty"}).start(); }),
               AllOf(HasSubstr("operator "), HasSubstr("failed when it was tried alone: a kernel failed"),
                     HasSubstr("an illegal address")));
 }
