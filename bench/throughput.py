@@ -8,7 +8,8 @@
 Each job of bench/jobs is trained by Plimsoll with all the memory there is and within each of --budgets, then by
 eager_decoder.py, eager and compiled, with Plimsoll's micro batch and, where that does not fit, smaller ones: rounds of one
 process each, one after the other, medians over rounds. Needs a Python with torch for the peers (--python). Writes
-bench/results/throughput-NAME.json and .md, again after each process.
+bench/results/throughput-NAME.json and .md, again after each process. A process that fails has its last words in the table, the
+others run, and the exit code is 1.
 
 Arithmetic of a token is 6 for each parameter but the embedding's (an untied one's rows are only looked up) and 6 x layers x
 width of the heads x tokens for causal attention; recomputation counts for nothing (PaLM, Chowdhery et al. 2022, appendix B).
@@ -36,6 +37,10 @@ SMALL = (512, 64, 2, 4, 2, 16, 160)  # in place of the first seven
 KEYS = ("model.vocab_size", "model.hidden_size", "model.num_layers", "model.num_heads", "model.num_kv_heads",
         "model.head_dim", "model.intermediate_size")
 FLAGS = ("--vocab", "--width", "--layers", "--heads", "--kv-heads", "--head-dim", "--inner")
+
+
+class Failure(Exception):
+    """A process that did not end well."""
 
 
 class DeviceMemory(threading.Thread):
@@ -66,7 +71,9 @@ def run(command, good):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     used = memory.stop()
     if done.returncode not in good:
-        sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+        print(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr[-2000:]}", file=sys.stderr)
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise Failure(f"exit code {done.returncode}: {lines[-1].strip()[:200] if lines else 'no message'}")
     return done.stdout, used
 
 
@@ -125,8 +132,10 @@ def columns_of(options, name, plan):
 
     def peer_of(*flags):
         def measured(runs):
-            known = runs.get("Plimsoll") or [plan.get("choices", {})]
-            return peer(options, name, known[0].get("micro_batch_size") or options.batch, *flags)
+            for known in (*runs.get("Plimsoll", [])[:1], plan.get("choices", {})):
+                if known.get("micro_batch_size"):
+                    return peer(options, name, known["micro_batch_size"], *flags)
+            return peer(options, name, options.batch, *flags)
         return measured
 
     peers = {"eager": ("PyTorch eager",), "checkpointed": ("PyTorch eager, checkpointed", "--checkpoint"),
@@ -149,6 +158,8 @@ def rows_of(options, name, flops, runs):
         if not results:
             continue
         row = {"model": name, "program": column, "fits": results[-1]["fits"]}
+        if "failure" in results[-1]:
+            row["failure"] = results[-1]["failure"]
         if row["fits"]:
             seconds = [each["step_seconds"] for each in results]
             rate = tokens_of(options, column, results[-1]) / statistics.median(seconds)
@@ -162,7 +173,11 @@ def rows_of(options, name, flops, runs):
 
 def measure(options, name):
     """Yields the rows of a job after each process."""
-    plan = plan_of(options, name)
+    try:
+        plan = plan_of(options, name)
+    except Failure as failure:
+        yield [{"model": name, "program": "Plimsoll's plan", "fits": False, "failure": str(failure)}]
+        return
     flops = flops_of_token(name, plan["parameters"], options)
     columns = columns_of(options, name, plan)
     runs = {column: [] for column in columns}
@@ -170,7 +185,10 @@ def measure(options, name):
         for column, measured in columns.items():
             if runs[column] and not runs[column][-1]["fits"]:
                 continue
-            runs[column].append(measured(runs))
+            try:
+                runs[column].append(measured(runs))
+            except Failure as failure:
+                runs[column].append({"fits": False, "failure": str(failure)})
             print(f"{name}, round {number + 1} of {options.rounds}, {column}: {runs[column][-1]}", file=sys.stderr)
             yield rows_of(options, name, flops, runs)
 
@@ -187,7 +205,7 @@ def table_of(document):
              "| model | program | micro batch | tokens/s | MFU | peak GiB | planned GiB | device GiB |", "|---" * 8 + "|"]
     for row in document["rows"]:
         if not row["fits"]:
-            lines.append(f"| {row['model']} | {row['program']} | | does not fit | | | | |")
+            lines.append(f"| {row['model']} | {row['program']} | | {row.get('failure', 'does not fit')} | | | | |")
             continue
         lines.append(f"| {row['model']} | {row['program']} | {row['micro_batch_size']} | {row['tokens_per_second']:,.0f} | "
                      f"{100 * row['mfu']:.1f} % | {gib(row['peak_bytes'])} | {gib(row['planned_peak_bytes'])} | "
@@ -214,8 +232,12 @@ def main():
     parser.add_argument("--small", action="store_true", help="shapes of a thousandth, for trying the programs")
     options = parser.parse_args()
     document = {key: getattr(options, key) for key in ("name", "precision", "batch", "length", "steps", "rounds", "peak_tflops")}
+    document["rows"] = finished = []
+    if options.budgets and "plimsoll" not in options.columns:
+        parser.error("--budgets are of the column plimsoll, which --columns leaves out")
+    if not options.python and "plimsoll" not in options.columns:
+        parser.error("the columns of peers need a Python with torch (--python)")
     options.results.mkdir(parents=True, exist_ok=True)
-    finished = []
     for name in options.jobs:
         for rows in measure(options, name):
             document["rows"] = finished + rows
@@ -225,7 +247,8 @@ def main():
                 aside.replace(options.results / f"throughput-{options.name}{ending}")
         finished = document["rows"]
     print(table_of(document))
+    return 1 if any("failure" in row for row in document["rows"]) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 """Checks Plimsoll on an NVIDIA GPU, from the folder that scripts/gpu-check.sh packs. It needs Python and the torch wheel.
 
-    python3 run.py                      all checks, in the order that tells most in the first minutes, for 600 seconds
+    python3 run.py                      all checks, in the order that tells most in the first minutes, for 540 seconds
     python3 run.py --seconds 1500       and for longer: larger shapes
     python3 run.py --only training      the checks whose names begin with "training"
     python3 run.py --list               their names, in order, with their time limits
 
 Every check is a process of its own with a time limit, so a hang or a fault of the device ends that check alone. Results are in
---results: a log for each check, JSON files, and results.json with the outcome, seconds and reason of each check. All of them are
-in --archive, too, which is written again after each check. Outcomes: passed, failed, timed out, skipped (the device, a program or
+--results, which is emptied first: a log for each check, JSON files, and results.json with the outcome, seconds and reason of each
+check. All of them are in --archive, too, which is written again after each check. Outcomes: passed, failed, timed out, skipped (the device, a program or
 time is missing). Exit code: 0 all that ran passed, 1 a check failed, 77 none failed, but none passed on a GPU.
 
-Where a command may run for 600 seconds, 540 leave time for what it packs and unpacks.
+Where a command may run for 600 seconds, 540 leave time for what is packed and unpacked. If this script is ended, so are its checks.
 """
 import argparse
 import concurrent.futures
+import ctypes
 import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -62,12 +64,39 @@ def kept_folder():
     return pathlib.Path(tempfile.gettempdir()) / f"plimsoll-gpu-check-{os.getuid()}"
 
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+
+
+def ends_with_parent():
+    """Called in a new process: it is killed when this script ends, so that none stays on the device."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def wait_for(process, limit):
+    """The exit code, or None if the time limit ended the process and everything that it started. One that hangs in the driver
+    does not end: it is left behind."""
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        print(f"process {process.pid} hangs in the driver and cannot be ended", flush=True)
+    return None
+
+
 def output_of(command, env=None, limit=60):
     """What a command that describes the machine prints; what went wrong if it does not end well."""
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit)
-        return done.stdout + done.stderr
-    except (OSError, subprocess.SubprocessError) as error:
+        with tempfile.TemporaryFile("w+", errors="replace") as out:
+            process = subprocess.Popen([str(each) for each in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                       env=env, start_new_session=True, preexec_fn=ends_with_parent)
+            code = wait_for(process, limit)
+            out.seek(0)
+            return out.read() + ("" if code is not None else f"{command[0]}: no end after {limit:.0f} s\n")
+    except OSError as error:
         return f"{command[0]}: {error}\n"
 
 
@@ -82,19 +111,10 @@ class Check:
 
 
 def run_command(command, limit, log, env):
-    """The exit code, or None if the time limit ended the command and everything that it started. A process that hangs in the
-    driver does not end: it is left behind."""
+    """The exit code, or None if the time limit ended the command."""
     with open(log, "w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=HERE, start_new_session=True)
-        try:
-            return process.wait(limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            out.write("\nthe process hangs in the driver and cannot be ended\n")
-        return None
+        return wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=HERE,
+                                         start_new_session=True, preexec_fn=ends_with_parent), limit)
 
 
 def last_line(text):
@@ -136,6 +156,7 @@ def read_doctor(path, has_gpu):
             return FAILED, last_line(text) or f"exit code {code}"
         devices = json.loads(path.read_text()).get("devices", [])
         failures = [f"{each['device']}: {each['failure']}" for each in devices if each["failure"]]
+        failures += [f"{each['device']}, not measured: {refused}" for each in devices for refused in each.get("refused", [])]
         if failures or (has_gpu and not devices):
             return FAILED, "; ".join(failures) or "doctor finds no device"
         rates = [f"{each['name']}: {each['rates']['product']['bfloat16']['flops_per_second'] / 1e12:.0f} TFLOP/s in bfloat16 matmuls, "
@@ -185,7 +206,11 @@ def checks(results, env, has_gpu):
     yield Check("starts: plan", [BIN / "plimsoll", "plan", HALF, "--gpu", "h100-sxm", "--json", results / "plan.json"], 60, device=False)
     listing = Check("starts: tests", [BIN / "cuda_tests", "--gtest_list_tests"], 120, read_list, device=False)
     yield listing
-    tests, suites = test_names(listing.log.read_text(errors="replace") if listing.log else output_of(listing.command, env, listing.limit))
+    text = listing.log.read_text(errors="replace") if listing.log else output_of(listing.command, env, listing.limit)
+    tests, suites = test_names(text)
+    if not tests and not listing.log:  # --only has left the check out that would have said so
+        for kind in ("training", "test"):
+            yield Check(f"{kind}: list of tests", listing.command, listing.limit, read_list, device=False)
     for compiled in ("false", "true", "auto"):
         yield job(f"small compile={compiled}", HALF, [*SMALL, f"compile={compiled}"], 90, results, has_gpu)
     for name in tests:
@@ -224,24 +249,27 @@ def done(check, results, env, seconds, has_gpu):
     log = results / (re.sub(r"[^\w.=-]+", "-", check.name) + ".log")
     begin = time.monotonic()
     limit = min(check.limit, seconds)
+    outcome, words = FAILED, ""
     if check.device and not has_gpu and not check.name.startswith(("test ", "training ", "small ")):
         outcome, words = SKIPPED, "no NVIDIA device"
     elif limit < LEAST:
         outcome, words = SKIPPED, "the time is up"
     else:
-        code = run_command(check.command, limit, log, {**env, **check.env})
-        check.log, text = log, log.read_text(errors="replace")
-        if code is None:
-            outcome, words = TIMED_OUT, f"after {limit:.0f} s; the last line is: {last_line(text)}"
-        elif check.read:
-            try:
+        try:
+            code = run_command(check.command, limit, log, {**env, **check.env})
+            check.log, text = log, log.read_text(errors="replace")
+            if code is None:
+                outcome, words = TIMED_OUT, f"after {limit:.0f} s; the last line is: {last_line(text)}"
+            elif check.read:
                 outcome, words = check.read(code, text)
-            except Exception as error:  # of a report in any state: the checks after this one are not its
-                outcome, words = FAILED, f"its report cannot be read: {error!r}"
-        elif code == 0:
-            outcome, words = PASSED, ""
-        else:
-            outcome, words = FAILED, last_line(text) or f"exit code {code}"
+            elif code == 0:
+                outcome = PASSED
+            else:
+                words = last_line(text) or f"exit code {code}"
+        except OSError as error:  # the program cannot be started, or the disk is full
+            words = f"it cannot be run: {error}"
+        except Exception as error:  # a report in any state must not end the checks after this one
+            words = f"its report cannot be read: {error!r}"
     row = {"name": check.name, "outcome": outcome, "seconds": round(time.monotonic() - begin, 1), "words": words, "log": log.name}
     shown = words if outcome != SKIPPED or len(words) <= 60 else words[:57] + "..."
     print(f"{outcome:9}  {row['seconds']:6.1f} s  {check.name}{': ' + shown if shown else ''}", flush=True)
@@ -254,9 +282,13 @@ def repeated(check, row, results, env, seconds):
     if row["outcome"] != FAILED or not check.waits or limit < LEAST:
         return False
     log = (results / row["log"]).with_suffix(".waiting.log")
-    run_command(check.command, limit, log, {**env, **check.env, "PLIMSOLL_WAIT_FOR_EACH_OP": "1"})
-    row["words"] += f"; waiting for each op: {words_of(log)}"
-    print(f"{'':9}  {'':8}  {check.name}, waiting for each op: {words_of(log)}", flush=True)
+    try:
+        code = run_command(check.command, limit, log, {**env, **check.env, "PLIMSOLL_WAIT_FOR_EACH_OP": "1"})
+        words = "passed" if code == 0 else words_of(log) if code is not None else f"no end after {limit:.0f} s"
+    except OSError as error:
+        words = f"it cannot be run: {error}"
+    row["words"] += f"; waiting for each op: {words}"
+    print(f"{'':9}  {'':8}  {check.name}, waiting for each op: {words}", flush=True)
     return True
 
 
@@ -306,19 +338,39 @@ def missing_libraries(env):
 
 
 def write_results(results, archive, facts, rows):
-    """Writes results.json, and everything in one file. Called after every check: the machine may be taken back at any moment."""
-    (results / "results.json").write_text(json.dumps({**facts, "checks": rows}, indent=1) + "\n")
+    """Writes results.json, and everything in one file. Called after every check: the machine may be taken back at any moment. A
+    full disk must not end the checks, whose rows are printed, too."""
+    try:
+        (results / "results.json").write_text(json.dumps({**facts, "checks": rows}, indent=1) + "\n")
+    except OSError as error:
+        print(f"results.json cannot be written: {error}", flush=True)
     aside = archive.with_name(archive.name + ".tmp")
-    with tarfile.open(aside, "w:gz", compresslevel=1) as tar:
-        for file in sorted(results.iterdir()):
-            if file not in (aside, archive):
-                tar.add(file, f"results/{file.name}")
-    aside.replace(archive)
+    try:
+        with tarfile.open(aside, "w:gz", compresslevel=1) as tar:
+            for file in sorted(results.iterdir()):
+                if file in (aside, archive) or not file.is_file():
+                    continue
+                data = file.read_bytes()  # first: other checks may still write to it
+                entry = tarfile.TarInfo(f"results/{file.name}")
+                entry.size, entry.mtime = len(data), int(time.time())
+                tar.addfile(entry, io.BytesIO(data))
+        aside.replace(archive)
+    except OSError as error:
+        print(f"{archive} cannot be written: {error}", flush=True)
+
+
+def emptied(folder):
+    """The folder without the files of a run before, which would pass for those of this one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in folder.iterdir():
+        if file.suffix in (".log", ".json", ".md", ".gz"):
+            file.unlink()
+    return folder
 
 
 def main():
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--seconds", type=float, default=600, help="time for all checks; later ones are skipped")
+    flags.add_argument("--seconds", type=float, default=540, help="time for all checks; later ones are skipped")
     flags.add_argument("--results", type=pathlib.Path, default=HERE / "results", help="folder of the results")
     flags.add_argument("--archive", type=pathlib.Path, help="file with all results; default: FOLDER.tar.gz beside the results")
     flags.add_argument("--only", action="append", help="beginning of the names of checks to run; may be repeated")
@@ -331,10 +383,14 @@ def main():
     if torch is None:
         sys.exit(f"{sys.executable} has no torch: run this with the Python of the torch wheel")
     results = options.results.resolve()
-    results.mkdir(parents=True, exist_ok=True)
+    if not options.list:
+        emptied(results)
     archive = (options.archive or results.with_name(results.name + ".tar.gz")).resolve()
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    env = environment(torch, kept_folder())
+    kept = kept_folder()
+    if not options.list:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        kept.mkdir(parents=True, exist_ok=True)
+    env = environment(torch, kept)
     has_gpu = any(pathlib.Path(each).exists() for each in ([options.device_file] if options.device_file else DEVICE_FILES))
     if has_gpu:
         env["PLIMSOLL_EXPECT_GPU"] = "1"  # a GPU that cannot be used is a failure of the tests, also under another file's name
@@ -349,6 +405,7 @@ def main():
         facts = {**system_lines(torch), "has_gpu": has_gpu, "missing_libraries": missing_libraries(env)}
         for key, value in facts.items():
             print(f"{key}: {value}", flush=True)
+        write_results(results, archive, facts, [])
         for rows in in_order(chosen, lambda check: done(check, results, env, end - time.monotonic(), has_gpu),
                              lambda check, row: repeated(check, row, results, env, end - time.monotonic())):
             write_results(results, archive, facts, rows)
