@@ -42,7 +42,7 @@ class OnDevice {
   }
 #else
   template <typename... Others>
-  OnDevice(const char* op, const at::Tensor& tensor, const Others&... others) : guard_(tensor.device()) {
+  OnDevice(const char* op, const at::Tensor& tensor, const Others&... others) : guard_(device_of(op, tensor)) {
     (require_on(op, tensor.device(), others), ...);
   }
   cudaStream_t stream() const {
@@ -50,6 +50,13 @@ class OnDevice {
   }
 
  private:
+  // The guard itself would refuse another device in words of its own.
+  static c10::Device device_of(const char* op, const at::Tensor& tensor) {
+    ops::require(tensor.is_cuda(), op, "an operand is on ", tensor.device(),
+                 ", another one on a GPU; all must be on one device");
+    return tensor.device();
+  }
+
   c10::cuda::CUDAGuard guard_;
 #endif
 };

@@ -65,7 +65,7 @@ class DeviceMeasurement {
     }
     measure_link();
     model_.source = "measured";
-    return {std::move(model_), std::move(refused_)};
+    return {std::move(model_), std::move(refused_), short_of_memory_};
   }
 
  private:
@@ -113,13 +113,19 @@ class DeviceMeasurement {
     return attempt(work.name, [&] { seconds = best_seconds(work, run); });
   }
   // Returns whether a measurement ended without an error. A device may lack a kernel or a dtype, or the memory for
-  // operands: the rate then stays. After a fault no kernel runs, and the next ones would be said to be lacking, too.
+  // operands: the rate then stays. After a fault no kernel runs, and nothing more can be measured.
   bool attempt(const std::string& what, const std::function<void()>& measurement) {
     try {
       measurement();
       return true;
+    } catch (const c10::OutOfMemoryError& error) {
+      short_of_memory_ = true;
+      refuse(what, error.what_without_backtrace());
     } catch (const c10::Error& error) {
       refuse(what, error.what_without_backtrace());
+    } catch (const MemoryUnavailable& error) {
+      short_of_memory_ = true;
+      refuse(what, error.what());
     } catch (const UserError& error) {
       if (faulted_) throw;
       refuse(what, error.what());
@@ -248,7 +254,7 @@ class DeviceMeasurement {
   Backend& backend_;
   CostModel model_;
   std::vector<std::string> refused_;
-  bool faulted_ = false;
+  bool faulted_ = false, short_of_memory_ = false;
   const double seconds_;
   const int64_t bytes_;  // memory that the measurement may take
   std::unique_ptr<Arena> device_, host_;
@@ -286,7 +292,8 @@ bool store_device_rates(const std::string& device_name, const DeviceRates& measu
   std::error_code ignored;
   std::filesystem::create_directories(file.parent_path(), ignored);
   try {
-    write_file_atomically(file, json.dump(1) + "\n");
+    // Reasons are texts of drivers.
+    write_file_atomically(file, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     return true;
   } catch (const UserError&) {  // a full disk: the next doctor measures again
     return false;
@@ -379,7 +386,7 @@ std::vector<DeviceReport> inspect_devices(bool again, bool nvidia_driver) {
       if (!rates) {
         rates = measure_device_rates(*backend, report.catalogue);
         report.measured_now = true;
-        report.stored = store_device_rates(report.name, *rates);
+        report.stored = !rates->short_of_memory && store_device_rates(report.name, *rates);
       }
       report.cost = std::move(rates->model);
       report.refused = std::move(rates->refused);

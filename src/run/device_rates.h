@@ -15,18 +15,19 @@ namespace plimsoll {
 /// Seconds that one run of a measured kernel takes at the rates that were known before, so that launches do not count.
 constexpr double kDeviceKernelSeconds = 4e-3;
 
-/// Measured rates of a device. `model` is what was known, with the measured rates in it and the source "measured". The
-/// kernels that the device refused keep the rates that were known; `refused` has them, with the reasons.
+/// Measured rates of a device.
 struct DeviceRates {
-  CostModel model;
-  std::vector<std::string> refused;
+  CostModel model;                   ///< the known rates, with those that were measured in their place
+  std::vector<std::string> refused;  ///< kernels that the device refused, each with the reason; their rates are known
+                                     ///< ones
+  bool short_of_memory = false;      ///< one was refused for want of memory, which another program may have had
 };
 
 /// Measures the device with kernels of libtorch and of Plimsoll, each for `kernel_seconds` at the rates of `known`:
 /// matmuls, attention, loss head, pointwise ops, norms, random numbers, updates, the time of a launch, and copies from
-/// host memory. Takes a few seconds, and at most an eighth of the free memory. Operands of matmuls are random: on zeros
-/// or ones a device takes less power, and is faster than it ever is in training. Throws UserError (failure) that names
-/// the kernel if one leaves the device with a fault.
+/// host memory. Takes a few seconds, and at most an eighth of the free memory. Operands of matmuls are random: with
+/// zeros or ones a device takes less power and is faster than in training. Throws UserError (failure), which names the
+/// kernel, if the device has a fault after it.
 DeviceRates measure_device_rates(Backend& backend, CostModel known, double kernel_seconds = kDeviceKernelSeconds);
 
 /// Returns the file of the rates of a device; empty if there is no folder for measurements.

@@ -51,15 +51,15 @@ constexpr int kMethod = 4;
 // Names of Timing::State, in its order.
 constexpr std::array<std::string_view, 3> kStates{"agreed", "single", "contradicted"};
 
-// Throws UserError if the device reports a fault after `op` was tried. A fault stays: each later call would report it
-// as its own, and so would the next ops, so that the kernel at fault is named here or never.
-void require_no_fault(const Trace& trace, const Op& op, Backend& backend, const UserError& of_op) {
+// Throws UserError if the device reports a fault after `op` was tried without success, for this `reason`. Every later
+// call of the device reports the same fault, so only here it is known which op has caused it.
+void require_no_fault(const Trace& trace, const Op& op, Backend& backend, std::string_view reason) {
   try {
     backend.synchronize_device();
   } catch (const std::exception& error) {
     const std::string& module = trace.modules[op.module];
     throw UserError(fmt::format("operator {}{} failed when it was tried alone: {}; the device has reported since: {}",
-                                op.name, module.empty() ? "" : fmt::format(" in module '{}'", module), of_op.what(),
+                                op.name, module.empty() ? "" : fmt::format(" in module '{}'", module), reason,
                                 std::string_view(error.what()).substr(0, std::string_view(error.what()).find('\n'))),
                     UserError::Kind::failure);
   }
@@ -324,11 +324,12 @@ MeasuredWorkspace::Probed MeasuredWorkspace::probe(const Trace& trace, int64_t b
       } else if (!run(op, operand_bytes(trace, ruled), run_op)) {
         ++refused;
         bytes_.erase(key);
+        require_no_fault(trace, op, backend, "it did not end, or it took too much memory or time");
       }
     } catch (const UserError& error) {
       // It refuses zeros, or there is no memory to try it: the first step will measure it. The fault of a kernel is
       // another matter.
-      require_no_fault(trace, op, backend, error);
+      require_no_fault(trace, op, backend, error.what());
     }
   }
   return {any, refused};

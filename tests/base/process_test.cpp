@@ -43,6 +43,7 @@ TEST(Process, FreedMemoryIsNoLongerResident) {
 }
 
 TEST(Process, ResidentMemoryCountsWhatIsWritten) {
+  if (resident_memory().now == 0) GTEST_SKIP() << "the system does not say";
   constexpr int64_t kBytes = int64_t{32} << 20;
   std::vector<std::vector<char>> written;
   int64_t more = 0;
@@ -68,7 +69,8 @@ TEST(Process, AFakeOfResidentMemoryEndsWithItsScope) {
     EXPECT_EQ(resident_memory().now, 1);
     EXPECT_EQ(resident_memory().peak, 2);
   }
-  EXPECT_GT(resident_memory().now, 4);
+  EXPECT_NE(resident_memory().now, 1);
+  EXPECT_NE(resident_memory().now, 3);
 }
 
 /// A folder with the files of control groups, as /proc and /sys have them.

@@ -55,7 +55,9 @@ TEST(DeviceRates, OfADeviceWithoutFloat64) {
   testing::add_fake_device();
   const testing::FakeDeviceWithoutFloat64 without;
   const CostModel known = generic_cost_model();
-  const auto [measured, refused] = measure_device_rates(backend_for("made_up"), known, kShort);
+  const DeviceRates rates = measure_device_rates(backend_for("made_up"), known, kShort);
+  const auto& [measured, refused, short_of_memory] = rates;
+  EXPECT_FALSE(short_of_memory);
   ASSERT_FALSE(refused.empty());
   for (const std::string& each : refused)
     EXPECT_THAT(each, AllOf(StartsWith("update "), HasSubstr(": "), Not(HasSubstr("\n"))));

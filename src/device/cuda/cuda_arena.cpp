@@ -27,11 +27,14 @@ int64_t rounded(int64_t bytes, int64_t piece) {
   return (bytes + piece - 1) / piece * piece;
 }
 
-// Throws for an error that has another cause than a lack of memory, such as a kernel's fault before: less memory would
-// not help.
+// Throws for an error that has another cause than a lack of memory, such as an earlier kernel's fault: less memory
+// would not help.
 [[noreturn]] void refuse_arena(int64_t bytes, CUresult result) {
-  throw UserError(fmt::format("the device cannot make an arena of {}: CUDA error {}", format_bytes(bytes), int{result}),
-                  UserError::Kind::failure);
+  throw UserError(
+      fmt::format("the device cannot make an arena of {}: CUDA error {}; an earlier kernel may have failed: "
+                  "set PLIMSOLL_WAIT_FOR_EACH_OP=1 in the environment to find it",
+                  format_bytes(bytes), int{result}),
+      UserError::Kind::failure);
 }
 
 }  // namespace

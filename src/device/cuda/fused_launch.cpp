@@ -128,21 +128,19 @@ void fused_cuda(at::TensorList inputs, at::TensorList outputs, at::IntArrayRef c
   std::copy_n(call.sizes.begin(), call.dimensions, strides.sizes);
   long long elements = outputs[0].numel();
   std::vector<void*> arguments;
-  bool aligned = !layout.in_rows || call.sizes[call.dimensions - 1] % kernel.width == 0;
-  const auto add = [&](ops::FusedTensor& tensor, bool scalar) {
+  std::vector<ops::FusedOperand> operands;
+  const auto add = [&](ops::FusedTensor& tensor) {
     std::copy(tensor.strides.begin(), tensor.strides.end(), strides.strides[arguments.size()]);
-    aligned = aligned && (scalar || reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0);
-    if (layout.in_rows && !scalar)  // whole packs from row to row
-      for (int d = 0; d + 1 < call.dimensions; ++d) aligned = aligned && tensor.strides[d] % kernel.width == 0;
+    operands.push_back({tensor.data, tensor.strides});
     arguments.push_back(&tensor.data);
   };
-  for (int32_t i = 0; i < program.inputs; ++i)
-    add(call.inputs[i], layout.scalar[i] || (layout.in_rows && layout.row_scalar[i]));
-  for (size_t o = 0; o < program.outputs.size(); ++o) add(call.outputs[o], false);
+  for (int32_t i = 0; i < program.inputs; ++i) add(call.inputs[i]);
+  for (size_t o = 0; o < program.outputs.size(); ++o) add(call.outputs[o]);
   arguments.push_back(&elements);
   if (layout.dimensions > 1) arguments.push_back(&strides);
 
-  const bool wide = kernel.wide != nullptr && aligned;
+  const bool wide =
+      ops::takes_packs(layout, std::span(call.sizes).first(static_cast<size_t>(call.dimensions)), operands);
   const int64_t items = wide ? (elements + kernel.width - 1) / kernel.width : elements;
   const auto blocks =
       static_cast<unsigned>(std::clamp((items + kThreads - 1) / kThreads, int64_t{1}, kernel.max_blocks));

@@ -145,7 +145,7 @@ void attention_backward_out_cuda(const Tensor& grad_out, const Tensor& q, const 
                                  double dropout, Tensor& dq, Tensor& dk, Tensor& dv) {
   const AttentionShape shape = attention_shape(q, k, v, causal, window, softcap, mask, seed, dropout);
   require_gradients(grad_out, out, q, k, v, dq, dk, dv);
-  const cuda::OnDevice on("plimsoll::attention_backward", q, k, v, grad_out, out, logsumexp);
+  const cuda::OnDevice on("plimsoll::attention_backward", q, k, v, grad_out, out, logsumexp, dq, dk, dv);
   if (!has_flash_kernels(q) || !flash_takes(shape, dtype_of(q))) {
     attention_blocks_backward(blocks_call(shape, q, k, v, scale, softcap, mask, seed, dropout), grad_out, logsumexp, dq,
                               dk, dv, on.stream());

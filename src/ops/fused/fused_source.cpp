@@ -382,6 +382,20 @@ void set_rows(FusedLayout& layout, const std::vector<int64_t>& input_strides,
     for (const int64_t stride : input_strides) layout.row_scalar.push_back(stride == 0);
 }
 
+bool takes_packs(const FusedLayout& layout, std::span<const int64_t> sizes, std::span<const FusedOperand> operands) {
+  if (!has_wide_kernel(layout)) return false;
+  const int64_t width = fused_vector_width(layout);
+  if (layout.in_rows && sizes.back() % width != 0) return false;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const bool single = i < layout.inputs.size() && (layout.scalar[i] || (layout.in_rows && layout.row_scalar[i]));
+    if (single) continue;
+    if (reinterpret_cast<uintptr_t>(operands[i].data) % 16 != 0) return false;
+    for (size_t d = 0; layout.in_rows && d + 1 < sizes.size(); ++d)
+      if (operands[i].strides[d] % width != 0) return false;
+  }
+  return true;
+}
+
 int64_t fused_vector_width(const FusedLayout& layout) {
   int64_t narrowest = 8;
   for (size_t i = 0; i < layout.inputs.size(); ++i)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct FusedLayout {
 /// an input.
 FusedLayout fused_layout(const std::vector<View>& inputs, const std::vector<View>& outputs);
 
-/// Sets what the strides of inputs and outputs along the last of several dimensions say about rows.
+/// Sets in_rows and row_scalar from the strides of inputs and outputs along the last of several dimensions.
 void set_rows(FusedLayout& layout, const std::vector<int64_t>& input_strides,
               const std::vector<int64_t>& output_strides);
 
@@ -36,14 +37,22 @@ inline bool has_wide_kernel(const FusedLayout& layout) {
   return layout.dimensions == 1 || layout.in_rows;
 }
 
+/// Returns true if `plimsoll_fused_wide` can run on operands of these `sizes`: inputs, then outputs, with address and
+/// strides each. What is read or written in packs begins at a multiple of 16 bytes, and rows are whole packs, also from
+/// one to the next.
+struct FusedOperand {
+  const void* data;
+  std::span<const int64_t> strides;
+};
+bool takes_packs(const FusedLayout& layout, std::span<const int64_t> sizes, std::span<const FusedOperand> operands);
+
 /// Returns the number of elements that one thread computes with loads and stores of at most 16 bytes: 16 bytes of the
 /// narrowest operand.
 int64_t fused_vector_width(const FusedLayout& layout);
 
-/// Returns the source of two kernels. `plimsoll_fused_wide` is for dense layouts and for rows only: a pack of
-/// fused_vector_width() elements a thread. All addresses that are not scalars are multiples of 16 bytes; rows, and the
-/// strides from row to row of what is contiguous along them, are whole packs. `plimsoll_fused` is for any layout, one
-/// element a thread at a time. Their arguments are
+/// Returns the source of two kernels. `plimsoll_fused_wide` is for operands that takes_packs() accepts: a pack of
+/// fused_vector_width() elements a thread. `plimsoll_fused` is for any layout, one element a thread at a time. Their
+/// arguments are
 ///
 ///     const void* const inputs..., void* const outputs..., long long elements,
 ///     with dimensions > 1 also FusedStrides: sizes[6], then 6 strides of each operand, inputs first

@@ -29,9 +29,9 @@ std::tuple<Tensor, Tensor> add_rms_norm_cuda(Tensor& sum, const Tensor& a, const
   return {y, rstd};
 }
 
-Tensor rms_norm_backward_into(Tensor& sum, const Rows& copy, const Tensor& dweight, const Tensor& grad,
+Tensor rms_norm_backward_into(const char* op, Tensor& sum, const Rows& copy, const Tensor& dweight, const Tensor& grad,
                               const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& rstd) {
-  const cuda::OnDevice on("plimsoll::rms_norm_backward_add", x, sum, grad, grad_y, weight, rstd);
+  const cuda::OnDevice on(op, x, sum, dweight, grad, grad_y, weight, rstd);
   const Tensor before = as_rows(grad), grads = as_rows(grad_y), from = as_rows(x), scale = weight.contiguous();
   const int64_t width = x.size(-1), count = row_count(x);
   const Tensor partials = at::empty({div_up(count, cuda_norm_block_rows(count)), width}, rstd.options());
@@ -49,13 +49,14 @@ Tensor rms_norm_backward_into(Tensor& sum, const Rows& copy, const Tensor& dweig
 Tensor rms_norm_backward_add_cuda(Tensor& sum, const Tensor& grad, const Tensor& grad_y, const Tensor& x,
                                   const Tensor& weight, const Tensor& rstd) {
   const Tensor dweight = rms_norm_backward_add_result(sum, grad, grad_y, x, weight, rstd);
-  return rms_norm_backward_into(sum, {}, dweight, grad, grad_y, x, weight, rstd);
+  return rms_norm_backward_into("plimsoll::rms_norm_backward_add", sum, {}, dweight, grad, grad_y, x, weight, rstd);
 }
 
 Tensor rms_norm_backward_add_cast_cuda(Tensor& sum, Tensor& copy, const Tensor& grad, const Tensor& grad_y,
                                        const Tensor& x, const Tensor& weight, const Tensor& rstd) {
   const Tensor dweight = rms_norm_backward_add_cast_result(sum, copy, grad, grad_y, x, weight, rstd);
-  return rms_norm_backward_into(sum, rows(copy), dweight, grad, grad_y, x, weight, rstd);
+  return rms_norm_backward_into("plimsoll::rms_norm_backward_add_cast", sum, rows(copy), dweight, grad, grad_y, x,
+                                weight, rstd);
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CUDA, m) {
@@ -83,7 +84,7 @@ void rope_in_place_cuda(Tensor& x, int64_t position, double theta, bool inverse,
 template <cuda::Gate gate>
 Tensor gated_cuda(const Tensor& gate_up) {
   Tensor result = gated_result(gate == cuda::Gate::silu ? "plimsoll::swiglu" : "plimsoll::geglu", gate_up);
-  const cuda::OnDevice on("plimsoll::swiglu", gate_up);
+  const cuda::OnDevice on(gate == cuda::Gate::silu ? "plimsoll::swiglu" : "plimsoll::geglu", gate_up);
   const Tensor from = as_rows(gate_up);
   cuda::launch_gated(gate, const_rows(from), rows(result), row_count(result), result.size(-1), on.stream());
   return result;
@@ -91,9 +92,9 @@ Tensor gated_cuda(const Tensor& gate_up) {
 
 template <cuda::Gate gate>
 Tensor gated_backward_cuda(const Tensor& grad, const Tensor& gate_up) {
-  Tensor result = gated_gradient(gate == cuda::Gate::silu ? "plimsoll::swiglu_backward" : "plimsoll::geglu_backward",
-                                 grad, gate_up);
-  const cuda::OnDevice on("plimsoll::swiglu_backward", gate_up, grad);
+  const char* const op = gate == cuda::Gate::silu ? "plimsoll::swiglu_backward" : "plimsoll::geglu_backward";
+  Tensor result = gated_gradient(op, grad, gate_up);
+  const cuda::OnDevice on(op, gate_up, grad);
   const Tensor from = as_rows(gate_up), grad_rows = as_rows(grad);
   cuda::launch_gated_backward(gate, const_rows(grad_rows), const_rows(from), rows(result), row_count(grad),
                               grad.size(-1), on.stream());

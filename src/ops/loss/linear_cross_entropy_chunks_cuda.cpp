@@ -12,7 +12,7 @@ using at::Tensor;
 void run(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t ignore_index, double softcap,
          std::optional<int64_t> chunk_tokens, const Tensor& loss, const Tensor& count, const Tensor& grad_x,
          const Tensor& grad_weight) {
-  const cuda::OnDevice on("plimsoll::linear_cross_entropy", x, weight, targets);
+  const cuda::OnDevice on("plimsoll::linear_cross_entropy", x, weight, targets, loss, count, grad_x, grad_weight);
   const LossKernels kernels{
       .cross_entropy = [&](const CrossEntropy& args,
                            int64_t rows) { cuda::launch_cross_entropy(args, rows, on.stream()); },

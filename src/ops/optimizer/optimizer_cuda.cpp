@@ -20,7 +20,7 @@ using at::Tensor;
 using Optional = std::optional<Tensor>;
 
 void require_beside(const char* op, const char* name, const Tensor& tensor, const Tensor& parameter) {
-  if (!tensor.defined()) return;  // and has no device
+  if (!tensor.defined()) return;  // an undefined tensor has no device
   ops::require(tensor.device() == parameter.device(), op, name, " is on ", tensor.device(), ", the parameter on ",
                parameter.device(), "; it must be there too");
 }

@@ -239,8 +239,8 @@ __device__ double squares_of_piece(const T* data, int64_t count, int64_t begin, 
 #pragma unroll
     for (int j = 0; j < pack; ++j) squares += wide[j] * wide[j];
     auto sum = static_cast<double>(squares);
-    // Squares in float32 overflow from elements of 2e19 on, and lose digits below 1e-15. Zeros, of which gradients of
-    // embeddings mostly consist, need no digits.
+    // Squares in float32 overflow from elements of 2e19 on, and lose digits below 1e-15. Most values in the gradient of
+    // an embedding are zeros; they add nothing.
     if (!(squares < Accumulate<T>(1e37)) || squares < Accumulate<T>(1e-25)) {
       sum = 0;
 #pragma unroll
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x % kWarp == 0) partials[at] = total;
 }
 
-// One block adds the sums of all pieces of a gradient, of which a large embedding has a million.
+// One block adds the sums of all pieces of a gradient. A large embedding has a million pieces.
 constexpr int kFinishThreads = 1024;
 
 /// Computes the norm from the sums of pieces `sum_of(i)`, i below `count`; thread 0 writes it. All threads of a block

@@ -124,6 +124,14 @@ FusedLayout layout_of(const std::vector<Tensor>& inputs, const std::vector<Tenso
   return fused_layout(views(inputs), views(outputs));
 }
 
+bool takes_packs(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
+  std::vector<FusedOperand> operands;
+  for (const auto* list : {&inputs, &outputs})
+    for (const Tensor& tensor : *list)
+      operands.push_back({tensor.const_data_ptr(), {tensor.strides().data(), tensor.strides().size()}});
+  return takes_packs(layout_of(inputs, outputs), {outputs[0].sizes().data(), outputs[0].sizes().size()}, operands);
+}
+
 /// Returns the results of the CPU's kernel on copies of `outputs`.
 std::vector<Tensor> on_cpu(const FusedProgram& program, const std::vector<Tensor>& inputs,
                            const std::vector<Tensor>& outputs) {
@@ -225,13 +233,17 @@ TEST_F(FusedSource, StridesAndBroadcasts) {
   const FusedLayout layout = layout_of({a, b, s}, made);
   EXPECT_TRUE(layout.in_rows);
   EXPECT_EQ(layout.row_scalar, std::vector<bool>({false, false, true}));
-  Compiled(program, layout).run(false, {a, b, s}, made);  // packs need rows that begin at multiples of 16 bytes
+  EXPECT_FALSE(takes_packs({a, b, s}, made));  // rows of `a` begin at any address
+  Compiled(program, layout).run(false, {a, b, s}, made);
   EXPECT_TRUE(at::equal(made[0], expected[0]) && at::equal(made[1], expected[1]));
+  EXPECT_TRUE(at::allclose(made[2], expected[2]));
 }
 
-// Rows of several packs, in up to four dimensions, beside numbers of rows, of all, and of outer dimensions.
+// Rows of several packs, in up to six dimensions, beside numbers of rows, of all, and of outer dimensions; an output in
+// an input's place.
 TEST_F(FusedSource, RowsOfPacks) {
-  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{3, 16}, {2, 3, 24}, {2, 3, 5, 8}}) {
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{3, 16}, {2, 3, 24}, {2, 3, 5, 8}, {2, 1, 3, 2, 2, 16}}) {
     const FusedProgram program = chain(DType::bfloat16);
     std::vector<int64_t> row = sizes, outer(sizes.size(), 1);
     row.back() = 1;
@@ -240,15 +252,51 @@ TEST_F(FusedSource, RowsOfPacks) {
     for (const Tensor& s : {at::randn(row), at::randn(outer), at::randn({1})}) {
       const Tensor a = at::randn(sizes), b = at::randn({sizes.back()}).to(at::kBFloat16).expand(sizes);
       const std::vector<Tensor> inputs = {a, b, s.to(at::kBFloat16).expand(sizes)};
-      const std::vector<Tensor> made = {at::zeros(sizes), at::zeros(sizes, at::kBFloat16), at::zeros(sizes)};
+      const std::vector<Tensor> made = {a, at::zeros(sizes, at::kBFloat16), at::zeros(sizes)};
       const std::vector<Tensor> expected = on_cpu(program, inputs, made);
       const FusedLayout layout = layout_of(inputs, made);
-      ASSERT_TRUE(layout.in_rows);
       ASSERT_EQ(fused_vector_width(layout), 8);
+      ASSERT_TRUE(takes_packs(inputs, made));
       Compiled(program, layout).run(true, inputs, made);
       EXPECT_TRUE(at::equal(made[0], expected[0]) && at::equal(made[1], expected[1])) << sizes;
+      EXPECT_TRUE(at::allclose(made[2], expected[2])) << sizes;
     }
   }
+}
+
+// Packs of 64, 32, 16 and 8 bytes.
+TEST_F(FusedSource, RowsOfPacksOfOtherTypes) {
+  FusedProgram program;
+  program.inputs = 2;
+  program.steps = {
+      {Opcode::cast, DType::float32, {0}}, {Opcode::cast, DType::float32, {1}}, {Opcode::add, DType::float32, {2, 3}}};
+  program.outputs = {4};
+  const Tensor whole = at::randint(0, 1 << 20, {3, 24}), bytes = at::randint(0, 255, {3, 24}).to(at::kByte);
+  for (const auto& [first, second, width] :
+       {std::tuple(whole, bytes, int64_t{8}), {whole, whole.to(at::kFloat), 4}, {whole, bytes[0].expand({3, 24}), 8}}) {
+    const std::vector<Tensor> inputs = {first, second}, made = {at::zeros({3, 24})};
+    const std::vector<Tensor> expected = on_cpu(program, inputs, made);
+    const FusedLayout layout = layout_of(inputs, made);
+    ASSERT_TRUE(takes_packs(inputs, made));
+    EXPECT_EQ(fused_vector_width(layout), width);
+    Compiled(program, layout).run(true, inputs, made);
+    EXPECT_TRUE(at::equal(made[0], expected[0]));
+  }
+}
+
+// A kernel that reads packs faults at any other address.
+TEST_F(FusedSource, PacksNeedAddressesRowsAndStridesOfWholePacks) {
+  const Tensor out = at::zeros({4, 16}), bias = at::zeros({16});
+  const auto takes = [&](const Tensor& input) { return takes_packs({input, bias.expand({4, 16})}, {out}); };
+  EXPECT_TRUE(takes(at::zeros({4, 16})));
+  EXPECT_TRUE(takes(at::zeros({4, 32}).narrow(1, 16, 16)));
+  EXPECT_TRUE(takes(at::zeros({4, 5}).narrow(1, 3, 1).expand({4, 16})));  // a number a row
+  EXPECT_FALSE(takes(at::zeros({65}).narrow(0, 1, 64).view({4, 16})));    // address
+  EXPECT_FALSE(takes(at::zeros({4, 18}).narrow(1, 0, 16)));               // stride
+  const Tensor narrow = at::zeros({4, 14});
+  EXPECT_FALSE(takes_packs({narrow, at::zeros({14}).expand({4, 14})}, {at::zeros({4, 14})}));  // rows of 3.5 packs
+  EXPECT_TRUE(takes_packs({at::zeros({7})}, {at::zeros({7})}));  // one run: what is behind the packs is single
+  EXPECT_FALSE(takes_packs({at::zeros({8}).narrow(0, 1, 7)}, {at::zeros({7})}));
 }
 
 TEST_F(FusedSource, ColumnsAreNoRows) {

@@ -148,6 +148,26 @@ TEST(CudaSlicedGradientNorm, HasTheBitsOfTheNormOfTheWhole) {
     }
 }
 
+// As many sums as an embedding has: each thread adds several in each of several rounds.
+TEST(CudaSlicedGradientNorm, OfThousandsOfBlocksHasTheBitsOfTheWhole) {
+  at::manual_seed(8);
+  constexpr int64_t kBlocks = 9001;
+  const Tensor sums = at::rand({kBlocks}, at::kDouble) * 1e3;
+  std::vector<float> norms;
+  for (const int64_t ranks : {1, 2, 3}) {
+    const int64_t of_rank = div_up(kBlocks, ranks);
+    const Tensor padded = at::zeros({ranks * of_rank}, at::kDouble);
+    padded.narrow(0, 0, kBlocks).copy_(sums);
+    const Tensor norm = at::zeros({1}), skipped = at::zeros({});
+    call_on_cuda("plimsoll::norms_of_blocks_", {norm, skipped, padded, ranks, std::vector<int64_t>{0},
+                                                std::vector<int64_t>{0}, std::vector<int64_t>{of_rank}});
+    norms.push_back(norm.item<float>());
+  }
+  EXPECT_NEAR(norms[0], std::sqrt(sums.sum().item<double>()), 1e-6 * norms[0]);
+  EXPECT_EQ(norms[1], norms[0]);
+  EXPECT_EQ(norms[2], norms[0]);
+}
+
 TEST(CudaSlicedGradientNorm, TakesMoreGradientsThanOneLaunchDoes) {
   const int64_t count = cuda::kNormsOfLaunch + 2;
   std::vector<Tensor> gradients;

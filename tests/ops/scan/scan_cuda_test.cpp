@@ -108,9 +108,18 @@ struct PanelBytes {
 
 const std::vector<SsdCase>& ssd_cases() {
   static const std::vector<SsdCase> all = {
-      {1, 1, 1, 1, 1, 1, 4},     {2, 7, 2, 3, 1, 5, 3},        {1, 33, 4, 16, 2, 8, 8},
-      {2, 40, 3, 20, 3, 17, 16}, {1, 50, 2, 32, 1, 16, 64},    {3, 29, 4, 8, 2, 40, 10, true},
-      {1, 70, 2, 16, 1, 33, 33}, {2, 41, 6, 5, 3, 4, 7, true}, {1, 80, 2, 33, 2, 24, 64, true},
+      {1, 1, 1, 1, 1, 1, 4},
+      {2, 7, 2, 3, 1, 5, 3},
+      {1, 33, 4, 16, 2, 8, 8},
+      {2, 40, 3, 20, 3, 17, 16},
+      {1, 50, 2, 32, 1, 16, 64},
+      {3, 29, 4, 8, 2, 40, 10, true},
+      {1, 70, 2, 16, 1, 33, 33},
+      {2, 41, 6, 5, 3, 4, 7, true},
+      {1, 80, 2, 33, 2, 24, 64, true},
+      // More heads of a group than warps of a block, and a state of more columns than a block sums at a time.
+      {1, 9, 11, 3, 1, 5, 4},
+      {1, 5, 18, 2, 2, 300, 3, true},
   };
   return all;
 }
@@ -132,7 +141,7 @@ TEST(CudaSsdScan, IsTheCpus) {
 TEST(CudaSsdScan, IsTheSameInPanelsAndInEveryOrder) {
   PLIMSOLL_NEEDS_GPU();
   at::manual_seed(4);
-  const SsdCase c{3, 29, 4, 8, 2, 5, 10, true};
+  const SsdCase c{3, 29, 18, 8, 2, 5, 10, true};
   const Arguments forward = ssd_arguments(c, at::kFloat), backward = with_gradient(forward);
   const auto whole = call_on_cuda("plimsoll::ssd_scan", forward);
   const auto gradients = call_on_cuda("plimsoll::ssd_scan_backward", backward);
