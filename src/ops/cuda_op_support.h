@@ -34,7 +34,7 @@ class OnDevice {
  public:
 #ifdef PLIMSOLL_CUDA_ON_CPU
   template <typename... Others>
-  OnDevice(const char* op, const at::Tensor& tensor, const Others&... others) {
+  OnDevice([[maybe_unused]] const char* op, const at::Tensor& tensor, const Others&... others) {
     (require_on(op, tensor.device(), others), ...);
   }
   cudaStream_t stream() const {

@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "device/nvrtc.h"
@@ -105,13 +107,13 @@ FusedLayout layout_of(const ops::FusedCall& call, const FusedProgram& program) {
   }
   for (size_t o = 0; o < program.outputs.size(); ++o) layout.outputs.push_back(call.outputs[o].dtype);
   if (layout.dimensions > 1) {
-    const auto last_strides = [&](const auto& tensors, size_t count) {
+    const auto last_strides = [&](std::span<const ops::FusedTensor> tensors) {
       std::vector<int64_t> strides;
-      for (size_t i = 0; i < count; ++i) strides.push_back(tensors[i].strides[call.dimensions - 1]);
+      for (const ops::FusedTensor& each : tensors) strides.push_back(each.strides[call.dimensions - 1]);
       return strides;
     };
-    ops::set_rows(layout, last_strides(call.inputs, layout.inputs.size()),
-                  last_strides(call.outputs, layout.outputs.size()));
+    ops::set_rows(layout, last_strides(std::span(call.inputs).first(layout.inputs.size())),
+                  last_strides(std::span(call.outputs).first(layout.outputs.size())));
   }
   return layout;
 }
