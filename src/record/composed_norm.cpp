@@ -57,8 +57,9 @@ bool writes_to(const Op& op, BufferId buffer) {
 
 std::optional<double> number_of(const Op& op, size_t index) {
   const c10::IValue& value = op.call->constants.at(index);
+  if (value.isComplexDouble()) return std::nullopt;
   if (value.isScalar()) return value.toScalar().toDouble();
-  if (value.isTensor() && value.toTensor().defined() && value.toTensor().dim() == 0)
+  if (value.isTensor() && value.toTensor().defined() && value.toTensor().dim() == 0 && !value.toTensor().is_complex())
     return value.toTensor().item<double>();
   return std::nullopt;
 }

@@ -405,8 +405,11 @@ std::string text_of(const c10::IValue& value) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
     if (!tensor.defined()) return "None";
-    if (tensor.dim() == 0 && tensor.device().is_cpu()) return fmt::format("{}", tensor.item().toDouble());
-    return "tensor";
+    if (tensor.dim() != 0 || !tensor.device().is_cpu()) return "tensor";
+    const at::Scalar number = tensor.item();
+    if (!number.isComplex()) return fmt::format("{}", number.toDouble());
+    const c10::complex<double> pair = number.toComplexDouble();
+    return fmt::format("{}{:+}j", pair.real(), pair.imag());
   }
   if (value.isDevice()) return "device";
   std::ostringstream stream;

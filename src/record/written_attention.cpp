@@ -54,8 +54,9 @@ bool is_plan_tensor(const IValue& value) {
   return value.isTensor() && is_plan(value.toTensor());
 }
 
-// Returns the number that a scalar or a tensor without dimensions has; nullopt: not known.
+// Returns the real number that a scalar or a tensor without dimensions has; nullopt: there is none, or not known.
 std::optional<double> number_of(const Trace& trace, const IValue& value) {
+  if (value.isComplexDouble()) return std::nullopt;
   if (value.isScalar()) return value.toScalar().toDouble();
   if (!value.isTensor() || !value.toTensor().defined() || value.toTensor().dim() != 0) return std::nullopt;
   Tensor tensor = value.toTensor();

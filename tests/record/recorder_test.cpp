@@ -140,6 +140,9 @@ TEST(Recorder, PythonStyleScalarsAreConstants) {
   const Op& op = trace.ops.back();
   EXPECT_EQ(op.arguments[1].kind, Argument::Kind::constant);
   EXPECT_THAT(describe_constants(op), HasSubstr("other=3"));
+  const Trace pairs =
+      testing::record([](Recorder&) { torch::zeros({4}, torch::kComplexFloat) * c10::complex<double>(1.5, -2); });
+  EXPECT_THAT(describe_constants(pairs.ops.back()), HasSubstr("other=1.5-2j"));
 }
 
 TEST(Recorder, ConstantsInWordsAreThoseThatAreNotTheDefault) {

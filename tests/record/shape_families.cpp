@@ -236,6 +236,11 @@ std::vector<Family> families() {
          auto x = leaf({3, 5}), y = leaf({3, 5});
          return with_gradients(at::real(at::complex(x, y).conj() * at::complex(y, x)), {x, y});
        }},
+      {"complex numbers in polar form, times a complex number",
+       [] {
+         auto x = leaf({3, 5}), y = leaf({3, 5});
+         return with_gradients(at::view_as_real(at::polar(x, y) * c10::complex<double>(0.5, -1)), {x, y});
+       }},
       {"covariances",
        [] {
          auto x = leaf({3, 5});
