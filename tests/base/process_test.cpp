@@ -47,7 +47,7 @@ TEST(Process, ResidentMemoryCountsWhatIsWritten) {
   constexpr int64_t kBytes = int64_t{32} << 20;
   std::vector<std::vector<char>> written;
   int64_t more = 0;
-  // What else is resident may be taken back meanwhile.
+  // The system may take other resident pages back meanwhile.
   for (int attempt = 0; attempt < 8 && more < kBytes / 16 * 15; ++attempt) {
     const ResidentMemory before = resident_memory();
     written.emplace_back(static_cast<size_t>(kBytes), 'x');

@@ -37,13 +37,14 @@ inline bool has_wide_kernel(const FusedLayout& layout) {
   return layout.dimensions == 1 || layout.in_rows;
 }
 
-/// Returns true if `plimsoll_fused_wide` can run on operands of these `sizes`: inputs, then outputs, with address and
-/// strides each. What is read or written in packs begins at a multiple of 16 bytes, and rows are whole packs, also from
-/// one to the next.
+/// The place of an operand of a fused op: its address, and its strides in elements.
 struct FusedOperand {
   const void* data;
   std::span<const int64_t> strides;
 };
+
+/// Returns true if `plimsoll_fused_wide` can run on `operands` (inputs, then outputs) of these `sizes`: each operand
+/// that is read or written in packs begins at a multiple of 16 bytes, and its rows and row strides are whole packs.
 bool takes_packs(const FusedLayout& layout, std::span<const int64_t> sizes, std::span<const FusedOperand> operands);
 
 /// Returns the number of elements that one thread computes with loads and stores of at most 16 bytes: 16 bytes of the

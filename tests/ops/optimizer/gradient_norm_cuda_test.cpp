@@ -148,7 +148,7 @@ TEST(CudaSlicedGradientNorm, HasTheBitsOfTheNormOfTheWhole) {
     }
 }
 
-// As many sums as an embedding has: each thread adds several in each of several rounds.
+// The gradient of an embedding has so many sums that each thread adds several in each of several rounds.
 TEST(CudaSlicedGradientNorm, OfThousandsOfBlocksHasTheBitsOfTheWhole) {
   at::manual_seed(8);
   constexpr int64_t kBlocks = 9001;

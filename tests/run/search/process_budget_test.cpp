@@ -110,7 +110,7 @@ TEST_F(ProcessBudget, ProcessesThatAreTooLargeDoNotFitAndHaveAMinimum) {
   EXPECT_FALSE(planned.plan.fits);
   EXPECT_EQ(planned.process.minimum, resident() + (6 + 40 + 8) * MiB);
   EXPECT_TRUE(plan_within_process(target_with(planned.process.minimum), plan).plan.fits);
-  // What planning has had resident is needed again.
+  // Planning needs its largest resident memory again.
   grow(100 * MiB);
   release(100 * MiB);
   EXPECT_EQ(plan_within_process(target_with(limit), plan).process.minimum, resident() + (100 + 8) * MiB);
